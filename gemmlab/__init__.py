@@ -1,0 +1,89 @@
+"""gemmlab: a laboratory for one operation, C = A @ B.
+
+    import gemmlab
+    gemmlab.matmul(a, b, backend="cpu-blocked")
+
+The public names are below, nothing more; each is loaded when it is first used, so that importing the package
+(which pytest does for its plugin) costs next to nothing. docs/ has the manual.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from gemmlab._config import config
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from gemmlab import verify
+    from gemmlab._api import backends, explain, get_backend, matmul, trace, use
+    from gemmlab._backend import Availability, Backend, BackendInfo, Param
+    from gemmlab._errors import (
+        BackendUnavailable,
+        CannotWrite,
+        DeviceError,
+        GemmlabError,
+        UnknownBackend,
+        UnsupportedProblem,
+    )
+    from gemmlab._problem import Problem
+    from gemmlab.measure.environment import show_versions
+
+__all__ = [
+    "Availability",
+    "Backend",
+    "BackendInfo",
+    "BackendUnavailable",
+    "CannotWrite",
+    "DeviceError",
+    "GemmlabError",
+    "Param",
+    "Problem",
+    "UnknownBackend",
+    "UnsupportedProblem",
+    "backends",
+    "config",
+    "explain",
+    "get_backend",
+    "matmul",
+    "show_versions",
+    "trace",
+    "use",
+    "verify",
+]
+
+_HOME = {
+    "_api": ("backends", "explain", "get_backend", "matmul", "trace", "use"),
+    "_backend": ("Availability", "Backend", "BackendInfo", "Param"),
+    "_errors": (
+        "BackendUnavailable",
+        "CannotWrite",
+        "DeviceError",
+        "GemmlabError",
+        "UnknownBackend",
+        "UnsupportedProblem",
+    ),
+    "_problem": ("Problem",),
+    "measure.environment": ("show_versions",),
+}
+_HOME_OF = {name: module for module, names in _HOME.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "verify":  # a package that can be called
+        return import_module("gemmlab.verify")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'gemmlab' has no attribute {name!r}")
+    value = getattr(import_module(f"gemmlab.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])
+
+
+if config.isa is not None:  # a pin that this CPU cannot keep fails at once
+    from gemmlab._cpu.isa import chosen
+
+    chosen()

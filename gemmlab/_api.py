@@ -1,0 +1,291 @@
+"""The one call, the general way: matmul, and what tells about it: use, explain, trace.
+
+    matmul -> Problem (everything checked) -> a backend, by name or by auto -> backend.gemm(problem) -> out
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gemmlab import _front, _registry
+from gemmlab._backend import Backend, BackendInfo, check_params
+from gemmlab._config import Scope, check_threads, config, scope
+from gemmlab._cpu import _driver
+from gemmlab._errors import UnsupportedProblem
+from gemmlab._front import matmul
+from gemmlab._problem import Problem
+
+__all__ = ["Call", "Explanation", "backends", "explain", "get_backend", "matmul", "trace", "use"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """What one product really ran as.
+
+    `copies` counts operands that were copied (another dtype or layout, an overlapping `out`), `seconds` is the
+    whole call after its checks, `kernel_s` the device's own time where a device tells it.
+    """
+
+    backend: str
+    params: Mapping[str, Any]
+    threads: int
+    device: str
+    copies: int
+    seconds: float
+    kernel_s: float | None = None
+
+
+def general_matmul(
+    a: Any, b: Any, out: Any, backend: str | None, dtype: Any, casting: Any, axes: Any, threads: Any, params: Any
+) -> Any:
+    """`matmul` for everything that `_front` does not recognise as plain."""
+    within = scope.get() or Scope()
+    name = backend or within.backend or config.backend
+    threads = check_threads(threads) or within.threads or config.threads
+    if (foreign := _foreign_operand(a, b, out)) is not None:
+        return _numpys_dispatch(name, foreign, a, b, out, dtype, casting, axes, params)
+    problem = Problem.from_call(a, b, out, dtype=dtype, casting=casting, axes=axes, threads=threads)
+    if name == "auto":
+        chosen = _registry.choose(problem)
+    else:
+        chosen = _registry.get(name)
+    _make_ready(name, chosen)
+    if backend is None:  # parameters of a `use` block belong to the block's backend
+        params = {**within.params, **params}
+    run(chosen, problem, params, within.traces)
+    return problem.result()
+
+
+def run(backend: Backend, problem: Problem, params: Mapping[str, Any], traces: tuple[list[Call], ...] = ()) -> None:
+    """Fill `problem.out` by a backend, or raise UnsupportedProblem."""
+    check_params(backend, params)
+    verdict = backend.supports(problem)
+    if verdict is not True:
+        raise UnsupportedProblem(verdict or f"{backend.name} does not do this problem")
+    start = time.perf_counter()
+    handle = None
+    if problem.out.size and problem.k:
+        handle = backend.gemm(problem, **params)
+        if handle is not None:
+            handle.wait()
+    else:
+        problem.out[...] = 0  # an empty sum
+    seconds = time.perf_counter() - start
+    if traces:
+        call = _call(backend, problem, params, seconds, getattr(handle, "kernel_s", None))
+        for calls in traces:
+            calls.append(call)
+
+
+def _call(backend: Any, problem: Problem, params: Mapping[str, Any], seconds: float, kernel_s: float | None) -> Call:
+    resolve = getattr(backend, "resolve", None)
+    threads = getattr(backend, "threads", None)
+    return Call(
+        backend.name,
+        resolve(problem, params) if resolve else dict(params),
+        threads(problem) if threads else problem.threads or 1,
+        _registry.availability(backend.name).device,
+        problem.copies,
+        seconds,
+        kernel_s,
+    )
+
+
+def _make_ready(name: str, backend: Any) -> None:
+    """Let plain products of this backend take the compiled way from now on."""
+    limits_a_library = backend.kind == "baseline" and config.threads is not None
+    if backend.name in _registry.BUILT_IN and not limits_a_library:
+        _front.make_ready(name, backend.kernel)
+
+
+def _foreign_operand(a: Any, b: Any, out: Any) -> Any:
+    """An operand that is not ours to multiply: a subclass of ndarray, or a type with its own ufuncs."""
+    outs = out if isinstance(out, tuple) else (out,)
+    for x in (a, b, *outs):
+        if type(x) in (np.ndarray, np.memmap) or x is None:
+            continue
+        if isinstance(x, np.ndarray) or (
+            hasattr(type(x), "__array_ufunc__") and not isinstance(x, np.generic)
+        ):
+            return x
+    return None
+
+
+def _numpys_dispatch(
+    name: str, foreign: Any, a: Any, b: Any, out: Any, dtype: Any, casting: Any, axes: Any, params: Mapping[str, Any]
+) -> Any:
+    """Leave an operand with rules of its own to NumPy, under auto; refuse it for a backend asked for by name."""
+    if name not in ("auto", "cpu-numpy"):
+        kind = type(foreign).__name__
+        raise UnsupportedProblem(
+            f"{name} takes plain arrays, not {kind}: pass numpy.asarray(...) of it, or use backend='auto'"
+        )
+    check_params(_registry.get(name), params)
+    options = {"casting": casting} | ({} if axes is None else {"axes": axes}) | ({} if dtype is None else {"dtype": dtype})
+    return np.matmul(a, b, **options) if out is None else np.matmul(a, b, out=out, **options)
+
+
+def backends() -> Mapping[str, BackendInfo]:
+    """Every known backend, available or not.
+
+    Returns
+    -------
+    mapping of str to BackendInfo
+        `available`, and where that is False `reason` and `fix`.
+
+    Examples
+    --------
+    >>> import gemmlab
+    >>> gemmlab.backends()["cpu-ikj"].available
+    True
+    """
+    return {name: _registry.info(name) for name in _registry.names()}
+
+
+def get_backend(name: str) -> Backend:
+    """The backend of a name or family.
+
+    Raises
+    ------
+    UnknownBackend
+        No backend has this name; the message lists near ones.
+    BackendUnavailable
+        It cannot run here; the message gives reason and fix.
+
+    Examples
+    --------
+    >>> import gemmlab
+    >>> gemmlab.get_backend("cpu-blocked").kind
+    'rung'
+    """
+    return _registry.get(name)
+
+
+@contextmanager
+def use(backend: str | None = None, *, threads: int | None = None, **params: Any) -> Iterator[None]:
+    """Within the block, products that name no backend use this one, with these threads and parameters.
+
+    A context variable: other threads and other asyncio tasks do not see it. Blocks nest; an inner one keeps
+    what it does not set.
+
+    Examples
+    --------
+    >>> import numpy as np, gemmlab
+    >>> with gemmlab.use("cpu-blocked", threads=1, bs_c=32):
+    ...     gemmlab.matmul(np.eye(2), np.ones((2, 1)))
+    array([[1.],
+           [1.]])
+    """
+    outer = scope.get() or Scope()
+    if backend is not None:
+        check_params(_registry.get(backend), params)  # a wrong name fails here, not at the first product
+        outer = replace(outer, params={})
+    elif params:
+        check_params(_registry.get(outer.backend or config.backend), params)
+    threads = check_threads(threads)
+    inner = replace(
+        outer,
+        backend=backend or outer.backend,
+        threads=threads or outer.threads,
+        params={**outer.params, **params},
+    )
+    token = scope.set(inner)
+    try:
+        yield
+    finally:
+        scope.reset(token)
+
+
+@contextmanager
+def trace() -> Iterator[list[Call]]:
+    """Within the block, collect what each product really ran as.
+
+    Examples
+    --------
+    >>> import numpy as np, gemmlab
+    >>> with gemmlab.trace() as calls:
+    ...     _ = gemmlab.matmul(np.eye(3), np.eye(3), backend="cpu-ikj")
+    >>> calls[0].backend, calls[0].copies
+    ('cpu-ikj', 0)
+    """
+    calls: list[Call] = []
+    outer = scope.get() or Scope()
+    token = scope.set(replace(outer, traces=(*outer.traces, calls)))
+    try:
+        yield calls
+    finally:
+        scope.reset(token)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Each backend considered for a product: taken, or why not. Prints as a table."""
+
+    rows: tuple[tuple[str, bool, str], ...]
+
+    def __str__(self) -> str:
+        width = max(len(name) for name, _, _ in self.rows)
+        return "\n".join(f"{'->' if taken else '  '} {name:<{width}}  {why}" for name, taken, why in self.rows)
+
+    __repr__ = __str__
+
+
+def explain(a: Any, b: Any, *, backend: str | None = None, dtype: Any = None) -> Explanation:
+    """Which backend would take `a @ b`, and why not the others.
+
+    Parameters
+    ----------
+    a, b : array_like
+        The operands; nothing is multiplied.
+    backend : str, optional
+        As for `matmul`.
+
+    Examples
+    --------
+    >>> import numpy as np, gemmlab
+    >>> print(gemmlab.explain(np.eye(2), np.eye(2)).rows[0][0])
+    cpu-numpy
+    """
+    within = scope.get() or Scope()
+    name = backend or within.backend or config.backend
+    if (foreign := _foreign_operand(a, b, None)) is not None:
+        taken = name in ("auto", "cpu-numpy")
+        why = f"NumPy's own dispatch, for {type(foreign).__name__}" if taken else f"takes no {type(foreign).__name__}"
+        return Explanation((("cpu-numpy" if taken else name, taken, why),))
+    problem = Problem.from_call(a, b, dtype=dtype)
+    wanted = _registry.choose(problem).name if name == "auto" else _registry.resolve_name(name)
+    rows = [_considered(candidate, problem, wanted, name) for candidate in _registry.names()]
+    return Explanation(tuple(sorted(rows, key=lambda row: not row[1])))
+
+
+def _considered(candidate: str, problem: Problem, wanted: str, asked: str) -> tuple[str, bool, str]:
+    found = _registry.availability(candidate)
+    if not found.ok:
+        return candidate, False, f"cannot run here: {found.reason}" + (f"; fix: {found.fix}" if found.fix else "")
+    verdict = _registry.get(candidate).supports(problem)
+    if verdict is not True:
+        return candidate, False, str(verdict)
+    if candidate != wanted:
+        return candidate, False, "auto takes it only by name" if asked == "auto" else f"{asked} was asked for"
+    why = f"asked for as {asked}" if asked != "auto" else _why_auto(problem)
+    return candidate, True, why
+
+
+def _why_auto(problem: Problem) -> str:
+    if problem.dtype.name in ("float32", "float64"):
+        return "auto: NumPy's matmul, until this machine's profile says otherwise"
+    return f"auto: {problem.dtype} goes to NumPy, no other backend handles it"
+
+
+_front.install(general_matmul)
+config.listen(_front.settings_changed)
+config.listen(lambda: _driver.limit_threads(config.threads))
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_driver.forked)

@@ -1,0 +1,130 @@
+"""Settings: read once from the environment, then changed in code or for a `with` block."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+MAX_THREADS = 1024
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What `use` and `trace` have put in force; nested scopes add up."""
+
+    backend: str | None = None
+    threads: int | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    traces: tuple[list[Any], ...] = ()
+
+
+# None outside every `with` block: the plain case costs one look-up.
+scope: ContextVar[Scope | None] = ContextVar("gemmlab_scope", default=None)
+
+
+def check_threads(threads: Any) -> int | None:
+    """Return `threads` if it is None or a usable count, and raise ValueError otherwise."""
+    if threads is None:
+        return None
+    if isinstance(threads, bool) or not hasattr(threads, "__index__"):
+        raise ValueError(f"threads must be an integer from 1 to {MAX_THREADS}, or None, not {threads!r}")
+    count = int(threads.__index__())
+    if not 1 <= count <= MAX_THREADS:
+        raise ValueError(f"threads must be an integer from 1 to {MAX_THREADS}, or None, not {threads!r}")
+    return count
+
+
+class Config:
+    """Defaults of this process: `gemmlab.config`.
+
+    Attributes
+    ----------
+    backend : str
+        Used where a call and `gemmlab.use` name none. From GEMMLAB_BACKEND; "auto".
+    threads : int or None
+        Threads of a product; None: as many as this process may use. From GEMMLAB_THREADS.
+    block : frozenset of str
+        Backends that are never loaded. From GEMMLAB_BLOCK, names separated by commas.
+    cache_dir : pathlib.Path
+        Where compiled programs and profiles are kept. From GEMMLAB_CACHE_DIR.
+
+    Examples
+    --------
+    >>> import gemmlab
+    >>> gemmlab.config.backend
+    'auto'
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._listeners: list[Callable[[], None]] = []
+        self._backend = environ.get("GEMMLAB_BACKEND") or "auto"
+        self._threads = _threads_from(environ.get("GEMMLAB_THREADS", ""))
+        self._block = _names(environ.get("GEMMLAB_BLOCK", ""))
+        self.isa = environ.get("GEMMLAB_ISA") or None
+        self.cache_dir = Path(environ.get("GEMMLAB_CACHE_DIR") or _default_cache(environ))
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called now and after every change (the compiled way keeps a copy)."""
+        self._listeners.append(listener)
+        listener()
+
+    def _changed(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+    @property
+    def backend(self) -> str:
+        return self._backend
+
+    @backend.setter
+    def backend(self, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"config.backend must be a backend's name, not {name!r}")
+        self._backend = name
+        self._changed()
+
+    @property
+    def threads(self) -> int | None:
+        return self._threads
+
+    @threads.setter
+    def threads(self, threads: int | None) -> None:
+        self._threads = check_threads(threads)
+        self._changed()
+
+    @property
+    def block(self) -> frozenset[str]:
+        return self._block
+
+    @block.setter
+    def block(self, names: Any) -> None:
+        self._block = _names(names) if isinstance(names, str) else frozenset(names)
+        self._changed()
+
+    def __repr__(self) -> str:
+        block = ",".join(sorted(self.block)) or None
+        return f"<gemmlab.config backend={self.backend!r} threads={self.threads} block={block!r}>"
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(name.strip() for name in text.split(",") if name.strip())
+
+
+def _threads_from(text: str) -> int | None:
+    try:
+        return check_threads(int(text)) if text.strip() else None
+    except ValueError:
+        raise ValueError(f"GEMMLAB_THREADS must be an integer from 1 to {MAX_THREADS}, not {text!r}") from None
+
+
+def _default_cache(environ: Mapping[str, str]) -> Path:
+    if os.name == "nt":
+        return Path(environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "gemmlab"
+    return Path(environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "gemmlab"
+
+
+config = Config(os.environ)

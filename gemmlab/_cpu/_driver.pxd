@@ -1,0 +1,20 @@
+"""The compiled way's view of a kernel."""
+
+cimport numpy as cnp
+
+from gemmlab._cpu.rung cimport Plan
+
+
+cdef class Kernel:
+    cdef void *f32
+    cdef void *f64
+    cdef int convention
+    cdef readonly bint serial
+    cdef Plan blocks32
+    cdef Plan blocks64
+
+    cdef Plan plan(self, int type_num, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k)
+    cdef void call(self, int type_num, char *a, Py_ssize_t lda, bint at, char *b, Py_ssize_t ldb, bint bt,
+                   char *c, Py_ssize_t ldc, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k,
+                   Plan *plan) noexcept nogil
+    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out)

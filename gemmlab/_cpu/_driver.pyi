@@ -1,0 +1,36 @@
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+SCHEDULES: dict[str, int]
+
+def limit_threads(threads: int | None) -> None: ...
+def forked() -> None: ...
+def default_threads(flop: float) -> int: ...
+def balanced_rows(m: int, threads: int) -> int: ...
+def layout(x: np.ndarray[Any, Any]) -> str: ...
+
+class Kernel:
+    serial: bool
+    def __init__(
+        self,
+        float32: int,
+        float64: int,
+        *,
+        convention: str = "rung",
+        serial: bool = False,
+        blocks: Mapping[str, tuple[int, int]] | None = None,
+    ) -> None: ...
+    def run(
+        self,
+        a: np.ndarray[Any, Any],
+        b: np.ndarray[Any, Any],
+        out: np.ndarray[Any, Any],
+        *,
+        threads: int = 1,
+        schedule: str = "static",
+        bs_r: int = 1,
+        bs_c: int = 1,
+        bs_k: int = 1,
+    ) -> None: ...

@@ -1,0 +1,303 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
+"""Calls a rung, or a BLAS, on NumPy arrays: the compiled call that every CPU product ends in.
+
+A `Kernel` is a pair of addresses, one for each dtype, with the way to call them: a rung takes row-major
+operands and a plan; a BLAS takes Fortran's argument list, where a row-major C = A B is C' = B' A'; BLIS has a
+list of its own, with a stride for rows and one for columns.
+"""
+
+import warnings
+
+cimport numpy as cnp
+
+from gemmlab._cpu.rung cimport Gemm32, Gemm64, Plan
+from gemmlab._cpu.machine import usable_cpus
+
+cnp.import_array()
+
+cdef extern from "openmp_or_serial.h" nogil:
+    int omp_get_max_threads()
+    void set_schedule(int kind, int *old_kind, int *old_chunk)
+    void restore_schedule(int kind, int chunk)
+
+ctypedef void (*Sgemm)(char *, char *, int *, int *, int *, float *, float *, int *, float *, int *,
+                       float *, float *, int *) noexcept nogil
+ctypedef void (*Dgemm)(char *, char *, int *, int *, int *, double *, double *, int *, double *, int *,
+                       double *, double *, int *) noexcept nogil
+
+# BLIS's typed interface; its dim_t and inc_t are 64 bits wide, its trans_t is 0 for "as it lies".
+ctypedef void (*BliSgemm)(int, int, long long, long long, long long, float *, float *, long long, long long,
+                          float *, long long, long long, float *, float *, long long, long long) noexcept nogil
+ctypedef void (*BliDgemm)(int, int, long long, long long, long long, double *, double *, long long, long long,
+                          double *, long long, long long, double *, double *, long long,
+                          long long) noexcept nogil
+
+cdef enum Convention:
+    RUNG
+    FORTRAN
+    BLIS
+
+CONVENTIONS = {"rung": RUNG, "fortran": FORTRAN, "blis": BLIS}
+
+# Work below which a product stays on one thread, and work that each further thread must have: waking
+# a thread costs as much as a few 10^5 multiply-adds.
+cdef double GATE_FLOP = 2.0e6
+
+# A block row of C has at most this many rows, so that its part of A stays in the second-level cache.
+cdef Py_ssize_t MOST_ROWS = 256
+
+SCHEDULES = {"static": 1, "dynamic": 2, "guided": 3}
+
+cdef int thread_limit = 0       # from gemmlab.config.threads; 0: none set
+cdef bint pool_started = False  # an OpenMP pool exists in this process
+cdef bint after_fork = False    # ... or existed in its parent: libgomp would wait for threads that are gone
+
+
+def limit_threads(threads):
+    """Take `gemmlab.config.threads` over; None lifts the limit."""
+    global thread_limit
+    thread_limit = threads or 0
+
+
+def forked():
+    """Called in a child after `fork`."""
+    global after_fork
+    after_fork = pool_started
+
+
+def default_threads(double flop):
+    """Threads of a product of so many floating-point operations where the caller names no number."""
+    return threads_for(flop)
+
+
+cdef int threads_for(double flop) except -1:
+    cdef int threads
+    if flop < GATE_FLOP:
+        return 1
+    threads = thread_limit
+    if threads == 0:
+        threads = omp_get_max_threads()
+        if threads > 1:
+            threads = min(threads, <int> usable_cpus())
+    return <int> max(1, min(<double> threads, 2 * flop / GATE_FLOP))
+
+
+cdef int usable_threads(int threads) except -1:
+    """`threads`, or 1 in a child whose parent had started the OpenMP pool."""
+    global pool_started, after_fork
+    if threads > 1 and after_fork:
+        warnings.warn(
+            "gemmlab runs on one thread in this process: its parent had started OpenMP threads before the "
+            "fork, and they do not exist here; start processes with 'spawn' or 'forkserver' to use threads",
+            RuntimeWarning, stacklevel=2)
+        after_fork = False
+        limit_threads(1)
+        return 1
+    if threads > 1:
+        pool_started = True
+    return threads
+
+
+def balanced_rows(Py_ssize_t m, Py_ssize_t threads):
+    """Rows of a block row of C: equal shares for the threads, of at most MOST_ROWS."""
+    return rows_per_block(m, threads)
+
+
+cdef inline Py_ssize_t rows_per_block(Py_ssize_t m, Py_ssize_t threads) noexcept nogil:
+    cdef Py_ssize_t shares = threads * ((m + threads * MOST_ROWS - 1) // (threads * MOST_ROWS))
+    return max(1, (m + shares - 1) // shares)
+
+
+def layout(cnp.ndarray x):
+    """How the last two axes lie: "C" rows of adjacent numbers, "F" columns of adjacent numbers, "S" neither."""
+    if not cnp.PyArray_ISBEHAVED_RO(x):
+        return "S"
+    if is_rows(x):
+        return "C"
+    return "F" if is_columns(x) else "S"
+
+
+cdef inline bint is_rows(cnp.ndarray x) noexcept:
+    return adjacent(x, 1) and apart(x, 0)
+
+
+cdef inline bint is_columns(cnp.ndarray x) noexcept:
+    return adjacent(x, 0) and apart(x, 1)
+
+
+cdef inline Py_ssize_t extent(cnp.ndarray x, int axis) noexcept:
+    return cnp.PyArray_DIM(x, cnp.PyArray_NDIM(x) - 2 + axis)
+
+
+cdef inline Py_ssize_t step(cnp.ndarray x, int axis) noexcept:
+    return cnp.PyArray_STRIDE(x, cnp.PyArray_NDIM(x) - 2 + axis)
+
+
+cdef inline bint adjacent(cnp.ndarray x, int axis) noexcept:
+    return extent(x, axis) <= 1 or step(x, axis) == cnp.PyArray_ITEMSIZE(x)
+
+
+cdef inline bint apart(cnp.ndarray x, int axis) noexcept:
+    """Whether the lines along the other axis follow one another without overlap: a leading dimension."""
+    return extent(x, axis) <= 1 or (
+        step(x, axis) >= extent(x, 1 - axis) * cnp.PyArray_ITEMSIZE(x)
+        and step(x, axis) % cnp.PyArray_ITEMSIZE(x) == 0)
+
+
+cdef inline Py_ssize_t leading(cnp.ndarray x, bint transposed) noexcept:
+    """The leading dimension, in numbers; for a single line any legal value does."""
+    cdef int lines = 1 if transposed else 0
+    if extent(x, lines) <= 1:
+        return max(1, extent(x, 1 - lines))
+    return step(x, lines) // cnp.PyArray_ITEMSIZE(x)
+
+
+cdef class Kernel:
+    """A product for float32 and float64, by address.
+
+    Parameters
+    ----------
+    float32, float64 : int
+        Addresses of the functions.
+    convention : {"rung", "fortran", "blis"}
+        How they are called: as a rung, as a BLAS's `sgemm_` and `dgemm_`, or as `bli_sgemm` and `bli_dgemm`.
+    serial : bool
+        Whether they ignore the number of threads (then none is recorded but 1).
+    blocks : mapping of str to (bs_c, bs_k), optional
+        Default block sizes for each dtype.
+    """
+
+    def __init__(self, size_t float32, size_t float64, *, str convention="rung", bint serial=False, blocks=None):
+        self.f32 = <void *> float32
+        self.f64 = <void *> float64
+        self.convention = CONVENTIONS[convention]
+        self.serial = serial
+        self.blocks32.bs_c, self.blocks32.bs_k = blocks["float32"] if blocks else (1, 1)
+        self.blocks64.bs_c, self.blocks64.bs_k = blocks["float64"] if blocks else (1, 1)
+
+    cdef Plan plan(self, int type_num, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k):
+        """The default plan of a product."""
+        cdef Plan plan = self.blocks32 if type_num == cnp.NPY_FLOAT else self.blocks64
+        plan.threads = 1 if self.serial or self.convention != RUNG else usable_threads(threads_for(2.0 * m * n * k))
+        plan.bs_r = rows_per_block(m, plan.threads)
+        return plan
+
+    cdef void call(self, int type_num, char *a, Py_ssize_t lda, bint at, char *b, Py_ssize_t ldb, bint bt,
+                   char *c, Py_ssize_t ldc, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k,
+                   Plan *plan) noexcept nogil:
+        """C = A B; `at` and `bt` say that an operand lies in columns (a BLAS only)."""
+        cdef float one32 = 1, zero32 = 0
+        cdef double one64 = 1, zero64 = 0
+        cdef int m_, n_, k_, lda_, ldb_, ldc_
+        cdef char ta = b'T' if at else b'N'
+        cdef char tb = b'T' if bt else b'N'
+        cdef bint float32 = type_num == cnp.NPY_FLOAT
+        if self.convention == RUNG and float32:
+            (<Gemm32> self.f32)(<float *> a, lda, <float *> b, ldb, <float *> c, ldc, m, n, k, plan)
+        elif self.convention == RUNG:
+            (<Gemm64> self.f64)(<double *> a, lda, <double *> b, ldb, <double *> c, ldc, m, n, k, plan)
+        elif self.convention == BLIS and float32:
+            (<BliSgemm> self.f32)(0, 0, m, n, k, &one32, <float *> a, 1 if at else lda, lda if at else 1,
+                                  <float *> b, 1 if bt else ldb, ldb if bt else 1, &zero32, <float *> c, ldc, 1)
+        elif self.convention == BLIS:
+            (<BliDgemm> self.f64)(0, 0, m, n, k, &one64, <double *> a, 1 if at else lda, lda if at else 1,
+                                  <double *> b, 1 if bt else ldb, ldb if bt else 1, &zero64, <double *> c, ldc, 1)
+        else:
+            m_, n_, k_, lda_, ldb_, ldc_ = <int> m, <int> n, <int> k, <int> lda, <int> ldb, <int> ldc
+            if float32:
+                (<Sgemm> self.f32)(&tb, &ta, &n_, &m_, &k_, &one32, <float *> b, &ldb_, <float *> a, &lda_,
+                                   &zero32, <float *> c, &ldc_)
+            else:
+                (<Dgemm> self.f64)(&tb, &ta, &n_, &m_, &k_, &one64, <double *> b, &ldb_, <double *> a, &lda_,
+                                   &zero64, <double *> c, &ldc_)
+
+    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out):
+        """A plain product, or None where it is not plain: two row-major matrices of one dtype, agreeing
+        shapes, and an `out` that fits and lies apart from them. What is not plain goes the general way,
+        where everything is checked and every error is raised."""
+        cdef int type_num = cnp.PyArray_TYPE(a)
+        cdef Py_ssize_t m, n, k
+        cdef cnp.npy_intp shape[2]
+        cdef Plan plan
+        if not (cnp.PyArray_NDIM(a) == 2 and cnp.PyArray_NDIM(b) == 2 and cnp.PyArray_TYPE(b) == type_num
+                and (type_num == cnp.NPY_FLOAT or type_num == cnp.NPY_DOUBLE)):
+            return None
+        m, k, n = cnp.PyArray_DIM(a, 0), cnp.PyArray_DIM(a, 1), cnp.PyArray_DIM(b, 1)
+        if (cnp.PyArray_DIM(b, 0) != k or m < 1 or n < 1 or k < 1 or not is_rows(a) or not is_rows(b)
+                or not cnp.PyArray_ISBEHAVED_RO(a) or not cnp.PyArray_ISBEHAVED_RO(b)
+                or (self.convention == FORTRAN and max(m, n, k, leading(a, 0), leading(b, 0)) > 0x7fffffff)):
+            return None
+        if out is None:
+            shape[0], shape[1] = m, n
+            out = cnp.PyArray_EMPTY(2, shape, type_num, 0)
+        elif not (cnp.PyArray_NDIM(out) == 2 and cnp.PyArray_TYPE(out) == type_num
+                  and cnp.PyArray_DIM(out, 0) == m and cnp.PyArray_DIM(out, 1) == n
+                  and cnp.PyArray_ISBEHAVED(out) and is_rows(out) and leading(out, 0) <= 0x7fffffff
+                  and clear_of(out, a) and clear_of(out, b)):
+            return None
+        plan = self.plan(type_num, m, n, k)
+        cdef char *a_ = <char *> cnp.PyArray_DATA(a)
+        cdef char *b_ = <char *> cnp.PyArray_DATA(b)
+        cdef char *c_ = <char *> cnp.PyArray_DATA(out)
+        cdef Py_ssize_t lda = leading(a, 0), ldb = leading(b, 0), ldc = leading(out, 0)
+        with nogil:
+            self.call(type_num, a_, lda, 0, b_, ldb, 0, c_, ldc, m, n, k, &plan)
+        return out
+
+    def run(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, int threads=1, str schedule="static",
+            Py_ssize_t bs_r=1, Py_ssize_t bs_c=1, Py_ssize_t bs_k=1):
+        """Fill `out` with a @ b: matrices, or stacks of one leading shape, of one dtype.
+
+        `a` and `b` lie in rows, or in columns for a BLAS, and `out` lies in rows, as `layout` tells;
+        no extent of m, n, k and the stack is 0. Nothing is checked here.
+        """
+        cdef int type_num = cnp.PyArray_TYPE(a)
+        cdef int ndim = cnp.PyArray_NDIM(out)
+        cdef bint at = not is_rows(a), bt = not is_rows(b)
+        cdef Py_ssize_t m = extent(a, 0), k = extent(a, 1), n = extent(b, 1)
+        cdef Py_ssize_t lda = leading(a, at), ldb = leading(b, bt), ldc = leading(out, 0)
+        cdef char *a_ = <char *> cnp.PyArray_DATA(a)
+        cdef char *b_ = <char *> cnp.PyArray_DATA(b)
+        cdef char *c_ = <char *> cnp.PyArray_DATA(out)
+        cdef cnp.npy_intp *a_steps = cnp.PyArray_STRIDES(a)
+        cdef cnp.npy_intp *b_steps = cnp.PyArray_STRIDES(b)
+        cdef cnp.npy_intp *c_steps = cnp.PyArray_STRIDES(out)
+        cdef cnp.npy_intp *shape = cnp.PyArray_DIMS(out)
+        cdef cnp.npy_intp index[64]
+        cdef int axis, kind = SCHEDULES[schedule], old_kind, old_chunk
+        cdef Plan plan
+        plan.threads, plan.bs_r, plan.bs_c, plan.bs_k = usable_threads(threads), bs_r, bs_c, bs_k
+        for axis in range(ndim - 2):
+            index[axis] = 0
+        with nogil:
+            set_schedule(kind, &old_kind, &old_chunk)
+            while True:
+                self.call(type_num, a_, lda, at, b_, ldb, bt, c_, ldc, m, n, k, &plan)
+                axis = ndim - 3
+                while axis >= 0:  # an odometer over the stack
+                    index[axis] += 1
+                    a_ += a_steps[axis]
+                    b_ += b_steps[axis]
+                    c_ += c_steps[axis]
+                    if index[axis] < shape[axis]:
+                        break
+                    a_ -= shape[axis] * a_steps[axis]
+                    b_ -= shape[axis] * b_steps[axis]
+                    c_ -= shape[axis] * c_steps[axis]
+                    index[axis] = 0
+                    axis -= 1
+                if axis < 0:
+                    break
+            restore_schedule(old_kind, old_chunk)
+
+
+cdef inline bint clear_of(cnp.ndarray out, cnp.ndarray x) noexcept:
+    """Whether two row-major matrices share no byte, judged by the ends of their memory."""
+    cdef char *o = <char *> cnp.PyArray_DATA(out)
+    cdef char *d = <char *> cnp.PyArray_DATA(x)
+    return o >= d + bytes_of(x) or d >= o + bytes_of(out)
+
+
+cdef inline Py_ssize_t bytes_of(cnp.ndarray x) noexcept:
+    return ((cnp.PyArray_DIM(x, 0) - 1) * cnp.PyArray_STRIDE(x, 0)
+            + cnp.PyArray_DIM(x, 1) * cnp.PyArray_ITEMSIZE(x))

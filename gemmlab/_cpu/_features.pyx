@@ -1,0 +1,22 @@
+# cython: language_level=3, freethreading_compatible=True
+"""What this CPU can do and what these extensions were built with."""
+
+cdef extern from "cpu_features.h" nogil:
+    bint cpu_has_level(int level)
+    int openmp_version()
+    const char *compiler()
+
+
+def has_level(int level):
+    """Whether this CPU has x86-64-v2, v3 or v4 (level 2, 3, 4)."""
+    return bool(cpu_has_level(level))
+
+
+def openmp():
+    """The OpenMP version the extensions were built with, as its date (201511), or 0."""
+    return openmp_version()
+
+
+def compiler_version():
+    """The compiler of the extensions."""
+    return compiler().decode()

@@ -1,0 +1,222 @@
+"""The products to be measured against: NumPy's matmul, and three vendors' BLAS through one shim.
+
+    cpu-numpy   np.matmul as it is
+    cpu-blas    the BLAS that SciPy is linked to, by the pointers that `scipy.linalg.cython_blas` exports
+    cpu-mkl     Intel's MKL from the wheel `mkl`
+    cpu-blis    BLIS from the wheel `blis`
+
+All three BLAS end in the same compiled call as our own rungs, so a call costs the same. Leading dimensions and
+transposed operands are passed on; any other layout is copied, and counted. Thread counts are set through
+threadpoolctl, and `thread_scope` says how far such a setting reaches.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache, cached_property
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gemmlab._backend import Availability, Param, check_params
+from gemmlab._cpu._driver import Kernel
+from gemmlab._cpu.layouts import run_in_layouts
+from gemmlab._problem import Problem
+
+INT32_MAX = 2**31 - 1
+
+
+class Absent(Exception):
+    """A library is not there: the reason, and the command that brings it."""
+
+
+class NumPy:
+    """np.matmul, every dtype it does."""
+
+    name, kind = "cpu-numpy", "baseline"
+    summary, source = "np.matmul", "NumPy"
+    params: Mapping[str, Param] = {}
+    kernel = None  # plain products go straight to np.matmul
+
+    def probe(self) -> Availability:
+        """Always there; the device names NumPy's BLAS."""
+        return Availability(True, device=_describe(_pools("numpy")))
+
+    def supports(self, problem: Problem) -> bool | str:
+        return True
+
+    def resolve(self, problem: Problem, params: Mapping[str, Any]) -> dict[str, Any]:
+        """No parameters."""
+        check_params(self, params)
+        return {}
+
+    def threads(self, problem: Problem) -> int:
+        """Threads that NumPy's BLAS may use."""
+        return problem.threads or _threads_of(_pools("numpy"))
+
+    def gemm(self, problem: Problem, **params: Any) -> None:
+        """Fill `problem.out`."""
+        check_params(self, params)
+        with limited(_pools("numpy"), problem.threads):
+            np.matmul(problem.a, problem.b, out=problem.out)
+
+
+class Blas:
+    """A vendor's `sgemm` and `dgemm`, called as our rungs are."""
+
+    kind = "baseline"
+    params: Mapping[str, Param] = {}
+
+    def __init__(self, name: str, library: str, summary: str, load: Callable[[], Kernel]) -> None:
+        self.name, self.library, self.summary = name, library, summary
+        self.source = library
+        self._load = load
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The library's two functions; raises Absent where there is no such library."""
+        return self._load()
+
+    def probe(self) -> Availability:
+        """Whether the library can be loaded, and which it is."""
+        try:
+            _ = self.kernel
+        except Absent as absent:
+            reason, fix = absent.args
+            return Availability(False, reason, fix)
+        return Availability(True, device=_describe(_pools(self.library)))
+
+    def supports(self, problem: Problem) -> bool | str:
+        if problem.dtype.name not in ("float32", "float64"):
+            return f"{self.name} multiplies float32 and float64, not {problem.dtype}: convert the operands, or use backend='auto'"
+        if max(problem.m, problem.n, problem.k) > INT32_MAX:
+            return f"{self.name} counts in 32 bits: no side may be over {INT32_MAX}"
+        return True
+
+    def resolve(self, problem: Problem, params: Mapping[str, Any]) -> dict[str, Any]:
+        """No parameters."""
+        check_params(self, params)
+        return {}
+
+    def threads(self, problem: Problem) -> int:
+        """Threads that the library may use."""
+        return problem.threads or _threads_of(_pools(self.library))
+
+    def gemm(self, problem: Problem, **params: Any) -> None:
+        """Fill `problem.out`."""
+        check_params(self, params)
+        with limited(_pools(self.library), problem.threads):
+            run_in_layouts(problem, "CF", self.kernel.run)
+
+
+def baselines() -> tuple[NumPy | Blas, ...]:
+    """All baselines, present or not."""
+    return (
+        NumPy(),
+        Blas("cpu-blas", "scipy", "the BLAS that SciPy is linked to", _scipy_blas),
+        Blas("cpu-mkl", "mkl", "Intel MKL", _mkl),
+        Blas("cpu-blis", "blis", "BLIS, one thread (the wheel is built without threads)", _blis),
+    )
+
+
+def _scipy_blas() -> Kernel:
+    try:
+        exported = import_module("scipy.linalg.cython_blas").__pyx_capi__
+    except ImportError as error:
+        raise Absent(f"SciPy cannot be imported: {error}", "pip install scipy") from None
+    get_name, get_pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    addresses = []
+    for function in ("sgemm", "dgemm"):
+        signature = get_name(exported[function])
+        if b"int *, int *, int *" not in signature:
+            raise Absent(f"SciPy's {function} does not take 32-bit integers: {signature.decode()}", "install a SciPy wheel")
+        addresses.append(get_pointer(exported[function], signature))
+    return Kernel(*addresses, convention="fortran")
+
+
+def _mkl() -> Kernel:
+    try:
+        files = distribution("mkl").files or []
+    except PackageNotFoundError:
+        raise Absent("MKL is not installed", "pip install 'gemmlab[mkl]'") from None
+    found = [Path(str(file.locate())) for file in files if "mkl_rt" in file.name]
+    if not found:
+        raise Absent("the package mkl holds no mkl_rt library", "pip install --force-reinstall mkl")
+    return _kernel_of(found[0], ("sgemm_", "dgemm_"), "fortran")
+
+
+def _blis() -> Kernel:
+    try:
+        module = import_module("blis.cy")
+    except ImportError as error:
+        raise Absent(f"BLIS is not installed ({error})", "pip install 'gemmlab[blis]'") from None
+    return _kernel_of(Path(str(module.__file__)), ("bli_sgemm", "bli_dgemm"), "blis")
+
+
+def _kernel_of(path: Path, functions: tuple[str, str], convention: str) -> Kernel:
+    try:
+        library = ctypes.CDLL(str(path))
+        addresses = [ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in functions]
+    except (OSError, AttributeError) as error:
+        raise Absent(f"{path.name} cannot be used: {error}", f"reinstall the package that brings {path.name}") from None
+    return Kernel(*addresses, convention=convention)
+
+
+@cache
+def _pools(library: str) -> tuple[Any, ...]:
+    """threadpoolctl's controllers of the BLAS that `library` brought.
+
+    A distribution may link NumPy and SciPy to one BLAS of the system: then no path names them, and every
+    BLAS found is theirs.
+    """
+    from threadpoolctl import ThreadpoolController
+
+    if library == "blis":
+        return ()  # built without threads
+    found = [pool for pool in ThreadpoolController().lib_controllers if pool.user_api == "blas"]
+    if library == "mkl":
+        return tuple(pool for pool in found if pool.internal_api == "mkl")
+    own = tuple(pool for pool in found if f"{library}.libs" in pool.filepath)
+    return own or tuple(pool for pool in found if ".libs" not in pool.filepath)
+
+
+@contextmanager
+def limited(pools: tuple[Any, ...], threads: int | None) -> Iterator[None]:
+    """Run a block with these libraries on so many threads; None, or as many as they have: as it is."""
+    changed = [] if threads is None else [(pool, pool.num_threads) for pool in pools if pool.num_threads != threads]
+    for pool, _ in changed:
+        pool.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        for pool, before in changed:
+            pool.set_num_threads(before)
+
+
+def thread_scope(name: str) -> str:
+    """How far setting this backend's thread count reaches."""
+    pools = _pools({"cpu-numpy": "numpy", "cpu-blas": "scipy", "cpu-mkl": "mkl"}.get(name, "blis"))
+    if not pools:
+        return "one thread by build" if name == "cpu-blis" else "one call (num_threads of the parallel region)"
+    return "this thread" if pools[0].internal_api == "mkl" else "the whole process"
+
+
+def _threads_of(pools: tuple[Any, ...]) -> int:
+    return max((int(pool.num_threads) for pool in pools), default=1)
+
+
+def _describe(pools: tuple[Any, ...]) -> str:
+    """The library's name, version and the kernels it chose, as far as it tells."""
+    if not pools:
+        return ""
+    info = pools[0].info()
+    names = {"openblas": "OpenBLAS", "mkl": "MKL", "blis": "BLIS"}
+    words = [names.get(info["internal_api"], info["internal_api"]), info.get("version"), info.get("architecture")]
+    return " ".join(str(word) for word in words if word)

@@ -1,0 +1,49 @@
+"""Operands in the layouts that a kernel takes; what lies otherwise is copied, and the copy is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gemmlab._cpu._driver import layout
+from gemmlab._problem import Problem
+
+Array = np.ndarray[Any, Any]
+
+
+def run_in_layouts(problem: Problem, accepted: str, run: Callable[[Array, Array, Array], None]) -> None:
+    """Call `run(a, b, out)` with `a` and `b` in one of the `accepted` layouts and `out` in rows.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its `copies` grows by each operand that had to be copied.
+    accepted : str
+        "C" for rows only, "CF" for rows or columns (see `_driver.layout`).
+    run : callable
+        Fills its third argument.
+    """
+    a, b, out = problem.a, problem.b, problem.out
+    if layout(out) == "F" and (accepted == "CF" or layout(a) == layout(b) == "F"):
+        a, b, out = b.mT, a.mT, out.mT  # C' = B' A' has its result in rows
+    if layout(a) not in accepted:
+        a = _in_rows(a)
+        problem.copies += 1
+    if layout(b) not in accepted:
+        b = _in_rows(b)
+        problem.copies += 1
+    if layout(out) == "C":
+        run(a, b, out)
+        return
+    rows = np.empty(out.shape, out.dtype)
+    run(a, b, rows)
+    out[...] = rows
+    problem.copies += 1
+
+
+def _in_rows(x: Array) -> Array:
+    """A row-major copy; what a stack repeats is copied once."""
+    once = tuple(slice(0, 1) if step == 0 else slice(None) for step in x.strides[:-2])
+    return np.broadcast_to(np.ascontiguousarray(x[once]), x.shape)

@@ -1,0 +1,19 @@
+/* OpenMP's few calls, and what they mean in a serial build. */
+#ifndef GEMMLAB_OMP_H
+#define GEMMLAB_OMP_H
+
+#ifdef _OPENMP
+#include <omp.h>
+static void set_schedule(int kind, int *old_kind, int *old_chunk) {
+    omp_sched_t before;
+    omp_get_schedule(&before, old_chunk);
+    *old_kind = (int)before;
+    omp_set_schedule((omp_sched_t)kind, 0);
+}
+static void restore_schedule(int kind, int chunk) { omp_set_schedule((omp_sched_t)kind, chunk); }
+#else
+static int omp_get_max_threads(void) { return 1; }
+static void set_schedule(int kind, int *old_kind, int *old_chunk) { *old_kind = kind; *old_chunk = 0; }
+static void restore_schedule(int kind, int chunk) { (void)kind; (void)chunk; }
+#endif
+#endif

@@ -1,0 +1,29 @@
+"""What the CPU rungs share: the numbers they work on, their signature, their plan.
+
+Every rung is `gemm(A, lda, B, ldb, C, ldc, m, n, k, plan)`: row-major, C = A B, with A of m rows and k
+columns, B of k rows and n columns, C of m rows and n columns; `ld` is the distance from one row to the next
+in numbers. m, n and k are at least 1, and what C held before is never read.
+"""
+
+ctypedef fused real:
+    float
+    double
+
+# One call's choices, all at least 1.
+cdef struct Plan:
+    int threads
+    Py_ssize_t bs_r
+    Py_ssize_t bs_c
+    Py_ssize_t bs_k
+
+ctypedef void (*Gemm32)(
+    float *, Py_ssize_t, float *, Py_ssize_t, float *, Py_ssize_t,
+    Py_ssize_t, Py_ssize_t, Py_ssize_t, Plan *) noexcept nogil
+ctypedef void (*Gemm64)(
+    double *, Py_ssize_t, double *, Py_ssize_t, double *, Py_ssize_t,
+    Py_ssize_t, Py_ssize_t, Py_ssize_t, Plan *) noexcept nogil
+
+
+cdef inline Py_ssize_t blocks(Py_ssize_t extent, Py_ssize_t size) noexcept nogil:
+    """Blocks of `size` that cover `extent`; the last may be smaller."""
+    return (extent + size - 1) // size

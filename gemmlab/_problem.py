@@ -1,0 +1,225 @@
+"""What is asked: one product, checked once and brought into one form.
+
+Whatever a caller passes (vectors, stacks that broadcast, `axes`, other dtypes, an `out` that overlaps an
+operand) becomes a `Problem`: `a`, `b` and `out` of one dtype and one leading shape, ready to be multiplied.
+Errors are NumPy's own: where something does not fit, NumPy's matmul is asked about stand-ins of the same
+shapes and dtypes, and says it in its own words.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.array_utils import byte_bounds
+
+from gemmlab._config import check_threads
+
+Array = np.ndarray[Any, Any]
+
+
+class Problem:
+    """One product, or a stack of products, `out = a @ b`.
+
+    Attributes
+    ----------
+    a, b, out : ndarray
+        Of shape (..., m, k), (..., k, n) and (..., m, n) with the same leading shape and the same dtype, in
+        native byte order and aligned, with any strides. `out` shares no memory with `a` and `b`.
+    m, n, k, batch : int
+        The sizes, and the number of products in the stack.
+    dtype : dtype
+        Of all three arrays.
+    threads : int or None
+        What the caller asked for; None: as many as the backend sees fit.
+    copies : int
+        Operands that had to be copied so far; a backend that copies more adds to it.
+    """
+
+    __slots__ = ("_answer", "_target", "a", "b", "batch", "copies", "dtype", "k", "m", "n", "out", "threads")
+
+    def __init__(self, a: Array, b: Array, out: Array, *, threads: int | None = None, copies: int = 0) -> None:
+        self.a, self.b, self.out = a, b, out
+        self.m, self.k, self.n = a.shape[-2], a.shape[-1], b.shape[-1]
+        self.batch = math.prod(out.shape[:-2])
+        self.dtype = out.dtype
+        self.threads = threads
+        self.copies = copies
+        self._target: Array | None = None
+        self._answer: Any = out
+
+    @classmethod
+    def from_arrays(cls, a: Array, b: Array, out: Array | None = None, *, threads: int | None = None) -> Problem:
+        """A problem of arrays that agree already (a shortcut for benchmarks and tests)."""
+        return cls.from_call(a, b, out, threads=threads)
+
+    @classmethod
+    def from_call(
+        cls,
+        a: npt.ArrayLike,
+        b: npt.ArrayLike,
+        out: Any = None,
+        *,
+        dtype: npt.DTypeLike = None,
+        casting: Any = "same_kind",
+        axes: Any = None,
+        threads: int | None = None,
+    ) -> Problem:
+        """Check a call of `matmul` and bring it into form; errors as NumPy's matmul raises them."""
+        a, b, out = np.asarray(a), np.asarray(b), _single(out)
+        a_axes, b_axes, out_axes = _core_axes(a, b, axes)
+        wanted = _resolved_dtypes(a, b, out, dtype, casting)
+        a_core, b_core = _core_last(a, a_axes, 0), _core_last(b, b_axes, 1)
+        vectors = (a.ndim == 1, b.ndim == 1)
+        view = None if out is None else _out_core_last(out, out_axes, vectors)
+        lead = _leading_shape(a_core, b_core, view)
+        if lead is None:
+            raise _numpys_error(a, b, out, axes)
+        a_core, copied_a = _in_dtype(a_core, wanted[0])
+        b_core, copied_b = _in_dtype(b_core, wanted[1])
+        shape = (*lead, a_core.shape[-2], b_core.shape[-1])
+        direct = view is not None and _can_be_written(view, wanted[2], a_core, b_core)
+        filled = view if view is not None and direct else np.empty(shape, wanted[2])
+        problem = cls(
+            np.broadcast_to(a_core, (*lead, *a_core.shape[-2:])),
+            np.broadcast_to(b_core, (*lead, *b_core.shape[-2:])),
+            filled,
+            threads=check_threads(threads),
+            copies=copied_a + copied_b + (view is not None and not direct),
+        )
+        problem._target = None if direct else view
+        problem._answer = out if out is not None else _as_result(filled, out_axes, vectors)
+        return problem
+
+    def result(self) -> Any:
+        """What the caller gets, once `out` is filled: his own `out`, a new array, or a scalar."""
+        if self._target is not None:
+            np.copyto(self._target, self.out, casting="unsafe")  # the casting was checked on the way in
+        if isinstance(self._answer, np.ndarray) and self._answer.ndim == 0 and self._target is None:
+            return self._answer[()]
+        return self._answer
+
+
+def _single(out: Any) -> Array | None:
+    if isinstance(out, tuple):
+        if len(out) != 1:
+            raise ValueError("The 'out' tuple must have exactly one entry per ufunc output")
+        out = out[0]
+    if out is not None and not isinstance(out, np.ndarray):
+        raise TypeError("return arrays must be of ArrayType")
+    if out is not None and not out.flags.writeable:
+        raise ValueError("output array is read-only")
+    return out
+
+
+def _core_axes(a: Array, b: Array, axes: Any) -> tuple[tuple[int, ...], ...]:
+    """The core axes of a, b and out: the last ones, unless the caller says otherwise."""
+    if a.ndim == 0 or b.ndim == 0:
+        raise _numpys_error(a, b, None, axes)
+    counts = (min(a.ndim, 2), min(b.ndim, 2), min(a.ndim, 2) + min(b.ndim, 2) - 2)
+    last = ((), (-1,), (-2, -1))
+    if axes is None:
+        return tuple(last[count] for count in counts)
+    if not isinstance(axes, list):
+        raise TypeError("axes should be a list.")
+    if len(axes) == 2 and counts[2] == 0:
+        axes = [*axes, ()]
+    if len(axes) != 3:
+        raise ValueError(
+            "axes should be a list with an entry for all 3 inputs and outputs; "
+            "entries for outputs can only be omitted if none of them has core axes."
+        )
+    return tuple(_axis_tuple(entry, count, place) for place, (entry, count) in enumerate(zip(axes, counts, strict=True)))
+
+
+def _axis_tuple(entry: Any, count: int, place: int) -> tuple[int, ...]:
+    entry = entry if isinstance(entry, tuple) else (entry,)
+    if len(entry) != count:
+        raise np.exceptions.AxisError(
+            f"matmul: operand {place} has {count} core dimensions, but {len(entry)} dimensions are specified by axes tuple."
+        )
+    return tuple(axis.__index__() for axis in entry)
+
+
+def _core_last(x: Array, axes: tuple[int, ...], place: int) -> Array:
+    """A view with the core axes last; a vector becomes a row (a) or a column (b)."""
+    moved = np.moveaxis(x, axes, range(-len(axes), 0))
+    if len(axes) == 2:
+        return moved
+    return moved[..., None, :] if place == 0 else moved[..., :, None]
+
+
+def _out_core_last(out: Array, axes: tuple[int, ...], vectors: tuple[bool, bool]) -> Array | None:
+    """`out` as (..., m, n); None where it has too few axes for the result."""
+    if out.ndim < len(axes):
+        return None
+    moved = np.moveaxis(out, axes, range(-len(axes), 0))
+    if vectors[0]:
+        moved = moved[..., None, :] if len(axes) else moved[..., None]
+    return moved[..., None] if vectors[1] else moved
+
+
+def _as_result(filled: Array, axes: tuple[int, ...], vectors: tuple[bool, bool]) -> Array:
+    """A new result without the axes that stood for vectors, its core axes where the caller wants them."""
+    if vectors[1]:
+        filled = filled[..., 0]
+    if vectors[0]:
+        filled = filled[..., 0] if vectors[1] else filled[..., 0, :]
+    return np.moveaxis(filled, range(-len(axes), 0), axes)
+
+
+def _leading_shape(a: Array, b: Array, out: Array | None) -> tuple[int, ...] | None:
+    """The broadcast leading shape; None where the shapes do not agree."""
+    if a.shape[-1] != b.shape[-2]:
+        return None
+    try:
+        lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        if out is None:
+            return lead
+        if out.shape[-2:] != (a.shape[-2], b.shape[-1]) or np.broadcast_shapes(lead, out.shape[:-2]) != out.shape[:-2]:
+            return None
+        return out.shape[:-2]
+    except ValueError:
+        return None
+
+
+def _resolved_dtypes(a: Array, b: Array, out: Array | None, dtype: Any, casting: Any) -> tuple[Any, ...]:
+    """The dtypes that NumPy's matmul would compute in; raises its errors."""
+    signature = {} if dtype is None else {"signature": (None, None, np.dtype(dtype))}
+    given = (a.dtype, b.dtype, None if out is None else out.dtype)
+    return np.matmul.resolve_dtypes(given, casting=casting, **signature)
+
+
+def _in_dtype(x: Array, dtype: Any) -> tuple[Array, bool]:
+    """`x` in this dtype, aligned and in native byte order, and whether that took a copy."""
+    if x.dtype == dtype and x.dtype.isnative and x.flags.aligned:
+        return x, False
+    return np.array(x, dtype=dtype, order="C", copy=True), True
+
+
+def _can_be_written(out: Array, dtype: Any, a: Array, b: Array) -> bool:
+    """Whether a kernel may write straight into the caller's `out`."""
+    low, high = byte_bounds(out)
+    return (
+        out.dtype == dtype
+        and out.dtype.isnative
+        and out.flags.aligned
+        and high - low >= out.nbytes  # else its own elements share memory
+        and not np.may_share_memory(out, a)
+        and not np.may_share_memory(out, b)
+    )
+
+
+def _numpys_error(a: Array, b: Array, out: Array | None, axes: Any) -> Exception:
+    """What NumPy's matmul has to say about these shapes, asked with arrays that hold no memory."""
+    stand_ins = [np.broadcast_to(np.zeros((), x.dtype), x.shape) for x in (a, b)]
+    out_stand_in = None
+    if out is not None:
+        out_stand_in = np.lib.stride_tricks.as_strided(np.empty(1, out.dtype), out.shape, (0,) * out.ndim)
+    try:
+        np.matmul(*stand_ins, out=out_stand_in, casting="unsafe", **({} if axes is None else {"axes": axes}))
+    except Exception as error:
+        return error
+    return ValueError(f"matmul: operands of shapes {a.shape} and {b.shape} do not agree")

@@ -1,0 +1,184 @@
+"""Who can do it: every backend's name, whether it can run here, and why not.
+
+Built-in backends stand in a static table; others come from the entry-point group `gemmlab.backends`. Nothing
+is loaded before it is asked for by name, or listed. A name asked for never turns into another.
+"""
+
+from __future__ import annotations
+
+import difflib
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from gemmlab._backend import Availability, Backend, BackendInfo
+from gemmlab._config import config
+from gemmlab._errors import BackendUnavailable, UnknownBackend
+from gemmlab._problem import Problem
+
+GROUP = "gemmlab.backends"
+
+
+def _rung(name: str) -> Backend:
+    from gemmlab._cpu.ladder import rungs
+
+    return next(rung for rung in rungs() if rung.name == name)
+
+
+def _baseline(name: str) -> Backend:
+    from gemmlab._cpu.baselines import baselines
+
+    return next(baseline for baseline in baselines() if baseline.name == name)
+
+
+BUILT_IN: Mapping[str, Callable[[str], Backend]] = {
+    "cpu-naive": _rung,
+    "cpu-ikj": _rung,
+    "cpu-blocked": _rung,
+    "cpu-blocked-local": _rung,
+    "cpu-numpy": _baseline,
+    "cpu-blas": _baseline,
+    "cpu-mkl": _baseline,
+    "cpu-blis": _baseline,
+}
+# A family's name stands for its best rung that can run here, best first.
+FAMILIES: Mapping[str, tuple[str, ...]] = {"cpu": ("cpu-blocked-local", "cpu-blocked", "cpu-ikj", "cpu-naive")}
+AUTO = ("cpu-numpy",)
+
+_loaded: dict[str, Backend | Exception] = {}
+_probed: dict[str, Availability] = {}
+_lock = threading.RLock()
+
+
+@cache
+def _plugins() -> Mapping[str, EntryPoint]:
+    """Entry points of installed plugins; a built-in name cannot be taken over."""
+    found = {}
+    for point in entry_points(group=GROUP):
+        if point.name in BUILT_IN or point.name in FAMILIES or point.name == "auto":
+            warnings.warn(f"the plugin {point.value} may not take gemmlab's own name {point.name!r}", stacklevel=4)
+        else:
+            found[point.name] = point
+    return found
+
+
+def names() -> list[str]:
+    """Every known backend's name: our own first, plugins after them."""
+    return [*BUILT_IN, *sorted(set(_plugins()) | set(_loaded) - set(BUILT_IN))]
+
+
+def resolve_name(name: Any) -> str:
+    """A backend's name for a name or a family; raises UnknownBackend, with near names."""
+    if not isinstance(name, str):
+        raise TypeError(f"backend must be a name such as 'cpu-blocked', not {name!r}")
+    if name in BUILT_IN or name in _loaded:
+        return name
+    if name in FAMILIES:
+        return next((rung for rung in FAMILIES[name] if availability(rung).ok), FAMILIES[name][0])
+    if name == "auto":
+        return AUTO[0]
+    if name in _plugins():
+        return name
+    known = ["auto", *FAMILIES, *names()]
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
+    raise UnknownBackend(f"no backend is named {name!r}: {hint}")
+
+
+def availability(name: str) -> Availability:
+    """Whether a backend can run here. Never raises for a known name."""
+    if name in config.block:
+        return Availability(False, "blocked by GEMMLAB_BLOCK or gemmlab.config.block", f"take {name} off that list")
+    with _lock:
+        if name not in _probed:
+            _probed[name] = _probe(name)
+        return _probed[name]
+
+
+def _probe(name: str) -> Availability:
+    backend = _load(name)
+    if isinstance(backend, Exception):
+        fix = f"repair or remove the package that brings {name}"
+        return Availability(False, f"its plugin failed to load: {type(backend).__name__}: {backend}", fix)
+    try:
+        found = backend.probe()
+        if not isinstance(found, Availability):
+            raise TypeError(f"probe() returned {found!r}, not an Availability")
+    except Exception as error:
+        return Availability(False, f"its probe failed: {type(error).__name__}: {error}", f"repair the backend {name}")
+    return found
+
+
+def _load(name: str) -> Backend | Exception:
+    """The backend, or what its plugin raised."""
+    with _lock:
+        if name not in _loaded:
+            if name in BUILT_IN:
+                _loaded[name] = BUILT_IN[name](name)
+            else:
+                _loaded[name] = _from_plugin(_plugins()[name])
+        return _loaded[name]
+
+
+def _from_plugin(point: EntryPoint) -> Backend | Exception:
+    try:
+        backend = point.load()()
+        if not isinstance(backend, Backend):
+            lacking = [part for part in ("name", "kind", "summary", "source", "params", "probe", "supports", "gemm")
+                       if not hasattr(backend, part)]  # fmt: skip
+            raise TypeError(f"{point.value} gave no backend: it lacks {', '.join(lacking)}")
+        if backend.name != point.name:
+            raise ValueError(f"its backend calls itself {backend.name!r}, not {point.name!r}")
+        return backend
+    except Exception as error:
+        return error
+
+
+def get(name: str) -> Backend:
+    """The backend of this name, ready to run; raises UnknownBackend or BackendUnavailable."""
+    name = resolve_name(name)
+    found = availability(name)
+    backend = None if name in config.block else _load(name)
+    if not found.ok or backend is None or isinstance(backend, Exception):
+        raise BackendUnavailable(f"{name} cannot run here: {found.reason}" + (f"; fix: {found.fix}" if found.fix else ""))
+    return backend
+
+
+def info(name: str) -> BackendInfo:
+    """The row of `gemmlab.backends()` for one name."""
+    found = availability(name)
+    backend = None if name in config.block else _load(name)
+    if backend is None or isinstance(backend, Exception):
+        kind = "unknown" if name not in BUILT_IN else "blocked"
+        return BackendInfo(name, kind, "", False, found.reason, found.fix, "", {})
+    return BackendInfo(
+        name, backend.kind, backend.summary, found.ok, found.reason, found.fix, found.device, dict(backend.params)
+    )
+
+
+def choose(problem: Problem) -> Backend:
+    """The backend that "auto" takes for a problem: the first that can run and does it."""
+    for name in AUTO:
+        backend = get(name)
+        if backend.supports(problem) is True:
+            return backend
+    raise BackendUnavailable(f"no backend of auto ({', '.join(AUTO)}) does this problem")
+
+
+@contextmanager
+def registered(backend: Backend) -> Iterator[Backend]:
+    """Have a backend object under its own name for a while: for notebooks and tests of a backend to be."""
+    if not isinstance(backend, Backend):
+        raise TypeError(f"{backend!r} is not a gemmlab.Backend")
+    if backend.name in BUILT_IN or backend.name in FAMILIES or backend.name in _plugins() or backend.name in _loaded:
+        raise ValueError(f"the name {backend.name!r} is taken")
+    _loaded[backend.name] = backend
+    try:
+        yield backend
+    finally:
+        _loaded.pop(backend.name, None)
+        _probed.pop(backend.name, None)
