@@ -128,8 +128,9 @@ def _numpys_dispatch(
             f"{name} takes plain arrays, not {kind}: pass numpy.asarray(...) of it, or use backend='auto'"
         )
     check_params(_registry.get(name), params)
-    options = {"casting": casting} | ({} if axes is None else {"axes": axes}) | ({} if dtype is None else {"dtype": dtype})
-    return np.matmul(a, b, **options) if out is None else np.matmul(a, b, out=out, **options)
+    given = {"out": out, "axes": axes, "dtype": dtype}
+    options = {"casting": casting} | {name: value for name, value in given.items() if value is not None}
+    return np.matmul(a, b, **options)
 
 
 def backends() -> Mapping[str, BackendInfo]:

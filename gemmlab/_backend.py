@@ -45,9 +45,12 @@ class Backend(Protocol):
 
     name: str
     kind: str
-    summary: str
     source: str
     params: Mapping[str, Param]
+
+    @property
+    def summary(self) -> str:
+        """What it is, in half a line."""
 
     def probe(self) -> Availability:
         """Say whether this backend can run here. Never raises."""

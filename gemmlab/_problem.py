@@ -131,14 +131,16 @@ def _core_axes(a: Array, b: Array, axes: Any) -> tuple[tuple[int, ...], ...]:
             "axes should be a list with an entry for all 3 inputs and outputs; "
             "entries for outputs can only be omitted if none of them has core axes."
         )
-    return tuple(_axis_tuple(entry, count, place) for place, (entry, count) in enumerate(zip(axes, counts, strict=True)))
+    entries = zip(axes, counts, range(3), strict=True)
+    return tuple(_axis_tuple(entry, count, place) for entry, count, place in entries)
 
 
 def _axis_tuple(entry: Any, count: int, place: int) -> tuple[int, ...]:
     entry = entry if isinstance(entry, tuple) else (entry,)
     if len(entry) != count:
         raise np.exceptions.AxisError(
-            f"matmul: operand {place} has {count} core dimensions, but {len(entry)} dimensions are specified by axes tuple."
+            f"matmul: operand {place} has {count} core dimensions, "
+            f"but {len(entry)} dimensions are specified by axes tuple."
         )
     return tuple(axis.__index__() for axis in entry)
 

@@ -144,7 +144,8 @@ def get(name: str) -> Backend:
     found = availability(name)
     backend = None if name in config.block else _load(name)
     if not found.ok or backend is None or isinstance(backend, Exception):
-        raise BackendUnavailable(f"{name} cannot run here: {found.reason}" + (f"; fix: {found.fix}" if found.fix else ""))
+        fix = f"; fix: {found.fix}" if found.fix else ""
+        raise BackendUnavailable(f"{name} cannot run here: {found.reason}{fix}")
     return backend
 
 

@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 
 from gemmlab._backend import Availability, Param, check_params
+from gemmlab._cpu import machine
 from gemmlab._cpu._driver import Kernel
-from gemmlab._cpu.layouts import run_in_layouts
+from gemmlab._cpu.layouts import not_its_dtype, run_in_layouts
 from gemmlab._problem import Problem
 
 INT32_MAX = 2**31 - 1
@@ -38,14 +39,18 @@ class Absent(Exception):
 class NumPy:
     """np.matmul, every dtype it does."""
 
-    name, kind = "cpu-numpy", "baseline"
-    summary, source = "np.matmul", "NumPy"
+    name, kind, source = "cpu-numpy", "baseline", "NumPy"
     params: Mapping[str, Param] = {}
     kernel = None  # plain products go straight to np.matmul
 
+    @property
+    def summary(self) -> str:
+        """What it is, with the BLAS behind it."""
+        return _with_version("np.matmul, on", _pools("numpy"))
+
     def probe(self) -> Availability:
-        """Always there; the device names NumPy's BLAS."""
-        return Availability(True, device=_describe(_pools("numpy")))
+        """Always there."""
+        return Availability(True, device=machine.cpu_name())
 
     def supports(self, problem: Problem) -> bool | str:
         return True
@@ -73,9 +78,13 @@ class Blas:
     params: Mapping[str, Param] = {}
 
     def __init__(self, name: str, library: str, summary: str, load: Callable[[], Kernel]) -> None:
-        self.name, self.library, self.summary = name, library, summary
-        self.source = library
-        self._load = load
+        self.name, self.library, self.source = name, library, library
+        self._summary, self._load = summary, load
+
+    @property
+    def summary(self) -> str:
+        """What it is, with name, version and chosen kernels of the library where it tells them."""
+        return _with_version(self._summary, _pools(self.library)) if self.probe().ok else self._summary
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -89,11 +98,11 @@ class Blas:
         except Absent as absent:
             reason, fix = absent.args
             return Availability(False, reason, fix)
-        return Availability(True, device=_describe(_pools(self.library)))
+        return Availability(True, device=machine.cpu_name())
 
     def supports(self, problem: Problem) -> bool | str:
         if problem.dtype.name not in ("float32", "float64"):
-            return f"{self.name} multiplies float32 and float64, not {problem.dtype}: convert the operands, or use backend='auto'"
+            return not_its_dtype(self.name, problem)
         if max(problem.m, problem.n, problem.k) > INT32_MAX:
             return f"{self.name} counts in 32 bits: no side may be over {INT32_MAX}"
         return True
@@ -118,9 +127,9 @@ def baselines() -> tuple[NumPy | Blas, ...]:
     """All baselines, present or not."""
     return (
         NumPy(),
-        Blas("cpu-blas", "scipy", "the BLAS that SciPy is linked to", _scipy_blas),
-        Blas("cpu-mkl", "mkl", "Intel MKL", _mkl),
-        Blas("cpu-blis", "blis", "BLIS, one thread (the wheel is built without threads)", _blis),
+        Blas("cpu-blas", "scipy", "SciPy's BLAS,", _scipy_blas),
+        Blas("cpu-mkl", "mkl", "Intel's", _mkl),
+        Blas("cpu-blis", "blis", "BLIS, one thread by build", _blis),
     )
 
 
@@ -136,7 +145,8 @@ def _scipy_blas() -> Kernel:
     for function in ("sgemm", "dgemm"):
         signature = get_name(exported[function])
         if b"int *, int *, int *" not in signature:
-            raise Absent(f"SciPy's {function} does not take 32-bit integers: {signature.decode()}", "install a SciPy wheel")
+            reason = f"SciPy's {function} does not take 32-bit integers: {signature.decode()}"
+            raise Absent(reason, "pip install --force-reinstall scipy")
         addresses.append(get_pointer(exported[function], signature))
     return Kernel(*addresses, convention="fortran")
 
@@ -212,11 +222,10 @@ def _threads_of(pools: tuple[Any, ...]) -> int:
     return max((int(pool.num_threads) for pool in pools), default=1)
 
 
-def _describe(pools: tuple[Any, ...]) -> str:
-    """The library's name, version and the kernels it chose, as far as it tells."""
+def _with_version(summary: str, pools: tuple[Any, ...]) -> str:
     if not pools:
-        return ""
+        return summary.rstrip(",")
     info = pools[0].info()
     names = {"openblas": "OpenBLAS", "mkl": "MKL", "blis": "BLIS"}
     words = [names.get(info["internal_api"], info["internal_api"]), info.get("version"), info.get("architecture")]
-    return " ".join(str(word) for word in words if word)
+    return f"{summary} {' '.join(str(word) for word in words if word)}"

@@ -14,7 +14,7 @@ from typing import Any
 from gemmlab._backend import Availability, Param, check_params
 from gemmlab._cpu import isa, machine, traffic
 from gemmlab._cpu._driver import SCHEDULES, Kernel, balanced_rows, default_threads
-from gemmlab._cpu.layouts import run_in_layouts
+from gemmlab._cpu.layouts import not_its_dtype, run_in_layouts
 from gemmlab._problem import Problem
 
 ITEMSIZE = {"float32": 4, "float64": 8}
@@ -78,9 +78,7 @@ class Rung:
         return Availability(True, device=machine.cpu_name())
 
     def supports(self, problem: Problem) -> bool | str:
-        if problem.dtype.name in ITEMSIZE:
-            return True
-        return f"{self.name} multiplies float32 and float64, not {problem.dtype}: convert the operands, or use backend='auto'"
+        return problem.dtype.name in ITEMSIZE or not_its_dtype(self.name, problem)
 
     def resolve(self, problem: Problem, params: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters in force for this problem, defaults filled in."""
@@ -114,11 +112,11 @@ class Rung:
 def rungs() -> tuple[Rung, ...]:
     """The ladder, bottom rung first."""
     return (
-        Rung("cpu-naive", "naive", "i-j-k, one thread: the textbook's triple loop", "serial reference of all reports"),
-        Rung("cpu-ikj", "ikj", "i-k-j: rows of B and C in memory order, rows of C in parallel",
+        Rung("cpu-naive", "naive", "i-j-k, one thread: the textbook's loop", "serial reference of all reports"),
+        Rung("cpu-ikj", "ikj", "i-k-j: rows of B and C in memory order",
              f"{REPORT_R}, algorithm 1", (SCHEDULE,)),
-        Rung("cpu-blocked", "blocked", "blocks: a block of B stays in L1 while rows of C pass over it",
+        Rung("cpu-blocked", "blocked", "blocks: a block of B stays in L1",
              f"{REPORT_R}, algorithm 2", BLOCKS),
-        Rung("cpu-blocked-local", "blocked_local", "blocks, with a row piece of C in a thread's own buffer",
+        Rung("cpu-blocked-local", "blocked_local", "blocks, a row piece of C in a buffer",
              f"{REPORT_R}, appendix", BLOCKS),
     )  # fmt: skip

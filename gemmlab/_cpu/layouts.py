@@ -1,4 +1,4 @@
-"""Operands in the layouts that a kernel takes; what lies otherwise is copied, and the copy is counted."""
+"""Operands as a kernel takes them; what lies otherwise is copied, and the copy is counted."""
 
 from __future__ import annotations
 
@@ -41,6 +41,14 @@ def run_in_layouts(problem: Problem, accepted: str, run: Callable[[Array, Array,
     run(a, b, rows)
     out[...] = rows
     problem.copies += 1
+
+
+def not_its_dtype(name: str, problem: Problem) -> str:
+    """What a kernel for float32 and float64 says to any other dtype."""
+    return (
+        f"{name} multiplies float32 and float64, not {problem.dtype}: "
+        "convert the operands with astype, or use backend='auto'"
+    )
 
 
 def _in_rows(x: Array) -> Array:

@@ -1,0 +1,43 @@
+"""Measuring: from a shape to a record.
+
+    problems.py      what is measured: shape suites, a user's .npy files, the operands
+    session.py       all backends at all cases, in turns           Session.measure -> records
+      entrant.py     one backend in it: its pace, its run at one case
+      process.py     the worker as its parent sees it: asked, suspended, ended
+      worker.py      the worker: one backend in one process, timed and checked
+    statistics.py    what the samples say
+    environment.py   the machine and the software behind a number
+    records.py       records as lines of JSON, whole files or none
+    table.py         records as plain text
+
+A backend is never timed in the process that asks, nor beside another: libraries that share a process share
+its threads. A product that is wrong is never timed. Records are described in `docs/records.md`.
+"""
+
+from gemmlab.measure.environment import environment
+from gemmlab.measure.problems import SUITES, Case, from_files, layers, operands, sized, squares
+from gemmlab.measure.records import RecordFile, complete, read, write
+from gemmlab.measure.session import Session
+from gemmlab.measure.statistics import NOISY_PERCENT, summarise
+from gemmlab.measure.table import Column, gemm_table, text_table
+
+__all__ = [
+    "NOISY_PERCENT",
+    "SUITES",
+    "Case",
+    "Column",
+    "RecordFile",
+    "Session",
+    "complete",
+    "environment",
+    "from_files",
+    "gemm_table",
+    "layers",
+    "operands",
+    "read",
+    "sized",
+    "squares",
+    "summarise",
+    "text_table",
+    "write",
+]

@@ -1,0 +1,141 @@
+"""The machine and the software behind a number, so that the number can be compared.
+
+Whatever the system does not tell is None. Nothing here names a person, a host or a path.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import threadpoolctl
+
+from gemmlab import __version__, _cpu
+from gemmlab._cpu import isa, machine
+
+_OPTIONAL = (
+    "threadpoolctl",
+    "Cython",
+    "pyopencl",
+    "dpctl",
+    "dpnp",
+    "cupy",
+    "mkl",
+    "blis",
+    "matplotlib",
+    "dask",
+)
+_POOL_KEYS = (
+    "user_api",
+    "internal_api",
+    "prefix",
+    "version",
+    "architecture",
+    "threading_layer",
+    "num_threads",
+)
+
+
+def environment(pools: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """Return the `environment` entry of a record, as `docs/records.md` describes it.
+
+    Parameters
+    ----------
+    pools : list of dict, optional
+        What `thread_pools` gave in the timed process, where that is another one.
+
+    Examples
+    --------
+    >>> environment()["cpus_usable"] >= 1
+    True
+    """
+    cpuinfo = _read("/proc/cpuinfo") or ""
+    levels = machine.caches()
+    build = _cpu.build_info()
+    return {
+        "gemmlab": __version__,
+        "python": platform.python_version(),
+        "numpy": _version("numpy"),
+        "scipy": _version("scipy"),
+        "os": f"{platform.system()} {platform.release()}",
+        "cpu": machine.cpu_name(),
+        "isa": isa.chosen(),
+        "isa_available": list(isa.available()),
+        "cpus_machine": os.cpu_count(),
+        "cpus_usable": machine.usable_cpus(),
+        "cache_bytes": {level: levels.get(level) for level in ("L1", "L2", "L3")},
+        "mhz": _mhz(cpuinfo),
+        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "huge_pages": _chosen(_read("/sys/kernel/mm/transparent_hugepage/enabled")),
+        "virtual_machine": _virtual_machine(cpuinfo),
+        "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
+        "load_1min": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "compiler": build["compiler"],
+        "openmp": build["openmp"],
+        "thread_pools": thread_pools() if pools is None else pools,
+    }
+
+
+def show_versions() -> None:
+    """Print the environment and the versions of everything that gemmlab can use, for a bug report.
+
+    Examples
+    --------
+    >>> import gemmlab
+    >>> gemmlab.show_versions()  # doctest: +ELLIPSIS
+    gemmlab             ...
+    """
+    facts = environment()
+    pools = facts.pop("thread_pools")
+    for name, value in (facts | versions()).items():
+        print(f"{name:<20}{'-' if value is None else value}")
+    for pool in pools:
+        words = (f"{key} {value}" for key, value in pool.items() if value is not None)
+        print(f"{'thread pool':<20}{', '.join(words)}")
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of the packages that gemmlab can use besides those in `environment`; None: not installed."""
+    return {package: _version(package) for package in _OPTIONAL}
+
+
+def thread_pools() -> list[dict[str, Any]]:
+    """Thread pools of this process's libraries, as threadpoolctl finds them, without their paths."""
+    return [{key: pool[key] for key in _POOL_KEYS if key in pool} for pool in threadpoolctl.threadpool_info()]
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text(errors="replace").strip() or None
+    except OSError:
+        return None
+
+
+def _chosen(text: str | None) -> str | None:
+    """Pick the word in brackets out of "always [madvise] never"."""
+    return text.partition("[")[2].partition("]")[0] or None if text else None
+
+
+def _mhz(cpuinfo: str) -> float | None:
+    for line in cpuinfo.splitlines():
+        if line.startswith("cpu MHz"):
+            return float(line.partition(":")[2])
+    return None
+
+
+def _virtual_machine(cpuinfo: str) -> bool | None:
+    """Whether an x86 CPU says that a hypervisor stands between; other kinds do not say."""
+    for line in cpuinfo.splitlines():
+        if line.startswith("flags"):
+            return "hypervisor" in line.split()
+    return None

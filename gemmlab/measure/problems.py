@@ -1,0 +1,206 @@
+"""What is measured: shape suites, a user's own files, and the operands that go with them.
+
+A `Case` is a product described by numbers and paths alone, so that it travels to another process as
+JSON; `operands` makes the same arrays from it in every process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from os import PathLike, fspath
+from typing import Any
+
+import numpy as np
+from numpy.lib.format import open_memmap
+from numpy.typing import NDArray
+
+DTYPES = ("float32", "float64")
+
+# The edges at which the source documents measured, and smaller ones that lead through the caches.
+SQUARES_QUICK = (64, 128, 256, 512, 600, 1000, 1400, 2048)
+SQUARES_FULL = (16, 32, 64, 128, 256, 512, 600, 1000, 1400, 2048, 4032)
+
+# (label, batch, m, n, k). A convolution is the product weights (filters x window) @ patches (window x
+# pixels); a linear layer is tokens @ weights; attention is one product a head.
+_RESNET50 = (  # He et al., "Deep Residual Learning", arXiv:1512.03385, table 1, one image of 224 x 224
+    ("resnet50 conv1 7x7", 1, 64, 12544, 147),
+    ("resnet50 conv2 3x3", 1, 64, 3136, 576),
+    ("resnet50 conv2 1x1", 1, 256, 3136, 64),
+    ("resnet50 conv3 3x3", 1, 128, 784, 1152),
+    ("resnet50 conv5 3x3", 1, 512, 49, 4608),
+)
+_BERT_BASE = (  # Devlin et al., arXiv:1810.04805: hidden size 768, 12 heads, feed-forward 3072
+    ("bert-base qkv, 128 tokens", 1, 128, 2304, 768),
+    ("bert-base ffn, 128 tokens", 1, 128, 3072, 768),
+    ("bert-base scores, 384 tokens", 12, 384, 384, 64),
+    ("bert-base ffn, 384 tokens", 1, 384, 3072, 768),
+)
+_GPT_J = (  # model card of EleutherAI/gpt-j-6b: d_model 4096, d_ff 16384
+    ("gpt-j attention, 1 token", 1, 1, 4096, 4096),
+    ("gpt-j attention, 128 tokens", 1, 128, 4096, 4096),
+    ("gpt-j ffn, 128 tokens", 1, 128, 16384, 4096),
+)
+_QUICK_LAYERS = frozenset(
+    ("resnet50 conv2 3x3", "resnet50 conv5 3x3", "bert-base ffn, 128 tokens", "gpt-j attention, 1 token")
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One product to measure: C = A @ B with A m x k and B k x n, `batch` times over.
+
+    `layout` has a letter each for A, B and C: "C" row-major, "F" column-major. `a_path` and `b_path`
+    name .npy files that hold the operands; without them the operands are random.
+    """
+
+    suite: str
+    label: str
+    m: int
+    n: int
+    k: int
+    dtype: str = "float32"
+    a_path: str | None = None
+    b_path: str | None = None
+    layout: str = "CCC"
+    batch: int = 1
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}")
+        if min(self.m, self.n, self.k, self.batch) < 1:
+            raise ValueError(f"{self.label}: m, n, k and batch must be at least 1")
+        if len(self.layout) != 3 or not set(self.layout) <= set("CF"):
+            raise ValueError(f"layout must be three letters, each C or F, not {self.layout!r}")
+
+    @property
+    def gflop(self) -> float:
+        """Work of the product: 2 m n k batch / 10^9."""
+        return 2e-9 * self.m * self.n * self.k * self.batch
+
+    @property
+    def bytes_compulsory(self) -> int:
+        """Bytes of A, B and C together: what must move if each is moved once."""
+        numbers = self.m * self.k + self.k * self.n + self.m * self.n
+        return numbers * self.batch * np.dtype(self.dtype).itemsize
+
+    def problem(self) -> dict[str, Any]:
+        """Return the `problem` entry of a record."""
+        return {key: value for key, value in asdict(self).items() if key not in ("a_path", "b_path")}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a dict that JSON can carry; `from_json` undoes it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Case:
+        """Return the case that `to_json` described."""
+        return cls(**fields)
+
+
+def sized(edges: Iterable[int], dtype: str = "float32", suite: str = "sizes") -> list[Case]:
+    """Square products with the given edges, in the order given."""
+    return [Case(suite, str(edge), edge, edge, edge, dtype) for edge in edges]
+
+
+def squares(quick: bool = True, dtype: str = "float32") -> list[Case]:
+    """Square products, smallest first: the source documents' sizes, and smaller ones.
+
+    Examples
+    --------
+    >>> [case.n for case in squares()][:3]
+    [64, 128, 256]
+    """
+    return sized(SQUARES_QUICK if quick else SQUARES_FULL, dtype, "squares")
+
+
+def layers(quick: bool = True, dtype: str = "float32") -> list[Case]:
+    """Products inside real networks: ResNet-50, BERT-base and GPT-J 6B.
+
+    Wide, tall, thin and batched: what squares do not show.
+    """
+    return [
+        Case("layers", label, m, n, k, dtype, batch=batch)
+        for label, batch, m, n, k in _RESNET50 + _BERT_BASE + _GPT_J
+        if label in _QUICK_LAYERS or not quick
+    ]
+
+
+SUITES = {"squares": squares, "layers": layers}
+
+
+def from_files(a_path: str | PathLike[str], b_path: str | PathLike[str]) -> Case:
+    """Return the product of two matrices that stand in .npy files.
+
+    Parameters
+    ----------
+    a_path, b_path : path
+        Files with one 2-D array each, both float32 or both float64.
+
+    Raises
+    ------
+    ValueError
+        One line that names the file and what is wrong with it.
+    """
+    a_path, b_path = fspath(a_path), fspath(b_path)
+    a, b = _open_matrix(a_path), _open_matrix(b_path)
+    if a.dtype != b.dtype:
+        raise ValueError(f"{b_path}: holds {b.dtype}, but {a_path} holds {a.dtype}; give both the same dtype")
+    if a.shape[1] != b.shape[0]:
+        raise ValueError(
+            f"{b_path}: has {b.shape[0]} rows, but {a_path} has {a.shape[1]} columns; A @ B needs them equal"
+        )
+    m, k = a.shape
+    n = b.shape[1]
+    layout = _letter(a) + _letter(b) + "C"
+    return Case("files", f"{m}x{n}x{k}", m, n, k, str(a.dtype), a_path, b_path, layout)
+
+
+def operands(case: Case) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Make A and B of a case: from its files, else uniform in [0, 1), the same in every process.
+
+    Returns
+    -------
+    a, b : ndarray
+        Of shape (m, k) and (k, n); stacks (batch, m, k) and (batch, k, n) if `batch` is over 1.
+    """
+    if case.a_path is not None and case.b_path is not None:
+        return np.load(case.a_path, allow_pickle=False), np.load(case.b_path, allow_pickle=False)
+    rng = np.random.default_rng([case.m, case.n, case.k, DTYPES.index(case.dtype)])
+    a = _random(rng, (case.m, case.k), case.layout[0], case)
+    b = _random(rng, (case.k, case.n), case.layout[1], case)
+    return a, b
+
+
+def _random(rng: np.random.Generator, shape: tuple[int, int], letter: str, case: Case) -> NDArray[Any]:
+    stack = (case.batch,) if case.batch > 1 else ()
+    dtype = np.float32 if case.dtype == "float32" else np.float64
+    if letter == "F":  # column-major: each matrix is the transpose of a row-major one
+        return rng.random((*stack, *shape[::-1]), dtype=dtype).swapaxes(-1, -2)
+    return rng.random((*stack, *shape), dtype=dtype)
+
+
+def _open_matrix(path: str) -> np.memmap[Any, Any]:
+    """Map a file whose matrix can be measured; ValueError with one line for any other file."""
+    try:
+        # Not np.load: it takes other kinds of file too, and speaks of pickles when it finds none of them.
+        with np.errstate(over="ignore"):  # a header may claim any size
+            matrix = open_memmap(path, mode="r")
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror or error}") from None
+    except Exception as error:  # a damaged header can raise nearly anything
+        what = " ".join(str(error).split())
+        raise ValueError(f"{path}: not a readable .npy file ({what})") from None
+    if matrix.ndim != 2:
+        raise ValueError(f"{path}: holds a {matrix.ndim}-D array; a 2-D matrix is needed")
+    if str(matrix.dtype) not in DTYPES:
+        raise ValueError(f"{path}: holds {matrix.dtype}; float32 or float64 is needed")
+    if matrix.size == 0:
+        raise ValueError(f"{path}: is empty ({matrix.shape[0]} x {matrix.shape[1]}): nothing to measure")
+    if not np.isfinite([matrix.min(), matrix.max()]).all():
+        raise ValueError(f"{path}: holds NaN or infinity, so no product with it can be checked")
+    return matrix
+
+
+def _letter(matrix: NDArray[Any]) -> str:
+    return "C" if matrix.flags.c_contiguous else "F"

@@ -1,0 +1,141 @@
+"""A worker seen from the session: a child process that does one thing at a time, or stands still.
+
+The worker is asked and answers in lines of JSON. Between two questions it is suspended, so that its idle
+threads cannot take time from whoever is being measured; where the system has no SIGSTOP it keeps running,
+and the records say so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+# -P: the working directory may hold a source tree without extensions, which must not hide the installed package.
+WORKER_COMMAND = (sys.executable, "-P", "-m", "gemmlab.measure.worker")
+CAN_SUSPEND = hasattr(signal, "SIGSTOP")
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+_GOODBYE_S = 2.0
+
+
+class WorkerDied(Exception):
+    """The worker ended, or was ended, without an answer; the message is a sentence for the record."""
+
+
+class WorkerProcess:
+    """One worker process. Ask it; close it.
+
+    Parameters
+    ----------
+    threads : int
+        Set in the environment of the process, where libraries look for it when they are loaded.
+    command : sequence of str, optional
+        What to start.
+    """
+
+    def __init__(self, threads: int, command: Sequence[str] = WORKER_COMMAND) -> None:
+        # A library's chatter goes to a file: not among the answers, and not across a progress bar.
+        self._chatter = tempfile.TemporaryFile()  # noqa: SIM115, closed by close
+        self._overdue_s: float | None = None
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._chatter,
+                env=_environment(threads),
+                text=True,
+                encoding="utf-8",
+            )
+        except OSError as error:
+            self._chatter.close()
+            raise WorkerDied(f"its process cannot be started: {error.strerror or error}") from None
+
+    def ask(self, command: str, limit_s: float, **arguments: Any) -> dict[str, Any]:
+        """Send one command and wait for its answer, asleep.
+
+        Raises
+        ------
+        WorkerDied
+            If the process ends first, or gives no answer within `limit_s` and is killed.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        watchdog = threading.Timer(limit_s, self._kill_as_overdue, [limit_s])
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            self._resume()
+            self._process.stdin.write(json.dumps({"command": command, **arguments}) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except OSError:  # a broken pipe
+            line = ""
+        finally:
+            watchdog.cancel()
+        if not line.endswith("\n"):
+            raise WorkerDied(self._obituary())
+        self._suspend()
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self, gently: bool = True) -> None:
+        """End the process and reap it; gently lets it finish by itself first."""
+        self._resume()
+        if gently:
+            with suppress(subprocess.TimeoutExpired, ValueError, OSError):
+                self._process.communicate(timeout=_GOODBYE_S)
+        self._process.kill()
+        self._process.wait()
+        self._chatter.close()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):  # a command that a dead process never read
+                    pipe.close()
+
+    def _suspend(self) -> None:
+        if sys.platform != "win32":
+            self._process.send_signal(signal.SIGSTOP)
+
+    def _resume(self) -> None:
+        if sys.platform != "win32":
+            self._process.send_signal(signal.SIGCONT)
+
+    def _kill_as_overdue(self, limit_s: float) -> None:
+        self._overdue_s = limit_s
+        self._process.kill()
+
+    def _obituary(self) -> str:
+        """Say why there was no answer, with the last thing that the process said."""
+        self._process.kill()
+        status = self._process.wait()
+        if self._overdue_s is not None:
+            return f"no answer within {self._overdue_s:g} s"
+        ending = f"exit status {status}" if status >= 0 else _signal_name(-status)
+        last_words = self._last_words()
+        return f"its process ended ({ending})" + (f": {last_words}" if last_words else "")
+
+    def _last_words(self) -> str:
+        self._chatter.seek(0)
+        lines = self._chatter.read().decode(errors="replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """Our environment, with the number of threads in it; GEMMLAB_THREADS would override that."""
+    inherited = {name: value for name, value in os.environ.items() if name != "GEMMLAB_THREADS"}
+    return inherited | dict.fromkeys(_THREAD_VARIABLES, str(threads))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,243 @@
+"""Records: one JSON object a measurement, with the keys that `docs/records.md` describes.
+
+Everything that draws or judges reads records, so nothing has to be measured twice.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import IO, Any
+
+from gemmlab._errors import CannotWrite
+
+SCHEMA_VERSION = 1
+
+_COMMON = (
+    "schema_version", "kind", "run_id", "time_utc", "device", "threads", "samples", "calls_per_sample",
+    "median_s", "p20_s", "p80_s", "min_s", "noise_percent", "noisy",
+)  # fmt: skip
+_GEMM = (
+    "status", "reason", "backend", "params", "problem", "transfers_counted", "copies", "gflop", "gflop_per_s",
+    "error_over_bound", "bytes_compulsory", "bytes_model_l1", "bytes_model_l2", "bytes_model_l3",
+    "bytes_model_dram", "wait_policy", "thread_scope",
+)  # fmt: skip
+_CEILING = (
+    "ceiling", "isa", "dtype", "gflop_per_s", "operation", "level", "working_set_bytes", "gb_per_s",
+)  # fmt: skip
+KEYS = {
+    "gemm": (*_COMMON, *_GEMM, "environment"),
+    "ceiling": (*_COMMON, *_CEILING, "environment"),
+}
+
+
+def complete(
+    record: Mapping[str, Any], *, run_id: str, device: str, environment: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a whole record: what was measured, what the run adds, and null for the rest.
+
+    Parameters
+    ----------
+    record : mapping
+        At least ``kind``, and the keys that apply.
+    run_id : str
+        The same for all records of one run.
+    device : str
+        Name of the processor or GPU.
+    environment : mapping
+        From `gemmlab.measure.environment`.
+
+    Raises
+    ------
+    ValueError
+        For a kind or a key that `docs/records.md` does not have.
+    """
+    kind = record.get("kind")
+    if kind not in KEYS:
+        raise ValueError(f"a record's kind is one of {', '.join(KEYS)}, not {kind!r}")
+    if unknown := record.keys() - set(KEYS[kind]):
+        raise ValueError(f"not a key of a {kind} record: {', '.join(sorted(unknown))}")
+    added = {
+        "schema_version": SCHEMA_VERSION,
+        "run_id": run_id,
+        "time_utc": datetime.now(UTC).isoformat(timespec="seconds"),
+        "device": device,
+        "environment": dict(environment),
+    }
+    given = {**record, **added}
+    return {key: given.get(key) for key in KEYS[kind]}
+
+
+class RecordFile:
+    """A file of records that is whole, or not there.
+
+    Records go to ``PATH.partial`` as they come; `close` gives that file its name, in place of any earlier
+    one. A run that is interrupted closes too, and keeps what it has. A device or a pipe, which has no
+    second name, is written directly.
+
+    Parameters
+    ----------
+    path : path
+        Where the records are to stand. Tried at once, so that nothing is measured in vain.
+
+    Raises
+    ------
+    CannotWrite
+        One line with the path and the reason: here, from `write` and from `close`.
+
+    Examples
+    --------
+    >>> with RecordFile("/dev/null") as file:
+    ...     file.write({"kind": "gemm"})
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        self.count = 0
+        try:
+            self._written = self.path if _is_special(self.path) else _partial(self.path)
+            self._file: IO[str] = open(self._written, "w", encoding="utf-8")  # noqa: SIM115, closed by close
+        except (OSError, ValueError) as error:  # ValueError: a null byte in the path
+            raise self._cannot(error) from None
+        try:
+            _try_to_write(self._file.fileno())
+        except OSError as error:
+            self._abandon()
+            raise self._cannot(error) from None
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Append one record; when this returns, the system has it."""
+        try:
+            self._file.write(_line(record))
+            self._file.flush()
+        except OSError as error:
+            raise self._cannot(error) from None
+        self.count += 1
+
+    def close(self) -> None:
+        """Give the file its name; without a record there is no file, and an earlier one stays."""
+        if self._file.closed:
+            return
+        try:
+            self._file.close()
+            if self._written == self.path:
+                return
+            if self.count:
+                os.replace(self._written, os.path.realpath(self.path))
+            else:
+                os.unlink(self._written)
+        except OSError as error:
+            raise self._cannot(error) from None
+
+    def __enter__(self) -> RecordFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _abandon(self) -> None:
+        self._file.close()
+        if self._written != self.path:
+            os.unlink(self._written)
+
+    def _cannot(self, error: Exception) -> CannotWrite:
+        return CannotWrite(f"cannot write {self.path}: {getattr(error, 'strerror', None) or error}")
+
+
+def write(path: str | os.PathLike[str], records: Iterable[Mapping[str, Any]]) -> None:
+    """Write records to a file, one a line; CannotWrite, one line, if that cannot be done."""
+    with RecordFile(path) as file:
+        for record in records:
+            file.write(record)
+
+
+def read(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """Read a file of records.
+
+    Raises
+    ------
+    ValueError
+        One line, ``file:line: what is wrong``, for the first line that is not a whole record.
+    OSError
+        If the file cannot be read.
+    """
+    records = []
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                try:
+                    records.append(_parse(line))
+                except (ValueError, RecursionError) as error:
+                    raise ValueError(f"{os.fspath(path)}:{number}: {error}") from None
+    return records
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"not JSON ({error})") from None
+    if not isinstance(record, dict):
+        raise ValueError("not a record (a JSON object)")
+    if record.get("schema_version") != SCHEMA_VERSION:
+        found = record.get("schema_version")
+        raise ValueError(f"schema_version is {found!r}; this gemmlab reads {SCHEMA_VERSION}")
+    kind = record.get("kind")
+    if not isinstance(kind, str) or kind not in KEYS:
+        raise ValueError(f"kind is {kind!r}, not one of {', '.join(KEYS)}")
+    if missing := [key for key in KEYS[kind] if key not in record]:
+        raise ValueError(f"lacks {', '.join(missing)}")
+    for key in ("environment", "problem"):
+        if not isinstance(record.get(key, {}), dict):
+            raise ValueError(f"{key} is not a JSON object")
+    return record
+
+
+def _line(record: Mapping[str, Any]) -> str:
+    return json.dumps(_plain(record), allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """Return `value` in JSON's own types; NaN and infinity, which JSON lacks, become null."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if hasattr(value, "item"):  # a NumPy scalar
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _is_special(path: str) -> bool:
+    """Whether the path is a device or a pipe; a directory is left for `open` to refuse."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return False
+    return not stat.S_ISREG(mode)
+
+
+def _partial(path: str) -> str:
+    if not os.path.basename(path):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if os.path.exists(path) and not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    # Through a link to the file itself: the link stays, and the rename stays within one file system.
+    return os.path.realpath(path) + ".partial"
+
+
+def _try_to_write(descriptor: int) -> None:
+    """Find a full device before anything is measured, leaving nothing behind."""
+    os.write(descriptor, b"")
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.write(descriptor, b" " * 4096)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.truncate(descriptor, 0)

@@ -1,0 +1,182 @@
+"""A measuring session: every backend in a process of its own, taking turns on the same product.
+
+For each case, smallest first, every backend prepares the product and has it checked, and is then timed in
+several rounds. In a round each backend has one turn, and the first turn goes round, so that a machine which
+slows down or speeds up meanwhile does so for all of them. Only the process whose turn it is runs.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from gemmlab._config import config
+from gemmlab._cpu import machine
+from gemmlab.measure.entrant import Entrant, Run
+from gemmlab.measure.environment import environment
+from gemmlab.measure.problems import Case
+from gemmlab.measure.process import WORKER_COMMAND
+from gemmlab.measure.records import complete
+
+Progress = Callable[[int, int, str], None]
+OnRecord = Callable[[dict[str, Any]], None]
+
+
+class Session:
+    """Worker processes, and the records that come of them.
+
+    Parameters
+    ----------
+    run_id : str, optional
+        Stands in every record; made up if not given.
+    worker_command : sequence of str, optional
+        What to start as a worker.
+
+    Examples
+    --------
+    >>> from gemmlab.measure import Session, squares
+    >>> with Session() as session:  # doctest: +SKIP
+    ...     records = session.measure(["cpu-naive", "cpu-blocked"], squares())
+    """
+
+    def __init__(self, *, run_id: str | None = None, worker_command: Sequence[str] = WORKER_COMMAND) -> None:
+        self.run_id = run_id or uuid.uuid4().hex[:12]
+        self._worker_command = worker_command
+        self._environment = environment(pools=[])
+        self._entrants: dict[tuple[str, int], Entrant] = {}
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(gently=kind is None)
+
+    def close(self, gently: bool = True) -> None:
+        """End all worker processes; gently lets each finish by itself first."""
+        while self._entrants:
+            self._entrants.popitem()[1].close(gently)
+
+    def measure(
+        self,
+        backends: Sequence[str],
+        cases: Sequence[Case],
+        *,
+        params: Mapping[str, Mapping[str, Any]] | None = None,
+        threads: int | None = None,
+        cap_s: float = 2.0,
+        rounds: int = 5,
+        budget_s: float = 1.0,
+        progress: Progress | None = None,
+        on_record: OnRecord | None = None,
+    ) -> list[dict[str, Any]]:
+        """Measure every backend at every case; a record each.
+
+        Parameters
+        ----------
+        backends : sequence of str
+            Their names.
+        cases : sequence of Case
+            In any order; they are measured from the least work to the most.
+        params : mapping of str to mapping, optional
+            Parameters of a backend, by its name.
+        threads : int, optional
+            Threads of each product; by default `gemmlab.config.threads`, else all usable CPUs.
+        cap_s : float
+            A product that is predicted to take longer is skipped.
+        rounds : int
+            Turns that each backend has at a case.
+        budget_s : float
+            Seconds of timing that a backend has at a case. Every turn takes at least one sample.
+        progress : callable, optional
+            Called with steps done, steps in all, and what comes next.
+        on_record : callable, optional
+            Called with each record as soon as it is there. When the measurement is interrupted, it has
+            been called with everything that was measured.
+
+        Returns
+        -------
+        list of dict
+            Records of kind "gemm", as `docs/records.md` describes them.
+        """
+        count = threads or config.threads or machine.usable_cpus()
+        entrants = [self._entrant(name, count, cap_s) for name in backends]
+        given = params or {}
+        steps = _Steps(len(cases) * len(entrants) * (rounds + 1), progress)
+        records: list[dict[str, Any]] = []
+        for case in sorted(cases, key=lambda case: case.gflop):
+            for together in _that_fit(entrants, case):
+                runs = [Run(entrant, case, given.get(entrant.backend, {})) for entrant in together]
+                try:
+                    _race(runs, rounds, budget_s / rounds, steps)
+                finally:  # an interruption keeps what there is
+                    for run in runs:
+                        if run.worth_recording:
+                            records.append(self._record(run))
+                            if on_record is not None:
+                                on_record(records[-1])
+        return records
+
+    def _entrant(self, backend: str, threads: int, cap_s: float) -> Entrant:
+        """The backend's process and pace are kept from one measurement to the next."""
+        key = backend, threads
+        if key not in self._entrants:
+            self._entrants[key] = Entrant(backend, threads, self._worker_command)
+        self._entrants[key].cap_s = cap_s
+        return self._entrants[key]
+
+    def _record(self, run: Run) -> dict[str, Any]:
+        hello = run.entrant.hello
+        return complete(
+            run.record(),
+            run_id=self.run_id,
+            device=hello.get("device") or machine.cpu_name(),
+            environment={**self._environment, "thread_pools": hello.get("thread_pools", [])},
+        )
+
+
+class _Steps:
+    """Counts steps for a progress display."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self.total = total
+        self.done = 0
+        self._progress = progress
+
+    def next(self, run: Run, step: Callable[..., None], *arguments: Any) -> None:
+        """Say what comes, and do it."""
+        if self._progress is not None:
+            self._progress(self.done, self.total, f"{run.entrant.backend} {run.case.label}")
+        run.attempt(step, *arguments)
+        self.done += 1
+        if self._progress is not None and self.done == self.total:
+            self._progress(self.done, self.total, "")
+
+
+def _race(runs: list[Run], rounds: int, turn_s: float, steps: _Steps) -> None:
+    """Prepare all, time them in turns, and check them again."""
+    for run in runs:
+        steps.next(run, run.prepare)
+    for number in range(rounds):
+        first = number % len(runs)
+        for run in runs[first:] + runs[:first]:
+            steps.next(run, run.take_turn, turn_s)
+    for run in runs:
+        run.attempt(run.finish)
+
+
+def _that_fit(entrants: list[Entrant], case: Case) -> Iterator[list[Entrant]]:
+    """Yield groups whose operands, with as much again for copies, fill at most half the memory."""
+    together = max(1, _memory_bytes() // (4 * case.bytes_compulsory))
+    for start in range(0, len(entrants), together):
+        yield entrants[start : start + together]
+
+
+def _memory_bytes() -> int:
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return 8 << 30

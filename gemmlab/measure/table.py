@@ -1,0 +1,157 @@
+"""Records as plain text: one row a record, numbers under each other, 80 columns at most."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from gemmlab.measure.statistics import NOISY_PERCENT
+
+WIDTH = 80
+_GAP = "  "
+_SHORTEST_TEXT = 6
+_LEGEND = f"""thr: threads. noise: spread of the middle 60 % of the samples, ! over {NOISY_PERCENT:g} %.
+err/bd: largest error over the bound of rounding; over 1 would be wrong."""
+
+Record = Mapping[str, Any]
+Peak = Callable[[Record], float | None]
+
+
+class Column(NamedTuple):
+    """A column: its head, the text of a row's cell, and whether it holds numbers."""
+
+    head: str
+    cell: Callable[[Mapping[str, Any]], str]
+    number: bool = True
+
+
+def text_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> str:
+    """Lay rows out under their heads: numbers to the right, words to the left.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        What the cells are made from.
+    columns : sequence of Column
+        Where they do not fit into 80 characters, the widest column of words is cut, and shows so.
+
+    Examples
+    --------
+    >>> print(text_table([{"n": 8}, {"n": 16}], [Column("edge", lambda row: str(row["n"]))]))
+    edge
+    ----
+       8
+      16
+    """
+    cells = [[column.cell(row) for column in columns] for row in rows]
+    lines = [[column.head for column in columns], *cells]
+    widths = _fitted([max(len(line[i]) for line in lines) for i in range(len(columns))], columns)
+
+    def laid_out(line: list[str]) -> str:
+        parts = (
+            text.rjust(width) if column.number else _cut(text, width).ljust(width)
+            for text, width, column in zip(line, widths, columns, strict=True)
+        )
+        return _GAP.join(parts).rstrip()
+
+    rule = _GAP.join("-" * width for width in widths)
+    return "\n".join([laid_out(lines[0]), rule, *(laid_out(line) for line in cells)])
+
+
+def gemm_table(records: Iterable[Record], peak: Peak | None = None) -> str:
+    """Return records of kind "gemm" as text: a table for each dtype and device, then what was not measured.
+
+    Parameters
+    ----------
+    records : iterable of dict
+        Records of other kinds are passed over.
+    peak : callable, optional
+        GFLOP/s that a record's device could reach, or None; adds the column "peak".
+    """
+    products = [record for record in records if record["kind"] == "gemm"]
+    measured = [record for record in products if record["status"] == "ok"]
+    columns = _columns(peak)
+    parts = []
+    for heading, rows in groupby(sorted(measured, key=_heading), key=_heading):
+        parts.append(f"{heading}\n\n{text_table(_by_size(rows), columns)}")
+    if measured:
+        parts.append(_LEGEND)
+    if others := [record for record in products if record["status"] != "ok"]:
+        parts.append("Not measured:\n" + "\n".join(map(_reason_line, others)))
+    return "\n\n".join(parts)
+
+
+def seconds(value: float) -> str:
+    """Three digits of a time, with the unit that suits it.
+
+    Examples
+    --------
+    >>> seconds(0.01234)
+    '12.3 ms'
+    """
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if value >= size:
+            return f"{_three_digits(value / size)} {unit}"
+    return f"{_three_digits(value / 1e-9)} ns"
+
+
+def size(problem: Mapping[str, Any]) -> str:
+    """Return "512" for a square product, else "m x n x k" without spaces, after the batch if there is one."""
+    m, n, k, batch = (problem[key] for key in ("m", "n", "k", "batch"))
+    shape = str(m) if m == n == k else f"{m}x{n}x{k}"
+    return shape if batch == 1 else f"{batch}*{shape}"
+
+
+def _columns(peak: Peak | None) -> list[Column]:
+    columns = [
+        Column("backend", lambda row: str(row["backend"]), number=False),
+        Column("m x n x k", lambda row: size(row["problem"])),
+        Column("thr", lambda row: str(row["threads"])),
+        Column("median", lambda row: seconds(row["median_s"])),
+        Column("GFLOP/s", lambda row: _three_digits(row["gflop_per_s"])),
+        Column("noise", lambda row: f"{row['noise_percent']:.0f}%{'!' if row['noisy'] else ' '}"),
+        Column("err/bd", lambda row: f"{row['error_over_bound']:.2g}"),
+    ]
+    if peak is not None:
+        columns.insert(5, Column("peak", lambda row: _share(row["gflop_per_s"], peak(row))))
+    return columns
+
+
+def _heading(record: Record) -> str:
+    return f"{record['problem']['dtype']} on {record['device']}"
+
+
+def _by_size(rows: Iterable[Record]) -> list[Record]:
+    return sorted(rows, key=lambda row: (row["gflop"], row["problem"]["label"]))
+
+
+def _reason_line(record: Record) -> str:
+    text = f"{record['backend']} {size(record['problem'])} {record['status']}: {record['reason']}"
+    return textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="      ")
+
+
+def _share(rate: float, peak: float | None) -> str:
+    return f"{100 * rate / peak:.0f}%" if peak else "-"
+
+
+def _three_digits(value: float) -> str:
+    if value >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _fitted(widths: list[int], columns: Sequence[Column]) -> list[int]:
+    """Take what is over the line's width from the widest columns of words."""
+    words = [i for i, column in enumerate(columns) if not column.number]
+    excess = sum(widths) + len(_GAP) * (len(widths) - 1) - WIDTH
+    for i in sorted(words, key=lambda i: -widths[i]):
+        taken = min(max(excess, 0), max(widths[i] - _SHORTEST_TEXT, 0))
+        widths[i] -= taken
+        excess -= taken
+    return widths
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

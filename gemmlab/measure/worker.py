@@ -1,0 +1,210 @@
+"""The process in which one backend is timed, alone with its libraries and its threads.
+
+Two BLAS libraries or OpenMP runtimes in one process get into each other's way, so each backend has a
+process of its own. It reads one JSON command a line and answers with one JSON object a line:
+
+    hello    backend, threads                    load it, set its threads, say what it is
+    prepare  case, params                        make the operands, run one product, check it
+    time     budget_s, min_samples, max_samples  time it
+    release                                      check the last timed product, let go of the operands
+    quit
+
+An exception is answered as {"error": "Type: message"}, and the worker goes on. The session starts it, with
+`python -m gemmlab.measure.worker`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import math
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import repeat
+from time import perf_counter_ns
+from typing import IO, Any
+
+import numpy as np
+import threadpoolctl
+from numpy.typing import NDArray
+
+import gemmlab
+from gemmlab._cpu import machine
+from gemmlab._cpu.baselines import thread_scope
+from gemmlab._problem import Problem
+from gemmlab.measure.environment import thread_pools
+from gemmlab.measure.problems import Case, operands
+from gemmlab.verify.bounds import error_over_bound, freivalds
+
+SHORTEST_SAMPLE_S = 0.5e-3  # thousands of ticks of any clock
+_LONG_CALL_S = 50e-3  # such a call warms itself up
+CHECK_ALL = 128**3  # multiplications; up to here every element is checked
+_CHECK_ROWS, _CHECK_COLUMNS = 16, 64
+COMMANDS = ("hello", "prepare", "time", "release")
+_RUNTIMES = ("opencl", "sycl", "cuda")
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+
+Product = Callable[[], Any]
+
+
+class Worker:
+    """One backend, and the product that it is working on."""
+
+    def hello(self, backend: str, threads: int) -> dict[str, Any]:
+        """Load the backend and set its threads, once for the life of this process."""
+        self._backend = gemmlab.get_backend(backend)  # with the libraries whose threads are set next
+        # Not gemmlab.config.threads: a baseline would be limited anew in every call, on its time.
+        threadpoolctl.threadpool_limits(threads)
+        on_cpu = self._backend.name.partition("-")[0] not in _RUNTIMES
+        return {
+            "device": machine.cpu_name() if on_cpu else self._backend.probe().device,
+            "on_cpu": on_cpu,
+            "thread_scope": f"environment and threadpoolctl; reaches {thread_scope(self._backend.name)}",
+            "thread_pools": thread_pools(),
+        }
+
+    def prepare(self, case: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
+        """Run the case once into an `out` full of NaN, check the result, and see how long a call takes."""
+        a, b = operands(Case.from_json(case))
+        c = np.full((*a.shape[:-1], b.shape[-1]), np.nan, a.dtype)
+        product = partial(gemmlab.matmul, a, b, out=c, backend=self._backend.name, **params)
+        with gemmlab.trace() as calls:
+            first_s = seconds_a_call(product, 1)
+        error = check(a, b, c)
+        call_s = first_s if first_s > _LONG_CALL_S or error > 1 else seconds_a_warm_call(product)
+        traffic = self._traffic(Problem.from_arrays(a, b, c), calls[-1].params)
+        self._arrays, self._product, self._call_s = (a, b, c), product, call_s
+        return {
+            "error_over_bound": error,
+            "first_s": first_s,
+            "call_s": call_s,
+            "copies": calls[-1].copies,
+            "params": dict(calls[-1].params),
+            "threads": calls[-1].threads,
+            "traffic": traffic,
+        }
+
+    def time(self, budget_s: float, min_samples: int, max_samples: int) -> dict[str, Any]:
+        """Time samples until the budget is spent, at least and at most so many."""
+        self._arrays[2].fill(np.nan)  # what `release` checks is then what was timed here
+        if self._call_s < _LONG_CALL_S:
+            self._product()  # back into the caches, after the turns of others
+        calls = calls_a_sample(self._call_s)
+        samples: list[float] = []
+        spent_s = 0.0
+        while len(samples) < max_samples and (len(samples) < min_samples or spent_s < budget_s):
+            samples.append(seconds_a_call(self._product, calls))
+            spent_s += samples[-1] * calls
+        return {"samples_s": samples, "calls_per_sample": calls}
+
+    def release(self) -> dict[str, Any]:
+        """Check what the last call left, and let go of the operands."""
+        error = check(*self._arrays)
+        del self._arrays, self._product
+        gc.collect()
+        return {"error_over_bound": error}
+
+    def _traffic(self, problem: Problem, params: Mapping[str, Any]) -> dict[str, float] | None:
+        """Bytes that the backend's own model expects to pass from each memory level."""
+        model = getattr(self._backend, "traffic", None)
+        return None if model is None else dict(model(problem, machine.caches(), **params))
+
+
+def seconds_a_call(product: Product, calls: int) -> float:
+    """Time `calls` calls together; return seconds for one of them."""
+    start = perf_counter_ns()
+    for _ in repeat(None, calls):
+        product()
+    return (perf_counter_ns() - start) / 1e9 / calls
+
+
+def seconds_a_warm_call(product: Product) -> float:
+    """Time as many calls, doubled each time, as together last long enough to be believed."""
+    calls = 1
+    while (call_s := seconds_a_call(product, calls)) * calls < SHORTEST_SAMPLE_S:
+        calls *= 2
+    return call_s
+
+
+def calls_a_sample(call_s: float) -> int:
+    """How many calls are timed together so that one sample is no shorter than `SHORTEST_SAMPLE_S`."""
+    return max(1, math.ceil(SHORTEST_SAMPLE_S / max(call_s, 1e-9)))
+
+
+def check(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]) -> float:
+    """Return the largest error found, divided by its bound; over 1 is wrong.
+
+    A small product is checked element by element. A large one is checked on a sample of rows and columns,
+    and by a random vector; where that vector sees something odd, the rows it points at decide.
+    """
+    m, n = a.shape[-2], b.shape[-1]
+    rng = np.random.default_rng(0)
+    # One thread: the pool of NumPy's BLAS would be left spinning beside the backend's.
+    with threadpoolctl.threadpool_limits(1):
+        if a.size * n <= CHECK_ALL:
+            return error_over_bound(a, b, c)
+        rows, columns = _some_of(m, _CHECK_ROWS, rng), _some_of(n, _CHECK_COLUMNS, rng)
+        error = error_over_bound(a, b, c, rows=rows, columns=columns)
+        if error <= 1 and freivalds(a, b, c, rng) > 1:
+            signs = rng.choice([-1.0, 1.0], n)
+            with np.errstate(all="ignore"):
+                oddness = np.abs(c @ signs - a @ (b @ signs)).reshape(-1, m)
+            # NaN is the oddest: it sorts last.
+            odd_rows = np.argsort(oddness.max(axis=0))[-_CHECK_ROWS:]
+            error = error_over_bound(a, b, c, rows=odd_rows)
+    return error
+
+
+def _some_of(count: int, sample: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """At most `sample` indices below `count`, the first and the last among them."""
+    if count <= sample:
+        return np.arange(count)
+    between = 1 + rng.choice(count - 2, sample - 2, replace=False)
+    return np.concatenate([[0], between, [count - 1]])
+
+
+def answer(worker: Worker, command: str, **arguments: Any) -> dict[str, Any]:
+    """Carry out one command; an exception becomes an answer."""
+    try:
+        if command not in COMMANDS:
+            raise ValueError(f"no command {command!r}; commands: {', '.join(COMMANDS)}")
+        reply: dict[str, Any] = getattr(worker, command)(**arguments)
+    except Exception as error:
+        unsupported = isinstance(error, gemmlab.UnsupportedProblem | gemmlab.BackendUnavailable)
+        return {"error": f"{type(error).__name__}: {error}", "unsupported": unsupported}
+    return reply
+
+
+def main() -> None:
+    """Answer commands from stdin until "quit" or its end."""
+    answers = _take_stdout()
+    _end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the session's to handle
+    gc.disable()  # no collection inside a sample
+    worker = Worker()
+    for line in sys.stdin:
+        request = json.loads(line)
+        if request["command"] == "quit":
+            break
+        print(json.dumps(answer(worker, **request)), file=answers, flush=True)
+
+
+def _take_stdout() -> IO[str]:
+    """Keep the real stdout for answers; whatever a library prints goes to stderr."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return answers
+
+
+def _end_with_parent() -> None:
+    """Have Linux kill this process when its parent ends, even while it is suspended."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""The pytest plugin: a fixture that times a product, and a table of GFLOP/s at the end of the run.
+
+pytest loads this file in every project where gemmlab is installed, so it imports the standard library alone
+until its fixture is used, and it works without pytest-benchmark (then only the fixture is missing its clock).
+
+    def test_my_product(gemm_benchmark):
+        gemm_benchmark(a, b, backend="cpu-blocked")
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROWS = pytest.StashKey[list[dict[str, Any]]]()
+PEAKS = pytest.StashKey[dict[tuple[str, int], float]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make room for the rows of the table."""
+    config.stash[ROWS] = []
+    config.stash[PEAKS] = {}
+
+
+@pytest.fixture
+def gemm_benchmark(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Time `gemmlab.matmul(a, b, **options)` with pytest-benchmark, checked first.
+
+    The problem, GFLOP/s and the share of the measured peak go to the benchmark's `extra_info`, marked as
+    measured in a shared process: other libraries' threads live beside it. `gemmlab bench` keeps them apart.
+    """
+    if not request.config.pluginmanager.hasplugin("benchmark"):
+        pytest.skip("gemm_benchmark needs pytest-benchmark: pip install 'gemmlab[test]'")
+    benchmark = request.getfixturevalue("benchmark")
+
+    def run(a: Any, b: Any, *, backend: str, **options: Any) -> Any:
+        import gemmlab
+
+        out = gemmlab.matmul(a, b, backend=backend, **options)
+        _check(a, b, out, backend)
+        benchmark(gemmlab.matmul, a, b, out=out, backend=backend, **options)
+        if benchmark.stats is not None:  # None under --benchmark-disable
+            row = _row(request.config, benchmark.stats.stats.median, a, b, out, backend, options)
+            benchmark.extra_info.update(row)
+            request.config.stash[ROWS].append(row)
+        return out
+
+    return run
+
+
+def _check(a: Any, b: Any, out: Any, backend: str) -> None:
+    """Refuse to time a wrong product."""
+    import numpy as np
+
+    from gemmlab.verify.bounds import freivalds
+
+    error = freivalds(a, b, out, np.random.default_rng())
+    assert error <= 1, f"{backend} gave a wrong product: error {error:.3g} times its bound"
+
+
+def _row(
+    config: pytest.Config, median_s: float, a: Any, b: Any, out: Any, backend: str, options: dict[str, Any]
+) -> dict[str, Any]:
+    import gemmlab
+
+    with gemmlab.trace() as calls:
+        gemmlab.matmul(a, b, out=out, backend=backend, **options)
+    m, n, k = a.shape[-2], b.shape[-1], a.shape[-1]
+    gflop_per_s = 2e-9 * out.size * k / median_s
+    peak = _peak(config, out.dtype.name, calls[0].threads)
+    return {
+        "backend": backend,
+        "params": dict(calls[0].params),
+        "threads": calls[0].threads,
+        "problem": {"m": m, "n": n, "k": k, "dtype": out.dtype.name},
+        "gflop_per_s": gflop_per_s,
+        "share_of_peak": gflop_per_s / peak,
+        "process": "shared",
+    }
+
+
+def _peak(config: pytest.Config, dtype: str, threads: int) -> float:
+    """The multiply-add rate of so many threads, measured once a session."""
+    peaks = config.stash[PEAKS]
+    if (dtype, threads) not in peaks:
+        from gemmlab.roofline.ceilings import multiply_add_rate
+
+        peaks[dtype, threads] = multiply_add_rate(dtype, threads)
+    return peaks[dtype, threads]
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print the table: what pytest-benchmark's own columns cannot show."""
+    rows = config.stash.get(ROWS, [])
+    if not rows:
+        return
+    terminalreporter.section("gemmlab: products (measured in one shared process)")
+    terminalreporter.write_line(f"{'backend':<20}{'m x n x k':>16}{'dtype':>9}{'threads':>8}{'GFLOP/s':>10}{'peak':>8}")
+    for row in sorted(rows, key=lambda row: (row["problem"]["dtype"], row["problem"]["m"], -row["gflop_per_s"])):
+        problem = row["problem"]
+        size = f"{problem['m']}x{problem['n']}x{problem['k']}"
+        terminalreporter.write_line(
+            f"{row['backend']:<20}{size:>16}{problem['dtype']:>9}{row['threads']:>8}"
+            f"{row['gflop_per_s']:>10.3g}{row['share_of_peak']:>8.1%}"
+        )

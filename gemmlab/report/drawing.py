@@ -1,0 +1,164 @@
+"""What the figures share: a look for every backend, labels that do not collide, and SVG that can share a page.
+
+Figures are drawn for a narrow column (a phone shows them at about their own size) with the labels beside the
+lines instead of in a legend. Colours are from a set that the colour-blind can tell apart, and never stand
+alone: each backend has a marker of its own, and baselines have dashed lines and hollow markers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from gemmlab.report.groups import is_baseline
+from gemmlab.report.words import number
+
+INK, QUIET, GRID, ALARM = "#1f2328", "#5c6570", "#e4e7eb", "#c1121f"
+BLUE, ORANGE, GREEN = "#0062a8", "#c44f00", "#00805c"
+WIDTH_INCHES = 5.2
+LETTER_INCHES = 0.078  # of a label's letter
+PLATE = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8}  # behind text over lines
+
+LOOK = {
+    "font.family": ["DejaVu Sans", "sans-serif"], "font.size": 10, "svg.fonttype": "none",
+    "text.color": INK, "axes.labelcolor": INK, "xtick.color": QUIET, "ytick.color": QUIET,
+    "axes.edgecolor": "#9aa3ad", "axes.linewidth": 0.8, "axes.spines.top": False, "axes.spines.right": False,
+    "axes.grid": True, "axes.axisbelow": True, "grid.color": GRID, "grid.linewidth": 0.7,
+    "lines.linewidth": 1.7, "lines.markersize": 5.5, "figure.facecolor": "white", "axes.unicode_minus": True,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one backend looks in every figure."""
+
+    colour: str
+    marker: str
+    baseline: bool
+
+    def line(self) -> dict[str, Any]:
+        """Keywords for `Axes.plot`: baselines are dashed and hollow."""
+        return {"color": self.colour, "linestyle": (0, (4, 2)) if self.baseline else "-", **self.point()}
+
+    def point(self) -> dict[str, Any]:
+        """Keywords for a marker without a line."""
+        return {"marker": self.marker, "markeredgecolor": self.colour, "markeredgewidth": 1.3,
+                "markerfacecolor": "white" if self.baseline else self.colour}  # fmt: skip
+
+
+KNOWN = {
+    "cpu-naive": ("#6e6e6e", "X"), "cpu-ikj": ("#b5588f", "v"), "cpu-blocked": ("#d98a00", "s"),
+    "cpu-blocked-local": ("#c44f00", "D"), "cpu-packed": ("#0062a8", "o"), "cpu-numpy": ("#222222", "^"),
+    "cpu-blas": ("#00805c", "P"), "cpu-mkl": ("#3a9bd9", "h"), "cpu-blis": ("#8a6d1d", "<"),
+}  # fmt: skip
+OTHERS = (
+    ("#6e6e6e", "X"), ("#b5588f", "v"), ("#d98a00", "s"), ("#c44f00", "D"), ("#00805c", "P"),
+    ("#0062a8", "o"), ("#7a52a8", "p"), ("#3a9bd9", "h"), ("#8a6d1d", "<"), ("#222222", "^"),
+)  # fmt: skip
+
+
+def styles(names: Sequence[str]) -> dict[str, Style]:
+    """A look for every backend; a known name has the same in every report."""
+    unknown = [name for name in names if name not in KNOWN]
+    looks = KNOWN | {name: OTHERS[i % len(OTHERS)] for i, name in enumerate(unknown)}
+    return {name: Style(*looks[name], is_baseline(name)) for name in names}
+
+
+@contextmanager
+def canvas(height_inches: float, labels: Sequence[str] = ()) -> Iterator[tuple[Figure, Axes]]:
+    """A figure with one pair of axes in the project's look, and room beside them for a column of labels."""
+    with matplotlib.rc_context(LOOK):
+        figure = Figure(figsize=(WIDTH_INCHES, height_inches))
+        FigureCanvasAgg(figure)
+        axes = figure.add_subplot()
+        column = 0.42 + LETTER_INCHES * max(map(len, labels)) if labels else 0.15
+        below, above = 0.52 / height_inches, 0.2 / height_inches
+        right = max(0.45, 1 - column / WIDTH_INCHES)
+        figure.subplots_adjust(left=0.125, right=right, bottom=below, top=1 - above)
+        yield figure, axes
+
+
+def label_lines(axes: Axes, ends: Mapping[str, tuple[float, float]], looks: Mapping[str, Style]) -> None:
+    """Name each line in a column beside the axes, at the height of its end where there is room.
+
+    `ends` maps a name to the line's last point in data coordinates. Call it after the limits are set.
+    """
+    box = axes.get_position()
+    inch, gap = 1 / (box.width * WIDTH_INCHES), 0.175 / (box.height * axes.get_figure(root=True).get_figheight())
+    to_axes = axes.transData + axes.transAxes.inverted()
+    points = {name: to_axes.transform(end) for name, end in ends.items()}
+    names = sorted(points, key=lambda name: points[name][1])
+    for name, y in zip(names, spread([float(points[name][1]) for name in names], gap), strict=True):
+        look = looks[name]
+        leader = [points[name][0], 1.0, 1 + 0.1 * inch], [points[name][1], y, y]
+        beside: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
+        axes.plot(*leader, color=look.colour, linewidth=0.7, linestyle=":", **beside)
+        axes.plot(1 + 0.18 * inch, y, linestyle="none", markersize=5, **look.point(), **beside)
+        axes.text(1 + 0.28 * inch, y, name, va="center", fontsize=9, color=look.colour, **beside)
+
+
+def plain_log(axis: Axis) -> None:
+    """Ticks of a logarithmic axis at 1, 2, 5, 10, ... in plain numbers."""
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+    axis.set_minor_locator(NullLocator())
+
+
+def spread(heights: Sequence[float], gap: float, top: float = 1.0) -> list[float]:
+    """Move sorted heights as little as needed so that neighbours are at least `gap` apart.
+
+    Examples
+    --------
+    >>> spread([0.5, 0.5], 0.25)
+    [0.375, 0.625]
+    """
+    groups: list[tuple[float, int]] = []  # centre and number of labels of each run of touching labels
+    for height in heights:
+        centre, count = height, 1
+        while groups and groups[-1][0] + gap * groups[-1][1] / 2 > centre - gap * count / 2:
+            before, size = groups.pop()
+            centre, count = (before * size + centre * count) / (size + count), size + count
+        half = gap * (count - 1) / 2
+        groups.append((max(half, min(top - half, centre)), count))
+    return [centre + gap * (i - (count - 1) / 2) for centre, count in groups for i in range(count)]
+
+
+def save(figure: Figure, stem: Path) -> str:
+    """Write the figure as ``stem.png`` and ``stem.svg``; the SVG's text is returned."""
+    text = StringIO()
+    with matplotlib.rc_context(LOOK | {"svg.hashsalt": stem.name}):
+        FigureCanvasAgg(figure).print_png(stem.with_name(stem.name + ".png"))
+        figure.set_dpi(72)
+        FigureCanvasSVG(figure).print_svg(text, metadata={"Date": None, "Creator": "gemmlab"})
+    stem.with_name(stem.name + ".svg").write_text(text.getvalue(), encoding="utf-8")
+    return text.getvalue()
+
+
+def inline(svg: str, prefix: str, title: str) -> str:
+    """An SVG file's text as an element for a page, with a title to read out.
+
+    Ids get a prefix, so that two figures of a page never refer to each other's parts.
+    """
+    svg = svg[svg.index("<svg ") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', svg)
+    svg = re.sub(r'(xlink:href="|url\()#', rf"\g<1>#{prefix}-", svg)
+    opening = f'<svg role="img" aria-labelledby="{prefix}-title" '
+    box = re.search(r'viewBox="[^"]+"', svg)
+    assert box is not None
+    inside = svg[svg.index(">") + 1 :]
+    namespaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    return f'{opening}{box[0]} {namespaces}>\n<title id="{prefix}-title">{title}</title>{inside}'

@@ -1,0 +1,221 @@
+"""The records of a run, sorted by device, number type and threads, and the questions the report asks of them.
+
+A comparison is fair only inside one group: one device, one number type, one number of threads. A backend that
+was seen on one thread only (the serial reference) stands in every group of its device and number type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gemmlab.roofline.model import Roof
+
+Record = Mapping[str, Any]
+Key = tuple[Any, ...]
+
+# The order in which a reader should meet the backends; others follow as the records name them.
+LADDER = (
+    "cpu-naive", "cpu-ikj", "cpu-blocked", "cpu-blocked-local", "cpu-packed",
+    "cpu-numpy", "cpu-blas", "cpu-mkl", "cpu-blis",
+)  # fmt: skip
+BASELINE_ENDINGS = ("-numpy", "-blas", "-mkl", "-blis", "-clblast", "-onemkl", "-cublas")
+
+
+@dataclass(frozen=True)
+class Group:
+    """What was asked of one device in one number type on one number of threads.
+
+    `products` holds the gemm records, whatever their status; `ceilings` those of the device, unsorted, and
+    `roof` the model worked out from them, None without ceilings.
+    """
+
+    device: str
+    dtype: str
+    threads: int
+    products: tuple[Record, ...]
+    ceilings: tuple[Record, ...]
+    roof: Roof | None
+
+    @property
+    def title(self) -> str:
+        """The group in words, as headings and figures name it."""
+        return f"{self.dtype}, {threads_text(self.threads)}"
+
+    @property
+    def slug(self) -> str:
+        """The group as part of a file name or an anchor."""
+        return f"{self.dtype}-{self.threads}t"
+
+    def backends(self) -> list[str]:
+        """Every backend asked, in the order of the ladder."""
+        return in_order(name_of(record) for record in self.products)
+
+    def of(self, backend: str) -> list[Record]:
+        """The backend's records, whatever their status."""
+        return [record for record in self.products if name_of(record) == backend]
+
+    def timed(self, backend: str) -> dict[Key, Record]:
+        """The backend's good records by problem, from few operations to many; of several, the fastest.
+
+        A backend that gave a wrong product anywhere in the group has none: it is out of the contest.
+        """
+        fastest: dict[Key, Record] = {}
+        own = self.of(backend)
+        for record in filter(is_good, [] if any(map(is_wrong, own)) else own):
+            key = problem_key(record)
+            if key not in fastest or record["median_s"] < fastest[key]["median_s"]:
+                fastest[key] = record
+        return dict(sorted(fastest.items(), key=lambda item: item[1]["gflop"]))
+
+    def squares(self, backend: str) -> list[Record]:
+        """The backend's good records of square products, from small to large."""
+        return [record for record in self.timed(backend).values() if is_square(record)]
+
+    def largest(self, backend: str) -> Record | None:
+        """The record to judge a backend by: its largest square, or its largest product where none is square."""
+        return max(self.timed(backend).values(), key=_weight, default=None)
+
+    def shared(self, first: str, second: str) -> tuple[Record, Record] | None:
+        """The two backends' records of the largest product that both did, squares before others."""
+        one, two = self.timed(first), self.timed(second)
+        both = [key for key in one if key in two]
+        best = max(both, key=lambda key: _weight(one[key]), default=None)
+        return None if best is None else (one[best], two[best])
+
+    def race(self) -> list[Record]:
+        """The fastest first, every good record of the problem that the group is judged by.
+
+        That is the largest square that at least two backends did; failing that the largest other product
+        that two did; failing that the largest of all.
+        """
+        by_problem: dict[Key, list[Record]] = {}
+        for backend in self.backends():
+            for key, record in self.timed(backend).items():
+                by_problem.setdefault(key, []).append(record)
+        runs = max(by_problem.values(), key=lambda runs: (len(runs) > 1, *_weight(runs[0])), default=[])
+        return sorted(runs, key=lambda record: record["median_s"])
+
+
+@dataclass(frozen=True)
+class Device:
+    """Everything the records say of one device; the first group is the one its headline is about."""
+
+    name: str
+    groups: tuple[Group, ...]
+    ceilings: tuple[Record, ...]
+    records: tuple[Record, ...]
+
+
+def devices(records: Iterable[Record]) -> list[Device]:
+    """Sort records by device, in the order in which products name them; devices with ceilings alone come last."""
+    by_device: dict[str, list[Record]] = {}
+    for record in sorted(records, key=lambda record: record["kind"] != "gemm"):
+        by_device.setdefault(record["device"], []).append(record)
+    return [_device(name, tuple(own)) for name, own in by_device.items()]
+
+
+def _device(name: str, records: tuple[Record, ...]) -> Device:
+    products = [record for record in records if record["kind"] == "gemm"]
+    ceilings = tuple(record for record in records if record["kind"] == "ceiling")
+    roof = Roof(ceilings, name) if ceilings else None
+    groups = []
+    for dtype in dict.fromkeys(record["problem"]["dtype"] for record in products):
+        own = [record for record in products if record["problem"]["dtype"] == dtype]
+        serial = _serial(own)
+        counts = {threads_of(record) for record in own if name_of(record) not in serial} or {1}
+        for threads in counts:
+            members = tuple(r for r in own if name_of(r) in serial or threads_of(r) == threads)
+            groups.append(Group(name, dtype, threads, members, ceilings, roof))
+    return Device(name, tuple(sorted(groups, key=_prominence)), ceilings, records)
+
+
+def _serial(products: Sequence[Record]) -> set[str]:
+    """Backends that were never timed on more than one thread: they stand in every group."""
+    widest: dict[str, int] = {}
+    for record in products:
+        # A product that was not run says nothing of threads, unless nothing else does.
+        width = threads_of(record) if record["status"] == "ok" else 0
+        widest[name_of(record)] = max(widest.get(name_of(record), 0), width)
+    return {name for name, width in widest.items() if width <= 1}
+
+
+def _prominence(group: Group) -> tuple[bool, int, bool, int]:
+    """Sort key: a group with times first, then by number of records, then float32, then more threads."""
+    nothing_timed = not any(map(is_good, group.products))
+    return nothing_timed, -len(group.products), group.dtype != "float32", -group.threads
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Names once each, the ladder's first and in its order."""
+    unique = list(dict.fromkeys(names))
+    return [name for name in LADDER if name in unique] + [name for name in unique if name not in LADDER]
+
+
+def name_of(record: Record) -> str:
+    """The backend, and whether moving data to and from a device is in its time: that is another contest."""
+    return f"{record['backend']} + transfers" if record["transfers_counted"] else str(record["backend"])
+
+
+def is_baseline(name: str) -> bool:
+    """Whether the backend is a vendor's library rather than a rung of the ladder."""
+    return name.removesuffix(" + transfers").endswith(BASELINE_ENDINGS)
+
+
+def is_good(record: Record) -> bool:
+    """Whether a product has a time that may be believed: it ran, and its error is within the bound."""
+    return record["status"] == "ok" and bool(record["median_s"]) and not is_wrong(record)
+
+
+def is_wrong(record: Record) -> bool:
+    """Whether the product came out wrong: it says so, or its error is over the bound."""
+    error = record["error_over_bound"]
+    return record["status"] == "wrong" or (error is not None and not error <= 1)
+
+
+def is_square(record: Record) -> bool:
+    """Whether the problem is one product of square matrices."""
+    problem = record["problem"]
+    return bool(problem["m"] == problem["n"] == problem["k"]) and (problem["batch"] or 1) == 1
+
+
+def threads_of(record: Record) -> int:
+    """Threads the work ran on; a device that has none counts as one."""
+    return int(record["threads"] or 1)
+
+
+def threads_text(threads: int) -> str:
+    """"1 thread", "2 threads"."""
+    return f"{threads} thread" + "s" * (threads != 1)
+
+
+def problem_key(record: Record) -> Key:
+    """What makes two problems the same: sizes, batch and layout."""
+    problem = record["problem"]
+    return problem["m"], problem["n"], problem["k"], problem["batch"] or 1, problem["layout"] or "CCC"
+
+
+def problem_text(record: Record) -> str:
+    """The problem in a few signs: "N = 512", or "m × n × k = 64 × 3136 × 576, batch 8"."""
+    m, n, k, batch, layout = problem_key(record)
+    text = f"N = {m}" if m == n == k else f"m × n × k = {m} × {n} × {k}"
+    return text + f", batch {batch}" * (batch > 1) + f", layout {layout}" * (layout != "CCC")
+
+
+def product_text(record: Record) -> str:
+    """The problem with the name that its suite gives it, where that is more than its sizes again."""
+    label, sizes = record["problem"]["label"], problem_text(record)
+    says_more = label and not is_square(record) and re.search(r"[^\W\dx]", label)
+    return f"{label}: {sizes}" if says_more else sizes
+
+
+def overlap(first: Record, second: Record) -> bool:
+    """Whether the p20 to p80 intervals of two measurements overlap: then no difference was seen."""
+    return bool(first["p20_s"] <= second["p80_s"] and second["p20_s"] <= first["p80_s"])
+
+
+def _weight(record: Record) -> tuple[bool, float]:
+    """Squares before others, then more operations: the order in which problems are fit to judge by."""
+    return is_square(record), record["gflop"]

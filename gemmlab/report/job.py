@@ -1,0 +1,124 @@
+"""The main job: measure this machine's ceilings and the backends, and write the report.
+
+The one place of this folder that measures, and it does so by `measure` and `roofline` alone; what is drawn
+comes from the records it writes first.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gemmlab import _registry
+from gemmlab._cpu import machine
+from gemmlab._errors import CannotWrite
+from gemmlab.measure.environment import environment
+from gemmlab.measure.problems import Case, from_files, layers, sized, squares
+from gemmlab.measure.records import RecordFile, complete
+from gemmlab.measure.session import Session
+from gemmlab.report import render, require
+from gemmlab.roofline.apart import measure_ceilings_apart
+
+Progress = Callable[[int, int, str], None]
+Inputs = tuple[str, str] | None
+Record = dict[str, Any]
+SMALLEST = (64, 256)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a report measures and how long it may take over it."""
+
+    cases: Sequence[Case]
+    backends: Sequence[str]
+    threads: int | None
+    ceilings_s: float
+    cap_s: float
+    rounds: int
+    budget_s: float
+
+
+def quick(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Plan:
+    """About two minutes on two cores."""
+    cases = [*squares(True), *sized((256, 512, 1000), "float64", "squares"), *layers(True)]
+    return Plan(_with(cases, inputs), backends, threads, ceilings_s=10.0, cap_s=0.8, rounds=3, budget_s=0.25)
+
+
+def full(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Plan:
+    """To N = 4032, in both dtypes, with every layer: tens of minutes."""
+    cases = [case for dtype in ("float32", "float64") for suite in (squares, layers) for case in suite(False, dtype)]
+    return Plan(_with(cases, inputs), backends, threads, ceilings_s=30.0, cap_s=10.0, rounds=7, budget_s=3.0)
+
+
+def smallest(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Plan:
+    """A few seconds: to see that everything works, not to learn how fast."""
+    cases = sized(SMALLEST, suite="squares")
+    return Plan(_with(cases, inputs), backends, threads, ceilings_s=1.0, cap_s=0.2, rounds=1, budget_s=0.05)
+
+
+def roofline(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Plan:
+    """About a minute: the ceilings, and each backend's way over the squares."""
+    return Plan(_with(squares(True), inputs), backends, threads, ceilings_s=12.0, cap_s=0.5, rounds=2, budget_s=0.15)
+
+
+PLANS = {"quick": quick, "full": full, "smallest": smallest, "roofline": roofline}
+
+
+def _with(cases: Iterable[Case], inputs: Inputs) -> list[Case]:
+    """The cases, and the product of a user's own matrices."""
+    return list(cases) if inputs is None else [from_files(*inputs), *cases]
+
+
+def available_backends() -> list[str]:
+    """Names of all backends that can run here."""
+    return [name for name in _registry.names() if _registry.availability(name).ok]
+
+
+def make(plan: Plan, directory: Path, progress: Progress) -> Path:
+    """Measure by plan, and write ``directory/index.html`` with its figures and ``directory/records.jsonl``.
+
+    Interrupted, it writes the report of what was measured so far, and raises KeyboardInterrupt again.
+
+    Raises
+    ------
+    CannotWrite
+        If the directory cannot be written, before anything is measured.
+    ReportUnavailable
+        If a package that draws is missing, before anything is measured.
+    """
+    records: list[Record] = []
+    try:
+        measure(plan, directory, progress, records)
+    except KeyboardInterrupt:
+        if records:
+            render(records, directory)
+        raise
+    return render(records, directory)
+
+
+def measure(plan: Plan, directory: Path, progress: Progress, records: list[Record]) -> None:
+    """Measure by plan into ``directory/records.jsonl``, and append each record to `records` as it comes."""
+    require()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CannotWrite(f"cannot write into {directory}: {error.strerror}; choose another --out") from None
+    run_id = uuid.uuid4().hex[:12]
+    with RecordFile(directory / "records.jsonl") as file:
+
+        def keep(record: Record) -> None:
+            records.append(record)
+            file.write(record)
+
+        progress(0, 1, "ceilings")
+        facts = environment(pools=[])
+        for ceiling in measure_ceilings_apart(seconds=plan.ceilings_s, threads=plan.threads):
+            keep(complete(ceiling, run_id=run_id, device=machine.cpu_name(), environment=facts))
+        with Session(run_id=run_id) as session:
+            session.measure(
+                plan.backends, plan.cases, threads=plan.threads, cap_s=plan.cap_s,
+                rounds=plan.rounds, budget_s=plan.budget_s, progress=progress, on_record=keep,
+            )  # fmt: skip

@@ -1,0 +1,58 @@
+"""How the figures of a report were come by: sentences that follow from the records, and the caveats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gemmlab.report.groups import Record, is_good
+
+CEILING_CAVEAT = (
+    "A ceiling is the best that gemmlab's own loop reached, so it is a lower bound of what the hardware can do: "
+    "a share of a ceiling is at most that share of the hardware's limit, and a product may come out above it."
+)
+MODEL_CAVEAT = (
+    "Intensity counts bytes by the backend's own model of its memory traffic; where it has none, each operand is "
+    "counted once, which is the least possible. Neither is a measurement of traffic."
+)
+
+
+def how_measured(records: Sequence[Record]) -> list[str]:
+    """The way of measuring, in sentences; `records` are those of one device."""
+    products = [record for record in records if record["kind"] == "gemm"]
+    said = [_turns(products), _samples(list(filter(is_good, products))), _transfers(products)]
+    said.append("GFLOP/s is 2 m n k / 10⁹, times the batch, divided by the median time.")
+    return [text for text in said if text]
+
+
+def _turns(products: Sequence[Record]) -> str:
+    policies = {str(record["wait_policy"]) for record in products if record["wait_policy"]}
+    suspended = not any("not suspended" in policy for policy in policies)
+    while_timed = "; while one is timed, the others are suspended" if suspended else ""
+    return (
+        "Each backend lives in a process of its own. On every product the backends take turns, so that a machine "
+        f"that slows down does so for all of them{while_timed}. Every product is checked against its error bound, "
+        "and a wrong one has no time."
+    )
+
+
+def _samples(timed: Sequence[Record]) -> str:
+    if not timed:
+        return ""
+    counts = [record["samples"] for record in timed if record["samples"]]
+    low, high = min(counts, default=0), max(counts, default=0)
+    number = f"{low}" if low == high else f"{low} to {high}"
+    noisy = sum(bool(record["noisy"]) for record in timed)
+    return (
+        f"A time is the median of {number} samples; ranges and bars run from the 20th to the 80th percentile, and "
+        f"two times whose ranges overlap count as no difference seen. Of {len(timed)} times, {noisy} are noisy: "
+        "their range is wider than 10 % of the median."
+    )
+
+
+def _transfers(products: Sequence[Record]) -> str:
+    counted = {record["transfers_counted"] for record in products} - {None}
+    if counted == {True}:
+        return "Moving operands to the device and back is in the times."
+    if counted == {False}:
+        return "Moving operands to the device and back is not in the times."
+    return "Moving operands to the device and back is in the times marked “+ transfers” only." if counted else ""

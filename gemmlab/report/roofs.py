@@ -1,0 +1,91 @@
+"""Where a product stands under the roofs of its machine: `gemmlab.roofline.model`, asked for what a report needs.
+
+A roof counts only if it was measured on as many threads as the product ran on. Otherwise the answer is None,
+and the report says that it does not know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gemmlab.report.groups import Group, Record, threads_of
+from gemmlab.roofline.model import LEVELS, intensity
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The fastest multiply-add rate measured, and the instruction set that reached it."""
+
+    gflop_per_s: float
+    isa: str
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A product under its lowest roof.
+
+    `level` is the memory level whose bandwidth is that roof, or None if the arithmetic peak is; `intensity` is
+    in flop per byte of that level (of the level that feeds the product, under the peak); `modelled` says
+    whether its bytes are those of the backend's own model, or the least possible.
+    """
+
+    level: str | None
+    intensity: float
+    attainable: float
+    share: float
+    modelled: bool
+
+
+def peak(group: Group) -> Peak | None:
+    """The measured peak of a group, or None if there is none for its number type and threads."""
+    own = [record for record in fma_ceilings(group) if record["gflop_per_s"]]
+    best = max(own, key=lambda record: record["gflop_per_s"], default=None)
+    return None if best is None else Peak(best["gflop_per_s"], best["isa"])
+
+
+def fma_ceilings(group: Group) -> list[Record]:
+    """The group's multiply-add rates, one a record, slowest first."""
+    found = [c for c in group.ceilings if c["ceiling"] == "fma" and c["dtype"] == group.dtype and _fits(c, group.threads)]
+    return sorted(found, key=lambda record: record["gflop_per_s"])
+
+
+def bandwidths(group: Group) -> dict[str, float]:
+    """GB/s of each memory level that was measured on the group's number of threads, from L1 outwards."""
+    if group.roof is None:
+        return {}
+    measured = {c["level"] for c in group.ceilings if c["ceiling"] == "bandwidth" and c["operation"] == "load"
+                and _fits(c, group.threads)}  # fmt: skip
+    return {level: group.roof.bandwidth(level, group.threads) for level in LEVELS if level in measured}
+
+
+def standing(group: Group, record: Record) -> Standing | None:
+    """Place a timed product under the lowest of its roofs, or return None if they were not measured.
+
+    The roofs are the peak, the bandwidth of the level that its operands come from, and that of every level
+    nearer to the core for which the backend has a model of its traffic.
+    """
+    own = Group(group.device, group.dtype, threads_of(record), (), group.ceilings, group.roof)
+    top, speeds = peak(own), bandwidths(own)
+    if group.roof is None or top is None:
+        return None
+    feeding = group.roof.feeding_level(record)
+    inner = [level for level in LEVELS[: LEVELS.index(feeding)] if record[f"bytes_model_{level.lower()}"] is not None]
+    levels = [level for level in (feeding, *inner) if level in speeds]
+    if feeding not in levels:
+        return None
+    lowest = min(levels, key=lambda level: speeds[level] * intensity(record, level)[0])
+    flop_per_byte, which = intensity(record, lowest)
+    attainable = min(top.gflop_per_s, speeds[lowest] * flop_per_byte)
+    level = lowest if attainable < top.gflop_per_s else None
+    return Standing(level, flop_per_byte, attainable, record["gflop_per_s"] / attainable, which == "modelled")
+
+
+def is_above(group: Group, record: Record) -> bool:
+    """Whether a product is faster than its roofs allow: then the measurement, or a ceiling, is off."""
+    if group.roof is None or standing(group, record) is None:
+        return False
+    return group.roof.above_roof(record)
+
+
+def _fits(ceiling: Record, threads: int) -> bool:
+    return threads_of(ceiling) == threads

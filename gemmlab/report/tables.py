@@ -1,0 +1,201 @@
+"""The tables of the report: records as rows of text, nothing rounded away that the figures show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gemmlab.report.groups import (
+    Group,
+    Record,
+    is_good,
+    name_of,
+    overlap,
+    problem_key,
+    product_text,
+    threads_of,
+    threads_text,
+)
+from gemmlab.report.roofs import is_above, peak, standing
+from gemmlab.report.words import DASH, number, percent, seconds, size
+
+REFERENCE = "cpu-ikj"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Cells of text; `note` takes the place of the cells that are missing; `block` names a block that begins here."""
+
+    cells: tuple[str, ...]
+    note: str = ""
+    block: str = ""
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table to place; the first `words` columns hold words, the others numbers."""
+
+    slug: str
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    words: int = 1
+    note: str = ""
+
+
+RESULT_COLUMNS = (
+    "Backend", "Threads", "Median", "p20–p80", "Noise", "GFLOP/s", "Of peak", f"Over {REFERENCE}",
+    "Flop per byte", "Of its roof", "Error / bound", "Copies",
+)  # fmt: skip
+
+
+def results(group: Group) -> list[Table]:
+    """One table a suite: every product asked of every backend, the fastest first, and why others have no time."""
+    by_suite: dict[str, list[Record]] = {}
+    for record in group.products:
+        by_suite.setdefault(record["problem"]["suite"], []).append(record)
+    return [_results(group, suite, records) for suite, records in by_suite.items()]
+
+
+def _results(group: Group, suite: str, records: Iterable[Record]) -> Table:
+    blocks: dict[Any, list[Record]] = {}
+    for record in sorted(records, key=lambda record: (record["gflop"], record["median_s"] or float("inf"))):
+        blocks.setdefault(problem_key(record), []).append(record)
+    rows = []
+    for block in blocks.values():
+        reference = next((record for record in block if name_of(record) == REFERENCE and is_good(record)), None)
+        rows += [_result(group, record, reference, product_text(record) * (record is block[0])) for record in block]
+    noisy = any(row.mark == "noisy" for row in rows)
+    note = "Noisy times (p20 to p80 over 10 % of the median) are in italics." if noisy else ""
+    slug = f"results-{group.slug}-{suite}".replace(" ", "-")
+    return Table(slug, f"Suite “{suite}”, {group.title}", RESULT_COLUMNS, tuple(rows), 1, note)
+
+
+def _result(group: Group, record: Record, reference: Record | None, block: str) -> Row:
+    head = (name_of(record), str(threads_of(record)))
+    if not is_good(record):
+        status = "wrong" if record["status"] == "ok" else record["status"]
+        return Row(head, f"{status}: {record['reason'] or 'no reason was recorded'}", block, status)
+    roof, where = peak(group), standing(group, record)
+    cells = (
+        seconds(record["median_s"]),
+        f"{seconds(record['p20_s'])} – {seconds(record['p80_s'])}",
+        f"{number(record['noise_percent'])} %",
+        number(record["gflop_per_s"]),
+        percent(record["gflop_per_s"] / roof.gflop_per_s if roof else None),
+        _over(record, reference),
+        f"{number(where.intensity)} ({where.level or 'peak'})" if where else DASH,
+        percent(where.share) + " (above)" * is_above(group, record) if where else DASH,
+        number(record["error_over_bound"]),
+        DASH if record["copies"] is None else str(record["copies"]),
+    )
+    return Row(head + cells, "", block, "noisy" if record["noisy"] else "")
+
+
+def _over(record: Record, reference: Record | None) -> str:
+    if reference is None:
+        return DASH
+    if record is reference:
+        return "1"
+    if overlap(record, reference):
+        return "no difference"
+    return number(reference["median_s"] / record["median_s"])
+
+
+def ceilings(records: Sequence[Record], slug: str = "ceilings") -> list[Table]:
+    """The measured ceilings: multiply-adds by instruction set, bandwidth by level, and the sweep."""
+    kinds = {kind: [record for record in records if record["ceiling"] == kind] for kind in ("fma", "bandwidth", "sweep")}
+
+    def operation(record: Record) -> str:
+        return f"{record['operation']}, {threads_text(threads_of(record))}"
+
+    made = [
+        _pivot(f"{slug}-fma", "Multiply-adds, GFLOP/s", "Instruction set", kinds["fma"], _isa,
+               lambda r: f"{r['dtype']}, {threads_text(threads_of(r))}", "gflop_per_s"),
+        _pivot(f"{slug}-bandwidth", "Bandwidth of each memory level, GB/s", "Level", kinds["bandwidth"],
+               lambda r: str(r["level"]), operation, "gb_per_s"),
+        _pivot(f"{slug}-sweep", "Bandwidth over the working set of a thread, GB/s", "Working set",
+               sorted(kinds["sweep"], key=lambda r: r["working_set_bytes"]),
+               lambda r: size(r["working_set_bytes"]), operation, "gb_per_s"),
+    ]  # fmt: skip
+    return [table for table in made if table.rows]
+
+
+def _isa(record: Record) -> str:
+    in_use = record["isa"] == record["environment"].get("isa")
+    return f"{record['isa']} (in use)" if in_use else str(record["isa"])
+
+
+def _pivot(
+    slug: str, caption: str, corner: str, records: Sequence[Record],
+    row_of: Callable[[Record], str], column_of: Callable[[Record], str], value: str,
+) -> Table:  # fmt: skip
+    """Records as a grid; where several fall into one cell, the best, as a ceiling is a lower bound."""
+    columns = tuple(dict.fromkeys(map(column_of, records)))
+    grid: dict[str, dict[str, float]] = {}
+    for record in records:
+        line = grid.setdefault(row_of(record), {})
+        if record[value] is not None:
+            line[column_of(record)] = max(record[value], line.get(column_of(record), 0.0))
+    rows = tuple(Row((name, *(number(line.get(column)) for column in columns))) for name, line in grid.items())
+    return Table(slug, caption, (corner, *columns), rows)
+
+
+ENVIRONMENT_WORDS = {
+    "cpu": "Processor", "cpus_usable": "CPUs usable", "cpus_machine": "CPUs of the machine",
+    "isa": "Instruction set in use", "isa_available": "Instruction sets available", "cache_bytes": "Caches of a core",
+    "mhz": "Clock at the start, MHz", "governor": "Frequency governor", "virtual_machine": "Virtual machine",
+    "numa_nodes": "NUMA nodes", "huge_pages": "Huge pages", "load_1min": "Load at the start", "os": "System",
+    "gemmlab": "gemmlab", "python": "Python", "numpy": "NumPy", "scipy": "SciPy", "compiler": "Compiler",
+    "openmp": "OpenMP",
+}  # fmt: skip
+
+
+def environment(records: Sequence[Record], slug: str = "environment") -> Table:
+    """The machine and the software; a value that changed during the run shows as a range or a list."""
+    blocks = [record["environment"] for record in records]
+    keys = dict.fromkeys([*ENVIRONMENT_WORDS, *(key for block in blocks for key in block)])
+    rows = []
+    for key in keys:
+        if key != "thread_pools":
+            text = _values([block.get(key) for block in blocks])
+            rows.append(Row((ENVIRONMENT_WORDS.get(key, key), text)))
+    return Table(slug, "Machine and software", ("What", "Value"), tuple(rows), 2)
+
+
+def thread_pools(records: Sequence[Record], slug: str = "thread-pools") -> Table:
+    """Which libraries each backend's process had loaded, as threadpoolctl found them."""
+    found: dict[str, dict[str, None]] = {}
+    for record in records:
+        if record["kind"] == "gemm":
+            for pool in record["environment"].get("thread_pools") or ():
+                found.setdefault(name_of(record), {})[_pool(pool)] = None
+    rows = tuple(Row((backend, "; ".join(pools))) for backend, pools in found.items())
+    return Table(slug, "Thread pools in each backend's process", ("Backend", "Libraries"), rows, 2)
+
+
+def _pool(pool: Mapping[str, Any]) -> str:
+    name = pool.get("internal_api") or pool.get("user_api") or "library"
+    details = [pool.get("version"), pool.get("architecture"), pool.get("threading_layer")]
+    threads = pool.get("num_threads")
+    return ", ".join([str(part) for part in (name, *details) if part] + [threads_text(threads)] * bool(threads))
+
+
+def _values(values: Sequence[Any]) -> str:
+    seen = [value for i, value in enumerate(values) if value is not None and value not in values[:i]]
+    if seen and all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in seen):
+        low, high = number(min(seen)), number(max(seen))
+        return low if low == high else f"{low} to {high}"
+    return "; ".join(map(_value, seen)) or "not known"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {size(part) if part is not None else 'not known'}" for key, part in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value))
+    return str(value)

@@ -1,0 +1,271 @@
+"""What the numbers say, in words: a rule over records for every sentence.
+
+Three habits keep the sentences honest. Two times whose p20 to p80 intervals overlap are "no difference seen",
+never a ratio. A share of a roof is of a roof measured on the same device, in the same number type, on as many
+threads. And what was not measured is said to be unknown, not guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gemmlab.report.groups import (
+    Group,
+    Record,
+    is_baseline,
+    is_good,
+    is_wrong,
+    name_of,
+    overlap,
+    problem_text,
+    threads_of,
+    threads_text,
+)
+from gemmlab.report.roofs import Standing, peak, standing
+from gemmlab.report.words import listed, number, percent, sentence
+
+REFERENCES = ("cpu-ikj", "cpu-naive")
+NEAR = 0.6  # at this share of its roof a backend counts as bound by it
+ABOVE = 1.05  # over this share of its roof, roof or model is off by more than noise
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is said of one backend.
+
+    `state` is "ok", "wrong", "failed" or "skipped", the worst that holds; `bound` is "memory", "compute",
+    "instructions", "thread" (it runs on fewer than the others), "above" (its roof), "unknown" (its traffic has no
+    model) or None (no roof was measured).
+    """
+
+    backend: str
+    state: str
+    bound: str | None
+    gflop_per_s: float | None
+    share_of_peak: float | None
+    noisy: bool
+    text: str
+
+    @property
+    def rate(self) -> str:
+        """Speed and share of peak, in short."""
+        share = "" if self.share_of_peak is None else f", {percent(self.share_of_peak)} of peak"
+        return f"{number(self.gflop_per_s)} GFLOP/s{share}"
+
+
+def verdict(group: Group, backend: str) -> Verdict:
+    """Judge one backend of a group by its largest square, or its largest product where none is square."""
+    best = group.largest(backend)
+    trouble = _trouble(group.of(backend))
+    if best is None:
+        state, text = trouble or ("skipped", "Not timed.")
+        return Verdict(backend, state, None, None, None, False, text)
+    where = standing(group, best)
+    bound = _bound(group, best, where)
+    roof = peak(group)
+    share = best["gflop_per_s"] / roof.gflop_per_s if roof else None
+    said = [
+        _speed(best, share) + _speedups(group, backend) + ".",
+        _one_thread(group, best),
+        _why(where),
+        _noise(best),
+        _correctness(group, backend),
+    ]
+    failed = trouble is not None and trouble[0] == "failed"
+    if trouble is not None and failed:
+        said.append(trouble[1])
+    state = "failed" if failed else "ok"
+    text = " ".join(filter(None, said))
+    return Verdict(backend, state, bound, best["gflop_per_s"], share, bool(best["noisy"]), text)
+
+
+def verdicts(group: Group) -> list[Verdict]:
+    """A verdict for every backend of a group, in the order of the ladder."""
+    return [verdict(group, backend) for backend in group.backends()]
+
+
+def answer(group: Group) -> list[str]:
+    """The group in two to four sentences: who is fastest, how near the peak, what stops the others, what to avoid."""
+    race = group.race()
+    if not race:
+        return [f"No backend was timed in {group.title}; the reasons stand below."]
+    judged = verdicts(group)
+    winners = [record for record in race if record is race[0] or overlap(record, race[0])]
+    said = [_fastest(group, race, winners), _distance(group, race[0]), _stops(judged, winners), _avoid(judged)]
+    return [text for text in said if text]
+
+
+def against(record: Record, other: Record, name: str | None = None) -> str:
+    """One time against another: "1.3 times the speed of NAME", "40 % of it", or "no difference seen"."""
+    name = name or name_of(other)
+    if overlap(record, other):
+        return f"no difference seen from {name}"
+    ratio = other["median_s"] / record["median_s"]
+    return f"{f'{number(ratio)} times' if ratio > 1 else f'{percent(ratio)} of'} the speed of {name}"
+
+
+# The sentences of the answer.
+
+
+def _fastest(group: Group, race: Sequence[Record], winners: Sequence[Record]) -> str:
+    first = race[0]
+    where = f"at {problem_text(first)} in {group.dtype} on {threads_text(group.threads)}"
+    if len(race) == 1:
+        return f"{name_of(first)} is the only backend timed {where}: {number(first['gflop_per_s'])} GFLOP/s."
+    if len(winners) == 1:
+        text = f"{name_of(first)} is the fastest {where}: {number(first['gflop_per_s'])} GFLOP/s"
+    else:
+        names, rates = ([f(record) for record in winners] for f in (name_of, lambda r: number(r["gflop_per_s"])))
+        text = (f"{listed(names)} are the fastest {where}, with {listed(rates)} GFLOP/s: "
+                "no difference seen between them and the first, as their p20 to p80 intervals overlap")  # fmt: skip
+    return f"{text}{_comparisons(race, winners)}."
+
+
+def _comparisons(race: Sequence[Record], winners: Sequence[Record]) -> str:
+    """The fastest against the next, against cpu-numpy, and our best rung against it if it is a baseline."""
+    first = race[0]
+    beaten = [record for record in race if record not in winners]
+    said = [f"{against(first, beaten[0])} (the next)"] if beaten else []
+    said += [against(first, record) for record in beaten[1:] if name_of(record) == "cpu-numpy"]
+    text = f", {listed(said)}" if said else ""
+    own = next((record for record in race if not is_baseline(name_of(record))), None)
+    if own is not None and own not in winners:
+        text += f"; the best of gemmlab's own rungs, {name_of(own)}, has {against(own, first, 'that')}"
+    return text
+
+
+def _distance(group: Group, first: Record) -> str:
+    roof = peak(group)
+    if roof is None:
+        return f"No peak was measured in {group.title}, so the distance to it is not known."
+    share = first["gflop_per_s"] / roof.gflop_per_s
+    of_what = f"the measured peak of {number(roof.gflop_per_s)} GFLOP/s ({roof.isa} multiply-adds)"
+    if share > 1:
+        return (f"{name_of(first)} is {percent(share - 1)} above {of_what}: a measured ceiling is a lower bound of "
+                "the hardware's.")  # fmt: skip
+    return f"{name_of(first)} reaches {percent(share)} of {of_what}."
+
+
+_STOPPER = {
+    "compute": "arithmetic bounds {}",
+    "memory": "memory bandwidth bounds {}",
+    "instructions": "instructions or the latency of loads, not bandwidth, hold back {}",
+    "thread": "fewer threads limit {}",
+    "unknown": "nothing measured tells what holds back {}",
+}
+
+
+def _stops(judged: Sequence[Verdict], winners: Sequence[Record]) -> str:
+    """What bounds each backend that did not win; nothing where no bound is known."""
+    won = {name_of(record) for record in winners}
+    clauses = []
+    for bound, clause in _STOPPER.items():
+        names = [v.backend for v in judged if v.bound == bound and v.state == "ok" and v.backend not in won]
+        if names:
+            clauses.append(clause.format(listed(names)))
+    return f"Of the others, {'; '.join(clauses)}." if clauses else ""
+
+
+def _avoid(judged: Sequence[Verdict]) -> str:
+    names = {state: [v.backend for v in judged if v.state == state] for state in ("wrong", "failed", "skipped")}
+    said = {
+        "wrong": "do not use {} here: a product came out wrong",
+        "failed": "{} failed",
+        "skipped": "{} could not be timed",
+    }
+    clauses = [said[state].format(listed(own)) for state, own in names.items() if own]
+    return sentence("; ".join(clauses)) if clauses else ""
+
+
+# The sentences of a verdict.
+
+
+def _trouble(records: Sequence[Record]) -> tuple[str, str] | None:
+    """The worst that happened to a backend, and a sentence on it."""
+    if wrong := next(filter(is_wrong, records), None):
+        return "wrong", f"Wrong product at {problem_text(wrong)}: {_reason(wrong)} None of its times count."
+    for state in ("failed", "skipped"):
+        if own := next((record for record in records if record["status"] == state), None):
+            return state, f"{state.capitalize()} at {problem_text(own)}: {_reason(own)}"
+    return None
+
+
+def _reason(record: Record) -> str:
+    if record["reason"]:
+        return record["reason"].strip().rstrip(".") + "."
+    if record["error_over_bound"] is not None:
+        return f"its error is {number(record['error_over_bound'])} times the bound."
+    return "no reason was recorded."
+
+
+def _speed(best: Record, share: float | None) -> str:
+    text = f"{number(best['gflop_per_s'])} GFLOP/s at {problem_text(best)}"
+    return text if share is None else f"{text}, {percent(share)} of the measured peak"
+
+
+def _speedups(group: Group, backend: str) -> str:
+    """Against the reference backends, each at the largest problem that both did."""
+    said = []
+    for reference in REFERENCES:
+        pair = group.shared(backend, reference) if reference != backend else None
+        if pair is not None:
+            own = group.largest(backend)
+            where = "" if own is pair[0] else f" (at {problem_text(pair[0])})"
+            said.append(against(*pair) + where)
+    return f"; {listed(said)}" if said else ""
+
+
+def _one_thread(group: Group, best: Record) -> str:
+    if threads_of(best) >= group.threads:
+        return ""
+    return f"It runs on {threads_text(threads_of(best))} where the others have {group.threads}."
+
+
+def _bound(group: Group, best: Record, where: Standing | None) -> str | None:
+    if threads_of(best) < group.threads:
+        return "thread"
+    if where is None:
+        return None
+    if where.share > ABOVE:
+        return "above"
+    if where.share < NEAR:
+        return "instructions" if where.modelled else "unknown"
+    return "compute" if where.level is None else "memory"
+
+
+def _why(where: Standing | None) -> str:
+    """What bounds a backend, from its point under the roofs."""
+    if where is None:
+        return "What bounds it is not known: the ceilings it needs were not measured."
+    once = "" if where.modelled else ", each operand moved once,"
+    if where.level is None:
+        allows = f"its traffic{once} would allow the full peak"
+    else:
+        allows = (f"{where.level} bandwidth{once} allows {number(where.attainable)} GFLOP/s at "
+                  f"{number(where.intensity)} flop per byte")  # fmt: skip
+    if where.share > ABOVE:
+        return (f"Above its roof: {allows}, and it is {percent(where.share - 1)} over that, so the measured ceiling "
+                "is too low, or the traffic counted too high.")  # fmt: skip
+    reaches = f"{allows}, and it reaches {percent(where.share)} of that"
+    if where.share >= NEAR:
+        return f"{'Compute' if where.level is None else 'Memory'}-bound: {reaches}."
+    if where.modelled:
+        return f"Not bound by bandwidth: {reaches}; its instructions or the latency of its loads hold it back."
+    return f"Below its roof: {reaches}. Its real traffic has no model, so what holds it back is not known."
+
+
+def _noise(best: Record) -> str:
+    if not best["noisy"]:
+        return ""
+    low, high = (number(best["gflop"] / best[key]) for key in ("p80_s", "p20_s"))
+    return f"Noisy: read it as {low} to {high} GFLOP/s (p20 to p80 of the time, {number(best['noise_percent'])} %)."
+
+
+def _correctness(group: Group, backend: str) -> str:
+    """The largest error of the backend's good products, whether timed at the judged size or at another."""
+    records = [record for record in group.of(backend) if is_good(record)]
+    errors = [record["error_over_bound"] for record in records if record["error_over_bound"] is not None]
+    if not errors:
+        return "Its results were not checked."
+    return f"Correct: its error is at most {number(max(errors))} of the bound."

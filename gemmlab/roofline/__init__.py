@@ -1,0 +1,16 @@
+"""What the machine can do at best, and how close a product comes.
+
+    ceilings.py    measures the ceilings: multiply-add rate, bandwidth of each memory level
+      _fma.pyx  fma.h           the multiply-add loop
+      _stream.pyx  stream.h     the bandwidth loops: load, copy, triad
+      vector.h                  the widest vectors of a build
+                   compiled once per instruction set into v2/ v3/ v4/ (or plain/)
+    model.py       the roofline over ceiling records: attainable speed, ridge, shares, bound
+
+Measuring and judging meet only in records, so a roofline can be worked out again from a file.
+"""
+
+from gemmlab.roofline.ceilings import measure_ceilings
+from gemmlab.roofline.model import Roof, intensity
+
+__all__ = ["Roof", "intensity", "measure_ceilings"]

@@ -1,0 +1,33 @@
+"""The ceilings measured in a process of their own, where no library's idle threads spin beside them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from gemmlab.roofline.ceilings import measure_ceilings
+
+
+def measure_ceilings_apart(*, seconds: float = 12.0, threads: int | None = None) -> list[dict[str, Any]]:
+    """`measure_ceilings` in a fresh process.
+
+    Raises
+    ------
+    RuntimeError
+        If that process fails; the message is its last line.
+    """
+    wish = json.dumps({"seconds": seconds, "threads": threads})
+    done = subprocess.run(  # -P: a source tree in the working directory must not hide the installed package
+        [sys.executable, "-P", "-m", "gemmlab.roofline.apart", wish], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise RuntimeError(f"measuring the ceilings failed: {last}")
+    records: list[dict[str, Any]] = json.loads(done.stdout)
+    return records
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure_ceilings(**json.loads(sys.argv[1]))))

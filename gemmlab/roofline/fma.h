@@ -1,0 +1,49 @@
+/* How many multiply-adds a second: chains of a = a * x + y that never touch memory.
+
+   A multiply-add takes about 4 cycles, and a core starts 2 in each (large ARM cores 4), so 8 (16)
+   independent chains keep it busy. x86-64-v2 has no fused multiply-add: a multiply and an add follow each
+   other, the same 2 flops in 6 to 8 cycles, and 14 chains with x and y take all 16 registers of SSE.
+   The chains are separate variables, because an array of them is spilled to the stack.
+
+   Each chain tends to y / (1 - x) = 1: never infinite, never denormal, so always at full speed. */
+#ifndef GEMMLAB_FMA_H
+#define GEMMLAB_FMA_H
+
+#include "vector.h"
+
+#if defined(__ARM_NEON) || defined(__VSX__)
+#define CHAINS 16
+#define FOR_EACH_CHAIN(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) \
+                           DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15)
+#else
+#define CHAINS 14
+#define FOR_EACH_CHAIN(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) \
+                           DO(8) DO(9) DO(10) DO(11) DO(12) DO(13)
+#endif
+
+#define START_CHAIN(i)  vector a##i = x + i;
+#define EXTEND_CHAIN(i) a##i = a##i * x + y;
+#define KEEP_CHAIN(i)   __asm__ volatile("" : "+" KEEP(a##i));
+
+#define DEFINE_MULTIPLY_ADDS(name, number)                                    \
+    static void name(long long iterations) {                                  \
+        typedef VECTOR_OF(number) vector;                                     \
+        const vector zero = {0};                                              \
+        vector x = zero + (number)0.999, y = zero + (number)1e-3;             \
+        FOR_EACH_CHAIN(START_CHAIN)                                           \
+        /* Unknown x and y: otherwise they are read from memory each time. */ \
+        __asm__ volatile("" : "+" KEEP(x), "+" KEEP(y));                      \
+        for (long long i = 0; i < iterations; i++) {                          \
+            FOR_EACH_CHAIN(EXTEND_CHAIN)                                      \
+            FOR_EACH_CHAIN(KEEP_CHAIN)                                        \
+        }                                                                     \
+    }
+
+DEFINE_MULTIPLY_ADDS(multiply_adds_float32, float)
+DEFINE_MULTIPLY_ADDS(multiply_adds_float64, double)
+
+/* A multiply and an add for each lane of each chain. */
+static int flops_float32(void) { return 2 * CHAINS * VECTOR_BYTES / (int)sizeof(float); }
+static int flops_float64(void) { return 2 * CHAINS * VECTOR_BYTES / (int)sizeof(double); }
+
+#endif

@@ -1,0 +1,222 @@
+"""The roofline model: how fast a product could be, given the machine's ceilings.
+
+    attainable GFLOP/s
+      ^
+      |            ridge
+      |             +--------------------  peak: multiply-adds a second
+      |           / .
+      |         /   .                      attainable = min(peak, bandwidth x intensity)
+      |       /     .
+      |     /  <- bandwidth of a level
+      +-------------+--------------------> intensity: flop a byte moved
+        memory-bound  compute-bound
+
+Each memory level has a slope of its own. Nothing here measures or draws: everything is worked out from
+records (`docs/records.md`).
+
+Source: S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for
+multicore architectures", Communications of the ACM 52(4), 2009; with one slope a cache level as in A. Ilic,
+F. Pratas, L. Sousa, "Cache-aware roofline model: upgrading the loft", IEEE Computer Architecture Letters
+13(1), 2014.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+Record = Mapping[str, Any]
+
+LEVELS = ("L1", "L2", "L3", "DRAM")
+# Our loops are not the best possible ones, and a machine's clock drifts: so much over a ceiling is no error.
+TOLERANCE = 0.05
+_HOW_TO_MEASURE = "`gemmlab roofline` measures a machine's ceilings"
+
+
+def intensity(record: Record, level: str = "DRAM") -> tuple[float, Literal["modelled", "compulsory"]]:
+    """Floating-point operations for each byte that a product moves from a memory level towards the core.
+
+    Parameters
+    ----------
+    record : mapping
+        A record of kind ``"gemm"``.
+    level : {"L1", "L2", "L3", "DRAM"}
+        The level that the bytes come from.
+
+    Returns
+    -------
+    flop_per_byte : float
+        Infinite where nothing is moved.
+    which : {"modelled", "compulsory"}
+        Whether the bytes are those of the backend's own model, or, where it has none, the least possible:
+        each operand once.
+
+    Raises
+    ------
+    ValueError
+        For a level that is not one of the four.
+
+    Examples
+    --------
+    >>> intensity({"gflop": 2e-3, "bytes_compulsory": 120_000})
+    (16.666666666666668, 'compulsory')
+    """
+    if level not in LEVELS:
+        raise ValueError(f"a memory level is one of {', '.join(LEVELS)}, not {level!r}")
+    modelled = record.get(f"bytes_model_{level.lower()}")
+    if modelled is not None:
+        return _flop_per_byte(record, modelled), "modelled"
+    return _flop_per_byte(record, record["bytes_compulsory"]), "compulsory"
+
+
+class Roof:
+    """The ceilings of one device, and where products stand under them.
+
+    Parameters
+    ----------
+    records : iterable of mapping
+        Records; those that are not ceilings of the device are passed over. Of a ceiling measured more than
+        once, the best counts.
+    device : str, optional
+        Whose ceilings; may be left out if the records have those of one device only.
+
+    Raises
+    ------
+    ValueError
+        If the records have no ceiling of the device, or have several devices and none is named. The
+        methods raise it, too, for a ceiling that was not measured.
+
+    Notes
+    -----
+    Ceilings are measured on one thread and on all. For a thread count in between, the next lower count that
+    was measured stands in: a lower bound of the true roof.
+
+    Examples
+    --------
+    >>> common = {"kind": "ceiling", "device": "a CPU", "threads": 1}
+    >>> roof = Roof([
+    ...     {**common, "ceiling": "fma", "isa": "v3", "dtype": "float32", "gflop_per_s": 100.0},
+    ...     {**common, "ceiling": "bandwidth", "level": "DRAM", "operation": "load", "gb_per_s": 20.0},
+    ... ])
+    >>> roof.ridge("float32", threads=1)
+    5.0
+    >>> roof.attainable(2.0, "float32", threads=1)
+    40.0
+    """
+
+    def __init__(self, records: Iterable[Record], device: str | None = None) -> None:
+        ceilings = [record for record in records if record["kind"] == "ceiling"]
+        devices = sorted({record["device"] for record in ceilings})
+        if device is None and len(devices) > 1:
+            raise ValueError(f"ceilings of several devices: name one of {', '.join(devices)}")
+        self.device: str | None = device or next(iter(devices), None)
+        self.ceilings = [record for record in ceilings if record["device"] == self.device]
+        if not self.ceilings:
+            raise ValueError(f"no ceilings of {device or 'any device'} in these records; {_HOW_TO_MEASURE}")
+
+    def peak_gflop_per_s(self, dtype: str, threads: int | None, isa: str | None = None) -> float:
+        """The multiply-add rate in GFLOP/s: of one instruction set, or of the best one."""
+        wanted = {"ceiling": "fma", "dtype": dtype} | ({"isa": isa} if isa else {})
+        return self._best("gflop_per_s", threads, wanted)
+
+    def bandwidth(self, level: str, threads: int | None, operation: str = "load") -> float:
+        """The bandwidth of a memory level in GB/s, all threads together."""
+        wanted = {"ceiling": "bandwidth", "level": level, "operation": operation}
+        return self._best("gb_per_s", threads, wanted)
+
+    def attainable(
+        self, intensity_flop_per_byte: float, dtype: str, *, threads: int | None, level: str = "DRAM"
+    ) -> float:
+        """The roof in GFLOP/s over an intensity with respect to one memory level."""
+        slope = self.bandwidth(level, threads)
+        return min(self.peak_gflop_per_s(dtype, threads), slope * intensity_flop_per_byte)
+
+    def ridge(self, dtype: str, *, threads: int | None, level: str = "DRAM") -> float:
+        """The intensity in flop/byte from which on the level's bandwidth no longer limits."""
+        return self.peak_gflop_per_s(dtype, threads) / self.bandwidth(level, threads)
+
+    def feeding_level(self, record: Record) -> str:
+        """The memory level that a product's operands come from when it is repeated.
+
+        The innermost level with a measured bandwidth that has room for them. Up to twice its size counts
+        as room, since a part of the operands is then still found there and a roof must not be too low. L1
+        and L2 count once for each thread.
+        """
+        self._check_device(record)
+        cache_bytes = (record.get("environment") or {}).get("cache_bytes") or {}
+        threads = record["threads"] or 1
+        measured = {ceiling["level"] for ceiling in self.ceilings if ceiling["ceiling"] == "bandwidth"}
+        for level in ("L1", "L2", "L3"):
+            room = 2 * cache_bytes.get(level, 0) * (1 if level == "L3" else threads)
+            if level in measured and record["bytes_compulsory"] <= room:
+                return level
+        return "DRAM"
+
+    def share_of_peak(self, record: Record) -> float:
+        """A product's speed divided by the multiply-add rate of the best instruction set; 1 is all."""
+        self._check_device(record)
+        return _speed(record) / self.peak_gflop_per_s(_dtype(record), record["threads"])
+
+    def share_of_attainable(self, record: Record, level: str | None = None) -> float:
+        """A product's speed divided by the roof over its intensity; 1 is all.
+
+        The intensity is with respect to `level`, or, if None, to the level that feeds the product.
+        """
+        level = level or self.feeding_level(record)
+        flop_per_byte, _ = intensity(record, level)
+        return self._share_of_roof(record, flop_per_byte, level)
+
+    def bound(self, record: Record, level: str | None = None) -> Literal["memory", "compute"]:
+        """What limits a product: the bandwidth of `level` (None: the one that feeds it) or the peak."""
+        level = level or self.feeding_level(record)
+        flop_per_byte, _ = intensity(record, level)
+        ridge = self.ridge(_dtype(record), threads=record["threads"], level=level)
+        return "memory" if flop_per_byte < ridge else "compute"
+
+    def above_roof(self, record: Record) -> bool:
+        """Whether a product is faster than it can be: then a measurement, or a ceiling, is wrong.
+
+        The roof is the highest that applies: over the compulsory bytes, since a traffic model may count too
+        many, and 5 % up, since a ceiling is a lower bound. False, because nothing can be said, where
+        no ceiling has the product's number of threads.
+        """
+        if all(ceiling["threads"] != record["threads"] for ceiling in self.ceilings):
+            return False
+        flop_per_byte = _flop_per_byte(record, record["bytes_compulsory"])
+        return self._share_of_roof(record, flop_per_byte, self.feeding_level(record)) > 1 + TOLERANCE
+
+    def _share_of_roof(self, record: Record, flop_per_byte: float, level: str) -> float:
+        self._check_device(record)
+        roof = self.attainable(flop_per_byte, _dtype(record), threads=record["threads"], level=level)
+        return _speed(record) / roof
+
+    def _best(self, value: str, threads: int | None, wanted: Mapping[str, str]) -> float:
+        """The largest `value` among the wanted ceilings with the nearest thread count not above `threads`."""
+        matching = [c for c in self.ceilings if all(c.get(key) == wanted[key] for key in wanted)]
+        # A GPU's ceilings have no thread count.
+        counts = {c["threads"] or 0 for c in matching if (c["threads"] or 0) <= (threads or 0)}
+        if not counts:
+            what = " ".join(wanted.values())
+            raise ValueError(
+                f"no ceiling '{what}' of {self.device} for threads: {threads}; {_HOW_TO_MEASURE}"
+            )
+        return float(max(c[value] for c in matching if (c["threads"] or 0) == max(counts)))
+
+    def _check_device(self, record: Record) -> None:
+        if record["device"] != self.device:
+            raise ValueError(f"a product on {record['device']} has no place under the roof of {self.device}")
+
+
+def _flop_per_byte(record: Record, moved_bytes: float) -> float:
+    return 1e9 * record["gflop"] / moved_bytes if moved_bytes else math.inf
+
+
+def _dtype(record: Record) -> str:
+    return str(record["problem"]["dtype"])
+
+
+def _speed(record: Record) -> float:
+    if record["gflop_per_s"] is None:
+        raise ValueError(f"{record['backend']} has no speed here: it was {record['status']}")
+    return float(record["gflop_per_s"])

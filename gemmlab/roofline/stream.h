@@ -1,0 +1,67 @@
+/* Bytes a second between the core and wherever its working set lies: load, copy and triad.
+
+   A working set is one, two or three streams of equal length, gone through `repeats` times:
+
+       load    read a             the value is dropped: no arithmetic can be the limit
+       copy    b = a
+       triad   a = b + s * c      (McCalpin's STREAM)
+
+   Bytes are counted as the program reads and writes them. The read of a line before its first write
+   (write-allocate), which the hardware adds to copy and triad, is not counted. */
+#ifndef GEMMLAB_STREAM_H
+#define GEMMLAB_STREAM_H
+
+#include <stddef.h>
+
+#include "vector.h"
+
+typedef VECTOR_OF(double) vector;
+
+/* Vectors in one turn of the loop: enough that the loop's own instructions do not count. */
+#define BLOCK 8
+#define FOR_EACH_OF_BLOCK(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
+
+/* Each value passes through a register: the compiler can neither drop the load nor call memcpy. */
+#define LOAD(j)  { vector value = a[i + j]; __asm__ volatile("" : : KEEP(value)); }
+#define COPY(j)  { vector value = a[i + j]; __asm__ volatile("" : "+" KEEP(value)); b[i + j] = value; }
+#define TRIAD(j) { vector value = b[i + j] + s * c[i + j]; __asm__ volatile("" : "+" KEEP(value)); a[i + j] = value; }
+
+/* Between two passes memory may have changed, as far as the compiler knows. */
+#define FORGET_MEMORY __asm__ volatile("" : : : "memory")
+
+static void load(const vector *a, size_t vectors, long long repeats) {
+    for (long long pass = 0; pass < repeats; pass++) {
+        FORGET_MEMORY;
+        for (size_t i = 0; i < vectors; i += BLOCK) { FOR_EACH_OF_BLOCK(LOAD) }
+    }
+}
+
+static void copy(const vector *a, vector *b, size_t vectors, long long repeats) {
+    for (long long pass = 0; pass < repeats; pass++) {
+        FORGET_MEMORY;
+        for (size_t i = 0; i < vectors; i += BLOCK) { FOR_EACH_OF_BLOCK(COPY) }
+    }
+}
+
+static void triad(vector *a, const vector *b, const vector *c, size_t vectors, long long repeats) {
+    const vector s = (vector){0} + 3.0;
+    for (long long pass = 0; pass < repeats; pass++) {
+        FORGET_MEMORY;
+        for (size_t i = 0; i < vectors; i += BLOCK) { FOR_EACH_OF_BLOCK(TRIAD) }
+    }
+}
+
+/* Go `repeats` times through 1 (load), 2 (copy) or 3 (triad) streams of `stream_bytes` each, whose starts
+   are `pitch` bytes apart. A stream is whole blocks of the widest vector: a multiple of 512 bytes. */
+static void go_through(int streams, char *start, size_t stream_bytes, size_t pitch, long long repeats) {
+    size_t vectors = stream_bytes / sizeof(vector);
+    vector *first = (vector *)start;
+    vector *second = (vector *)(start + pitch), *third = (vector *)(start + 2 * pitch);
+    switch (streams) {
+    case 1: load(first, vectors, repeats); break;
+    case 2: copy(first, second, vectors, repeats); break;
+    case 3: triad(first, second, third, vectors, repeats); break;
+    }
+}
+
+#endif

@@ -1,0 +1,302 @@
+"""How large may the error of a product be?
+
+Every way of summing k products in floating point, in any order, with or without fused multiply-add, obeys
+
+    |C - AB| <= gamma_k |A||B|,    gamma_k = k u / (1 - k u),
+
+element by element, u being half the distance from 1 to the next number (Higham, Accuracy and Stability of
+Numerical Algorithms, 2nd ed., section 3.5). An error over this bound is therefore a fault, whatever the
+kernel does, and an error far below it is a good kernel. Two allowances are added: k times the smallest
+normal number, since products may underflow, and half a unit in the last place of C where C is stored in a
+narrower type than the sums were done in.
+
+The sums are done in the type of A and B, and in float32 for float16. A complex product is judged as the
+real product it stands for, whose sums have 2k terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+Floats: TypeAlias = NDArray[np.floating[Any]]
+Index: TypeAlias = slice | NDArray[np.integer[Any]] | list[int] | None
+
+_LONGDOUBLE_IS_WIDER = bool(np.finfo(np.longdouble).eps < np.finfo(np.float64).eps)
+_JUDGED = (np.float16, np.float32, np.float64)
+_ROWS_AT_A_TIME = 256
+_SAFETY = 8.0
+
+
+def gamma(k: int, dtype: DTypeLike) -> float:
+    """Return gamma_k = k u / (1 - k u), the largest relative error of a sum of k products.
+
+    Parameters
+    ----------
+    k : int
+        Number of products.
+    dtype : dtype
+        Floating-point or complex type that the sum is done in; the real and imaginary parts of a complex
+        sum have 2k products each.
+
+    Returns
+    -------
+    float
+        Infinity where k u >= 1: nothing can be said any more.
+
+    Examples
+    --------
+    >>> from gemmlab.verify import gamma
+    >>> gamma(100, "float64") < 1.2e-14
+    True
+    """
+    products = 2 * k if np.dtype(dtype).kind == "c" else k
+    relative = products * _unit_roundoff(np.dtype(dtype))
+    return relative / (1 - relative) if relative < 1 else float("inf")
+
+
+def error_over_bound(
+    a: ArrayLike, b: ArrayLike, c: ArrayLike, *, rows: Index = None, columns: Index = None
+) -> float:
+    """Return the largest error of `c` as the product of `a` and `b`, divided by its bound.
+
+    The reference is worked out in float64 for float16 and float32. For float64 it is worked out in
+    long double where that is wider, else by a compensated dot product (Dot2 of Ogita, Rump and Oishi,
+    SIAM J. Sci. Comput. 26, 2005), as if in twice the precision.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Factors as for `numpy.matmul`: vectors, matrices, or stacks of matrices. float16, float32 or
+        float64, real or complex.
+    c : array_like
+        The product to be judged.
+    rows, columns : slice or sequence of int, optional
+        Judge these rows and columns of `c` only; a sample of a large product.
+
+    Returns
+    -------
+    float
+        Over 1: wrong. 0 for an empty product, and where `c` is exact. Infinity where `c` is NaN or
+        infinite and the product is not, or the other way round; an infinity that comes from overflow
+        on the way is accepted wherever |A||B| is too large for the type.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit.
+    TypeError
+        For integers, objects and long double.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gemmlab.verify import error_over_bound
+    >>> a, b = np.full((3, 4), 0.1), np.full((4, 5), 0.3)
+    >>> error_over_bound(a, b, a @ b) < 1
+    True
+    >>> error_over_bound(a, b, a @ b + 1e-9) < 1
+    False
+    """
+    a, b, c = _as_matrices(a, b, c)
+    chosen_rows = slice(None) if rows is None else rows
+    chosen_columns = slice(None) if columns is None else columns
+    sample = element_ratios(
+        a[..., chosen_rows, :], b[..., chosen_columns], c[..., chosen_rows, :][..., chosen_columns]
+    )
+    return float(sample.max(initial=0.0))
+
+
+def element_ratios(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> Floats:
+    """Return the error of each element divided by its bound; see `error_over_bound`.
+
+    For a complex product: the larger ratio of the real and the imaginary part.
+    """
+    a, b, c = _as_matrices(a, b, c)
+    is_complex = any(array.dtype.kind == "c" for array in (a, b, c))
+    ratios = _real_ratios(*(_real_form(a, b, c) if is_complex else (a, b, c)))
+    if is_complex:
+        real, imaginary = np.split(ratios, 2, axis=-2)
+        ratios = np.maximum(real, imaginary)
+    return ratios
+
+
+def _real_ratios(a: Floats, b: Floats, c: Floats) -> Floats:
+    compute, k = _compute_type(a, b), a.shape[-1]
+    finite_rows, finite_columns = np.isfinite(a).all(-1, keepdims=True), np.isfinite(b).all(-2, keepdims=True)
+    finite_inputs = finite_rows & finite_columns
+    # NumPy multiplies long doubles by plain loops, so that NaN and infinity do not depend on any BLAS.
+    in_float64 = compute == np.float32 and finite_inputs.all()
+    wide = np.dtype(np.float64 if in_float64 else np.longdouble)
+    a, b = a.astype(wide), b.astype(wide)
+
+    with np.errstate(all="ignore"):
+        product = np.matmul(a, b)
+        magnitude = np.matmul(np.abs(a), np.abs(b))
+        difference = np.abs(c - product)
+        if compute == np.float64 and not _LONGDOUBLE_IS_WIDER:
+            sharp = np.abs(_residual(a, b, c.astype(np.float64)))
+            difference = np.where(np.isfinite(sharp), sharp, difference)
+
+        bound = gamma(k, compute) * magnitude + k * float(np.finfo(compute).smallest_normal)
+        bound += _half_unit_in_last_place(np.abs(product) + bound, compute, c.dtype)
+        ratios = np.where(difference == 0, 0.0, difference / bound)
+
+        may_overflow = magnitude * (1 + gamma(k, compute)) > np.finfo(compute).max
+        may_overflow |= np.abs(product) + bound > np.finfo(c.dtype).max
+        same = (c == product) | (np.isnan(c) & np.isnan(product))
+        without_numbers = np.where(same | (finite_inputs & may_overflow), 0.0, np.inf)
+    return np.asarray(np.where(np.isfinite(c) & np.isfinite(product), ratios, without_numbers), np.float64)
+
+
+def _half_unit_in_last_place(size: Floats, compute: np.dtype[Any], stored: np.dtype[Any]) -> Floats | float:
+    if np.finfo(stored).eps <= np.finfo(compute).eps:
+        return 0.0
+    unit: Floats = np.spacing(np.minimum(size, np.finfo(stored).max).astype(stored))
+    return unit.astype(size.dtype) / 2
+
+
+def _residual(a: Floats, b: Floats, c: Floats) -> Floats:
+    """C - AB with the rounding errors of every product and every sum carried along."""
+    high, low = c.copy(), np.zeros_like(c)
+    for p in range(a.shape[-1]):
+        product, product_error = _two_product(-a[..., :, p, None], b[..., None, p, :])
+        high, sum_error = _two_sum(high, product)
+        low += product_error + sum_error
+    return high + low
+
+
+def _two_sum(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    total = x + y
+    virtual = total - x
+    return total, (x - (total - virtual)) + (y - virtual)
+
+
+def _two_product(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    product = x * y
+    (x_high, x_low), (y_high, y_low) = _split(x), _split(y)
+    return product, x_low * y_low - (((product - x_high * y_high) - x_low * y_high) - x_high * y_low)
+
+
+def _split(x: Floats) -> tuple[Floats, Floats]:
+    scaled = 134217729.0 * x  # 2^27 + 1: halves of 26 bits, whose products are exact
+    high = scaled - (scaled - x)
+    return high, x - high
+
+
+def freivalds(a: ArrayLike, b: ArrayLike, c: ArrayLike, rng: np.random.Generator) -> float:
+    """Return |C t - A(B t)| over its bound, for a vector t of random signs: a check in O(n^2).
+
+    For products too large for `error_over_bound` (R. Freivalds, IFIP Congress 1977). With random signs
+    the errors of a row add up like their 2-norm (Hoeffding), and rounding errors of random data grow
+    like sqrt(k) u (Higham and Mary, SIAM J. Sci. Comput. 41, 2019); the bound is 8 times the two together.
+    It is thus a bound for random data, and sharp enough to find one wrong element in a row of thousands.
+    Highly regular data (all elements alike) can have errors that grow like k u and exceed it: judge
+    those by `error_over_bound` on a sample of rows and columns.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Factors as for `numpy.matmul`.
+    c : array_like
+        The product to be judged.
+    rng : numpy.random.Generator
+        Chooses the signs.
+
+    Returns
+    -------
+    float
+        Over 1: wrong. 0 for an empty product. Infinity where one side is NaN or infinite and the
+        other is not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gemmlab.verify import freivalds
+    >>> rng = np.random.default_rng(1)
+    >>> a, b = rng.random((500, 400)), rng.random((400, 300))
+    >>> c = a @ b
+    >>> freivalds(a, b, c, rng) < 1
+    True
+    >>> c[499, 299] = 0
+    >>> freivalds(a, b, c, rng) < 1
+    False
+    """
+    a, b, c = _as_matrices(a, b, c)
+    if any(array.dtype.kind == "c" for array in (a, b, c)):
+        a, b, c = _real_form(a, b, c)
+    if c.size == 0:
+        return 0.0
+    signs = rng.choice([-1.0, 1.0], size=c.shape[-1])
+    with np.errstate(all="ignore"):
+        left = _times(c, signs)
+        right = _times(a, _times(b, signs))
+        ratios = np.where(left == right, 0.0, np.abs(left - right) / _random_bound(a, b, c))
+    same_kind = np.isfinite(left) == np.isfinite(right)
+    return float(np.where(np.isfinite(left) & same_kind, ratios, np.where(same_kind, 0.0, np.inf)).max())
+
+
+def _random_bound(a: Floats, b: Floats, c: Floats) -> Floats:
+    compute, k, n = _compute_type(a, b), a.shape[-1], b.shape[-1]
+    of_product = np.sqrt(k) * _unit_roundoff(compute)
+    of_this_check = (np.sqrt(k) + 2 * np.sqrt(n)) * _unit_roundoff(np.float64)
+    # By the triangle inequality, |A| times the norms of B's rows is at least the norms of |A||B|'s rows.
+    bound: Floats = (of_product + of_this_check) * _times(a, _norms(b), np.abs)
+    bound += np.sqrt(n) * k * float(np.finfo(compute).smallest_normal)
+    if np.finfo(c.dtype).eps > np.finfo(compute).eps:
+        finest = float(np.finfo(c.dtype).smallest_subnormal)
+        bound += _unit_roundoff(c.dtype) * _norms(c) + np.sqrt(n) * finest
+    bound *= _SAFETY
+    return bound
+
+
+def _times(matrix: Floats, vector: Floats, function: Callable[[Floats], Floats] = np.asarray) -> Floats:
+    """function(matrix) @ vector in float64, some rows at a time: no float64 copy of a whole matrix."""
+    result = np.empty(np.broadcast_shapes(matrix.shape[:-2], vector.shape[:-1]) + matrix.shape[-2:-1])
+    for start in range(0, matrix.shape[-2], _ROWS_AT_A_TIME):
+        rows = slice(start, start + _ROWS_AT_A_TIME)
+        block = function(matrix[..., rows, :]).astype(np.float64)
+        result[..., rows] = np.matmul(block, vector[..., None])[..., 0]
+    return result
+
+
+def _norms(matrix: Floats) -> Floats:
+    """2-norm of each row; hypot neither overflows nor underflows on the way."""
+    return np.asarray(np.hypot.reduce(matrix, axis=-1, dtype=np.float64))
+
+
+def _as_matrices(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """The three as (stacks of) matrices, vectors made into a row or a column."""
+    a, b, c = np.asarray(a), np.asarray(b), np.asarray(c)
+    for array in (a, b, c):
+        if array.dtype.kind not in "fc" or array.real.dtype.type not in _JUDGED:
+            raise TypeError(f"errors are judged in float16, float32, float64 or complex, not {array.dtype}")
+    if not a.ndim or not b.ndim:
+        raise ValueError("a and b must have at least one dimension")
+    if b.ndim == 1:
+        b, c = b[:, None], c[..., None]
+    if a.ndim == 1:
+        a, c = a[None, :], c[..., None, :]
+    shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+    if a.shape[-1] != b.shape[-2] or c.shape != shape:
+        raise ValueError(f"c of shape {c.shape} is no product of {a.shape} and {b.shape}")
+    return a, b, c
+
+
+def _real_form(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
+    """[[Re A, -Im A], [Im A, Re A]] @ [[Re B], [Im B]] = [[Re C], [Im C]]."""
+    upper = np.concatenate([a.real, -a.imag], axis=-1)
+    lower = np.concatenate([a.imag, a.real], axis=-1)
+    b, c = (np.concatenate([array.real, array.imag], axis=-2) for array in (b, c))
+    return np.concatenate([upper, lower], axis=-2), b, c
+
+
+def _compute_type(a: Floats, b: Floats) -> np.dtype[Any]:
+    return np.result_type(a, b, np.float32)
+
+
+def _unit_roundoff(dtype: DTypeLike) -> float:
+    return float(np.finfo(np.dtype(dtype)).eps) / 2

@@ -1,0 +1,163 @@
+"""What a product is tried on: numbers, sizes, and layouts in memory.
+
+Every matrix lies in a larger buffer whose bytes are all set to one value. NOT_A_NUMBER around the operands
+makes a kernel that reads too far give NaN; CANARY around the result shows a kernel that writes too far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[Any]
+Shape: TypeAlias = tuple[int, int]
+Draw: TypeAlias = Callable[[np.random.Generator, Shape], Array]
+Frame: TypeAlias = Callable[[Shape, Any, int], Array]
+
+NOT_A_NUMBER = 0xFF
+CANARY = 0xCA
+MARGIN = 3
+
+EDGES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65)
+LARGEST_BLOCK = 300
+
+
+def integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Array:
+    """Whole numbers from -8 to 8: their products are exact, in any order and on any machine."""
+    return rng.integers(-8, 9, shape).astype(dtype)
+
+
+def distributions(dtype: Any) -> Mapping[str, tuple[Draw, Draw]]:
+    """Ways of drawing the two factors, by name."""
+    quarter = float(np.finfo(dtype).maxexp // 4)
+    smallest = float(np.finfo(dtype).smallest_normal)
+
+    def uniform(rng: np.random.Generator, shape: Shape) -> Array:
+        return rng.random(shape).astype(dtype)
+
+    def normal(rng: np.random.Generator, shape: Shape) -> Array:
+        return rng.standard_normal(shape).astype(dtype)
+
+    def wide(rng: np.random.Generator, shape: Shape) -> Array:
+        numbers = rng.standard_normal(shape)
+        numbers *= np.exp2(rng.uniform(-quarter, quarter, shape))
+        return numbers.astype(dtype)
+
+    def subnormal(rng: np.random.Generator, shape: Shape) -> Array:
+        return (rng.uniform(-2, 2, shape) * smallest).astype(dtype)
+
+    def large(rng: np.random.Generator, shape: Shape) -> Array:
+        return (rng.uniform(-1, 1, shape) * 2.0 ** (2 * quarter)).astype(dtype)
+
+    return {
+        "uniform": (uniform, uniform),
+        "normal": (normal, normal),
+        "wide magnitudes": (wide, wide),
+        # The large factor lifts the products back into range: a kernel that takes subnormal
+        # numbers for zeros is far off.
+        "subnormal times large": (subnormal, large),
+    }
+
+
+def around(blocks: Iterable[int]) -> list[int]:
+    """Sizes at, one below and one above each block size; blocks too large for a short audit are left out."""
+    return sorted({block + step for block in blocks if 1 < block <= LARGEST_BLOCK for step in (-1, 0, 1)})
+
+
+def triples(rng: np.random.Generator, sizes: list[int], rounds: int) -> Iterator[tuple[int, int, int]]:
+    """(m, n, k) such that in every round each size is m once, n once and k once."""
+    for _ in range(rounds):
+        columns = (rng.permutation(sizes).tolist() for _ in range(3))
+        yield from zip(*columns, strict=True)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A way for a matrix to lie in memory.
+
+    `frame(shape, dtype, byte)` gives a writable matrix inside a buffer filled with `byte`; `finish` turns
+    it, once it holds its values, into what the backend is given.
+    """
+
+    name: str
+    frame: Frame
+    finish: Callable[[Array], Array] = lambda array: array
+
+    def hold(self, values: Array) -> Array:
+        """A matrix of these values in this layout. Zero strides repeat the first row or column."""
+        array = self.frame((values.shape[0], values.shape[1]), values.dtype, NOT_A_NUMBER)
+        array[...] = values
+        return self.finish(array)
+
+
+def owner(array: Array) -> Array:
+    """The buffer that the array's memory belongs to."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _buffer(count: int, dtype: Any, byte: int, offset: int = 0) -> Array:
+    item = np.dtype(dtype).itemsize
+    memory = np.full((count + 2 * MARGIN) * item + offset, byte, np.uint8)
+    start = MARGIN * item + offset
+    return memory[start : start + count * item].view(dtype)
+
+
+def _rows(shape: Shape, dtype: Any, byte: int) -> Array:
+    return _buffer(shape[0] * shape[1], dtype, byte).reshape(shape)
+
+
+def _padded(shape: Shape, dtype: Any, byte: int) -> Array:
+    return _rows((shape[0], shape[1] + MARGIN), dtype, byte)[:, : shape[1]]
+
+
+def _stepped(shape: Shape, dtype: Any, byte: int) -> Array:
+    return _rows((2 * shape[0], 3 * shape[1]), dtype, byte)[::2, ::3]
+
+
+def _unaligned(shape: Shape, dtype: Any, byte: int) -> Array:
+    return _buffer(shape[0] * shape[1], dtype, byte, offset=1).reshape(shape)
+
+
+def _swapped(shape: Shape, dtype: Any, byte: int) -> Array:
+    return _rows(shape, np.dtype(dtype).newbyteorder("S"), byte)
+
+
+def _transposed(frame: Frame) -> Frame:
+    return lambda shape, dtype, byte: frame((shape[1], shape[0]), dtype, byte).T
+
+
+def _flipped(*axes: int) -> Frame:
+    return lambda shape, dtype, byte: np.flip(_rows(shape, dtype, byte), axes)
+
+
+def _read_only(array: Array) -> Array:
+    array.flags.writeable = False
+    return array
+
+
+RESULT_LAYOUTS = (
+    Layout("C", _rows),
+    Layout("F", _transposed(_rows)),
+    Layout("padded rows", _padded),
+    Layout("padded columns", _transposed(_padded)),
+    Layout("every 2nd row, 3rd column", _stepped),
+    Layout("rows reversed", _flipped(0)),
+    Layout("columns reversed", _flipped(1)),
+    Layout("both reversed", _flipped(0, 1)),
+    Layout("F reversed", _transposed(_flipped(0, 1))),
+    Layout("unaligned", _unaligned),
+    Layout("byte-swapped", _swapped),
+)
+
+OPERAND_LAYOUTS = (
+    *RESULT_LAYOUTS,
+    Layout("read-only", _rows, _read_only),
+    Layout("one row repeated", _rows, lambda array: np.broadcast_to(array[:1], array.shape)),
+    Layout("one column repeated", _rows, lambda array: np.broadcast_to(array[:, :1], array.shape)),
+)

@@ -1,0 +1,530 @@
+"""Measuring: cases, statistics, workers, sessions and tables. Nothing here asserts a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gemmlab
+from gemmlab._cpu import machine
+from gemmlab.measure import (
+    Case,
+    Column,
+    Session,
+    environment,
+    from_files,
+    gemm_table,
+    layers,
+    operands,
+    read,
+    sized,
+    squares,
+    summarise,
+    text_table,
+)
+from gemmlab.measure import entrant as entrant_module
+from gemmlab.measure.entrant import Entrant, wait_policy
+from gemmlab.measure.process import CAN_SUSPEND, WorkerDied, WorkerProcess
+from gemmlab.measure.session import _that_fit
+from gemmlab.measure.table import seconds, size
+from gemmlab.measure.worker import CHECK_ALL, calls_a_sample, check, seconds_a_call
+
+FAKE = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
+DOCUMENT = Path(__file__).parents[1] / "docs" / "records.md"
+needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
+
+
+# statistics
+
+
+def test_summary_of_known_samples():
+    found = summarise([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    assert found == {
+        "samples": 6, "median_s": 3.5, "p20_s": 2.0, "p80_s": 5.0, "min_s": 1.0,
+        "noise_percent": pytest.approx(100 * 3 / 3.5), "noisy": True,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("samples", "noise"), [([2.0], 0), ([0.0, 0.0], 0), ([1.0, 1.0, 1.0, 9.0], 0)])
+def test_summary_is_quiet_where_the_middle_is(samples, noise):
+    if len(samples) < 4:
+        assert summarise(samples)["noise_percent"] == noise
+    assert summarise(samples)["median_s"] == np.median(samples)
+
+
+def test_summary_needs_a_sample():
+    with pytest.raises(ValueError, match="no samples"):
+        summarise([])
+
+
+# problems
+
+
+def test_a_case_travels_as_json():
+    case = Case("s", "l", 2, 3, 4, "float64", batch=5, layout="CFC")
+    assert Case.from_json(json.loads(json.dumps(case.to_json()))) == case
+    assert set(case.problem()) == {"suite", "label", "m", "n", "k", "dtype", "layout", "batch"}
+    assert case.gflop == pytest.approx(2 * 2 * 3 * 4 * 5 / 1e9)
+    assert case.bytes_compulsory == (2 * 4 + 4 * 3 + 2 * 3) * 5 * 8
+
+
+@pytest.mark.parametrize("wrong", [{"dtype": "int8"}, {"m": 0}, {"batch": 0}, {"layout": "CC"}, {"layout": "CSC"}])
+def test_a_case_that_cannot_be(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Case(**{"suite": "s", "label": "l", "m": 1, "n": 1, "k": 1, **wrong})
+
+
+def test_suites():
+    assert [case.n for case in squares()] == [64, 128, 256, 512, 600, 1000, 1400, 2048]
+    assert {600, 4032, 16} < {case.n for case in squares(quick=False, dtype="float64")}
+    assert len(layers()) == 4
+    assert set(layers()) < set(layers(quick=False))
+    assert {case.dtype for case in layers(dtype="float64")} == {"float64"}
+    assert all(case.m == case.n == case.k == 7 for case in sized([7]))
+
+
+@pytest.mark.parametrize("layout", ["CCC", "FCC", "CFC", "FFC"])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_operands_have_the_layout_and_stay_the_same(layout, batch):
+    case = Case("s", "l", 5, 6, 7, layout=layout, batch=batch)
+    a, b = operands(case)
+    lead = (batch,) if batch > 1 else ()
+    assert (a.shape, b.shape, a.dtype) == ((*lead, 5, 7), (*lead, 7, 6), np.float32)
+    for x, letter in zip((a, b), layout, strict=False):
+        assert (x if letter == "C" else x.swapaxes(-1, -2)).flags.c_contiguous
+        assert x.min() >= 0
+        assert x.max() < 1
+    assert all(np.array_equal(x, y) for x, y in zip((a, b), operands(case), strict=True))
+
+
+def test_operands_are_the_same_in_another_process():
+    code = "from gemmlab.measure import Case, operands; print(operands(Case('s', 'l', 5, 6, 7))[1].sum())"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert other.stdout.strip() == str(operands(Case("s", "l", 5, 6, 7))[1].sum())
+
+
+def test_a_users_files(tmp_path):
+    np.save(tmp_path / "a.npy", np.full((3, 4), 0.5))
+    np.save(tmp_path / "b.npy", np.asfortranarray(np.ones((4, 5))))
+    case = from_files(tmp_path / "a.npy", tmp_path / "b.npy")
+    assert (case.m, case.n, case.k, case.dtype, case.layout) == (3, 5, 4, "float64", "CFC")
+    a, b = operands(case)
+    np.testing.assert_array_equal(a @ b, np.full((3, 5), 2.0))
+
+
+BAD_FILES = {
+    "missing": (None, "No such file"),
+    "vector": (np.ones(4), "1-D"),
+    "integers": (np.ones((4, 4), int), "int64|int32"),
+    "single": (np.ones((4, 4), np.float32), "same dtype"),
+    "swapped": (np.ones((4, 4), np.dtype("f8").newbyteorder()), "float32 or float64"),
+    "misfit": (np.ones((5, 4)), "has 5 rows"),
+    "empty": (np.ones((4, 0)), "empty"),
+    "nan": (np.full((4, 4), np.nan), "NaN"),
+    "text": (b"not an array at all", "not a readable"),
+    "nothing": (b"", "not a readable"),
+    "header": (b"\x93NUMPY\x01\x00\x10\x00((((((((((((((((", "not a readable"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_a_file_that_cannot_be_measured_is_named(tmp_path, name):
+    content, says = BAD_FILES[name]
+    good, bad = tmp_path / "a.npy", tmp_path / "b.npy"
+    np.save(good, np.ones((3, 4)))
+    if isinstance(content, bytes):
+        bad.write_bytes(content)
+    elif content is not None:
+        np.save(bad, content)
+    with pytest.raises(ValueError, match=says) as caught:
+        from_files(good, bad)
+    assert str(caught.value).startswith(str(bad))
+    assert "\n" not in str(caught.value)
+
+
+def test_pickles_are_not_opened(tmp_path):
+    np.save(tmp_path / "o.npy", np.array([[{}]], object), allow_pickle=True)
+    with pytest.raises(ValueError, match="not a readable"):
+        from_files(tmp_path / "o.npy", tmp_path / "o.npy")
+
+
+# environment
+
+
+def test_environment_has_the_keys_of_the_document():
+    section = DOCUMENT.read_text(encoding="utf-8").split("## `environment`")[1]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    documented = {key.strip(" `") for row in rows for key in row.split(",")}
+    found = environment()
+    assert set(found) == documented
+    assert json.loads(json.dumps(found)) == found
+    assert set(found["cache_bytes"]) == {"L1", "L2", "L3"}
+
+
+def test_environment_holds_no_path():
+    text = json.dumps(environment())
+    assert str(Path(np.__file__).parent) not in text
+    assert "filepath" not in text
+
+
+def test_show_versions(capsys):
+    gemmlab.show_versions()
+    assert "numpy" in capsys.readouterr().out
+
+
+# the worker's parts
+
+
+@pytest.mark.parametrize(("call_s", "calls"), [(1.0, 1), (0.5e-3, 1), (0.2e-3, 3), (1e-6, 500), (0.0, 500_000)])
+def test_a_sample_is_long_enough(call_s, calls):
+    assert calls_a_sample(call_s) == calls
+
+
+def test_a_sample_makes_the_calls_it_says():
+    calls = []
+    seconds_a_call(lambda: calls.append(1), 7)
+    assert len(calls) == 7
+
+
+@pytest.mark.parametrize("shape", [(5, 6, 7), (300, 200, 250), (3, 90, 100, 110)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_check_passes_what_is_right_and_finds_one_wrong_element(shape, dtype):
+    *lead, m, n, k = shape
+    rng = np.random.default_rng(3)
+    a, b = rng.random((*lead, m, k)).astype(dtype), rng.random((*lead, k, n)).astype(dtype)
+    c = a @ b
+    assert check(a, b, c) <= 1
+    for value in (0.0, np.nan, np.inf, c[..., m // 3, n // 3].flat[-1] + 1):
+        broken = c.copy()
+        broken[..., m // 3, n // 3] = value
+        assert check(a, b, broken) > 1
+
+
+def test_check_accepts_regular_data_whose_errors_add_up():
+    edge = 400
+    assert edge**3 > CHECK_ALL
+    a = np.full((edge, edge), 0.1, np.float32)
+    c = np.zeros((edge, edge), np.float32)
+    for p in range(edge):  # one term after another: rounding goes the same way everywhere
+        c += a[:, p, None] * a[None, p]
+    assert check(a, a, c) <= 1
+
+
+# worker processes
+
+
+@pytest.fixture
+def start():
+    started = []
+
+    def starter(*arguments):
+        started.append(WorkerProcess(*arguments))
+        return started[-1]
+
+    yield starter
+    for process in started:
+        process.close()
+
+
+def state(process):
+    return Path(f"/proc/{process._process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
+def eventually(is_so):
+    for _ in range(500):
+        if is_so():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_a_worker_from_hello_to_quit(start):
+    worker = start(1)
+    hello = worker.ask("hello", 60, backend="cpu-ikj", threads=1)
+    assert hello["on_cpu"]
+    assert "threadpoolctl" in hello["thread_scope"]
+    assert all("filepath" not in pool for pool in hello["thread_pools"])
+    case = Case("s", "l", 20, 30, 40)
+    prepared = worker.ask("prepare", 60, case=case.to_json(), params={"schedule": "dynamic"})
+    assert 0 < prepared["error_over_bound"] <= 1
+    assert (prepared["threads"], prepared["copies"], prepared["params"]["schedule"]) == (1, 0, "dynamic")
+    assert prepared["traffic"]["dram"] >= case.bytes_compulsory
+    timed = worker.ask("time", 60, budget_s=0.01, min_samples=2, max_samples=5)
+    assert 2 <= len(timed["samples_s"]) <= 5
+    assert worker.ask("time", 60, budget_s=0.0, min_samples=1, max_samples=1)["calls_per_sample"] >= 1
+    assert worker.ask("release", 60)["error_over_bound"] <= 1
+
+
+def test_a_worker_answers_errors_and_goes_on(start):
+    worker = start(1)
+    assert "AttributeError" in worker.ask("release", 60)["error"]
+    assert "no command 'fly'" in worker.ask("fly", 60)["error"]
+    assert "UnknownBackend" in worker.ask("hello", 60, backend="cpu-nave", threads=1)["error"]
+    worker.ask("hello", 60, backend="cpu-naive", threads=1)
+    case = Case("s", "l", 8, 8, 8).to_json()
+    assert "TypeError" in worker.ask("prepare", 60, case=case, params={"tile": 3})["error"]
+    assert worker.ask("prepare", 60, case=case, params={})["error_over_bound"] <= 1
+
+
+def test_threads_reach_the_libraries(start):
+    pools = start(1).ask("hello", 60, backend="cpu-numpy", threads=1)["thread_pools"]
+    assert {pool["num_threads"] for pool in pools} <= {1}
+
+
+def test_gemmlab_threads_does_not_override(start, monkeypatch):
+    monkeypatch.setenv("GEMMLAB_THREADS", "7")
+    worker = start(1)
+    worker.ask("hello", 60, backend="cpu-ikj", threads=1)
+    case = Case("s", "l", 300, 300, 300).to_json()
+    assert worker.ask("prepare", 60, case=case, params={})["threads"] == 1
+
+
+@needs_proc
+@pytest.mark.skipif(not CAN_SUSPEND, reason="needs SIGSTOP")
+def test_a_worker_that_is_not_asked_stands_still(start):
+    worker = start(1)
+    worker.ask("hello", 60, backend="cpu-naive", threads=1)
+    assert eventually(lambda: state(worker) == "T")
+
+
+def test_a_silent_worker_is_ended(start):
+    with pytest.raises(WorkerDied, match=r"^no answer within 0.2 s$"):
+        start(1, [sys.executable, "-c", "import time; time.sleep(600)"]).ask("hello", 0.2)
+
+
+def test_a_dead_worker_says_why(start):
+    command = [sys.executable, "-c", "import sys; print('first\\n\\nlast words\\n', file=sys.stderr); sys.exit(5)"]
+    with pytest.raises(WorkerDied, match=r"^its process ended \(exit status 5\): last words$"):
+        start(1, command).ask("hello", 60)
+    with pytest.raises(WorkerDied, match="cannot be started"):
+        start(1, [os.devnull + "/none"])
+
+
+@needs_proc
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux ends children with their parent")
+def test_a_suspended_worker_ends_with_its_parent():
+    code = """
+from gemmlab.measure.process import WorkerProcess
+worker = WorkerProcess(1)
+worker.ask("hello", 60, backend="cpu-naive", threads=1)
+print(worker._process.pid, flush=True)
+import os; os._exit(0)
+"""
+    parent = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert eventually(lambda: not is_alive(int(parent.stdout)))
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+# sessions
+
+
+def measured(backends, sizes, **options):
+    with Session(run_id="run", worker_command=FAKE) as session:
+        return session.measure(backends, sized(sizes), threads=1, rounds=2, budget_s=0.01, **options)
+
+
+def test_records_of_a_session():
+    seen, steps = [], []
+    records = measured(
+        ["good", "chatty"], [20, 10], on_record=seen.append, progress=lambda *step: steps.append(step)
+    )
+    assert seen == records
+    found = [(record["problem"]["n"], record["backend"], record["status"]) for record in records]
+    assert found == [(10, "good", "ok"), (10, "chatty", "ok"), (20, "good", "ok"), (20, "chatty", "ok")]
+    first = records[0]
+    assert (first["run_id"], first["threads"], first["copies"], first["transfers_counted"]) == ("run", 1, 0, None)
+    assert (first["bytes_model_l1"], first["bytes_model_l2"], first["bytes_model_dram"]) == (1.0, None, 2.0)
+    assert first["samples"] >= 2
+    assert first["gflop_per_s"] == pytest.approx(first["gflop"] / first["median_s"])
+    assert first["device"] == machine.cpu_name()
+    assert first["wait_policy"] == wait_policy()
+    assert first["environment"]["thread_pools"]
+    done, totals = [step[0] for step in steps], {step[1] for step in steps}
+    assert done == sorted(done)
+    assert (done[0], done[-1], totals) == (0, 12, {12})
+
+
+def test_parameters_reach_the_backend():
+    record = measured(["good"], [10], params={"good": {"size": 2}})[0]
+    assert record["params"] == {"size": 2}
+    assert measured(["good"], [10], params={"good": {"tile": 2}})[0]["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("backend", "sizes", "status", "reason"),
+    [
+        ("idle", [20], "wrong", "left unwritten"),
+        ("off", [10], "wrong", "times its bound"),
+        ("off", [300], "wrong", "times its bound"),
+        ("later", [20], "wrong", "times its bound"),
+        ("stillborn", [20], "failed", "exit status 3"),
+        ("absent", [20], "skipped", "there is no such device; fix: buy one"),
+        ("picky", [20], "skipped", "it does not do 20"),
+        ("raises", [20], "skipped", "not this one"),
+        ("raises", [10], "failed", "RuntimeError: broken"),
+        ("nowhere", [20], "failed", "no backend is named 'nowhere'"),
+        ("slow", [300], "skipped", "over the cap of 0.05 s"),
+    ],
+)
+def test_what_goes_wrong_is_recorded(backend, sizes, status, reason):
+    record = measured([backend], sizes, cap_s=0.05)[-1]
+    assert record["status"] == status
+    assert reason in record["reason"]
+    assert record["median_s"] is None
+    assert record["gflop_per_s"] is None
+
+
+def test_a_death_costs_one_case():
+    found = measured(["dies", "good"], [10, 20, 30])
+    assert [record["status"] for record in found] == ["ok", "ok", "failed", "ok", "ok", "ok"]
+    assert "last words" in found[2]["reason"]
+
+
+def test_a_hanging_backend_fails(monkeypatch):
+    monkeypatch.setattr(entrant_module, "_PATIENCE_S", 5.0)
+    monkeypatch.setattr(entrant_module, "_PATIENCE_CAPS", 0.0)
+    found = measured(["hangs", "good"], [10])
+    assert [record["status"] for record in found] == ["failed", "ok"]
+    assert found[0]["reason"] == "no answer within 5 s"
+
+
+def test_a_session_keeps_its_workers_from_one_measurement_to_the_next():
+    with Session(worker_command=FAKE) as session:
+        session.measure(["good"], sized([10]), threads=1, rounds=1, budget_s=0)
+        process = session._entrants["good", 1]._process
+        session.measure(["good"], sized([20]), threads=1, rounds=1, budget_s=0)
+        assert session._entrants["good", 1]._process is process
+    assert process._process.returncode is not None
+
+
+class Imagined(Entrant):
+    """An entrant of a given speed, that notes the sizes it was asked for."""
+
+    def __init__(self, gflop_per_s, cap_s):
+        super().__init__("imagined", 1, ())
+        self.speed, self.cap_s, self.edges = gflop_per_s, cap_s, []
+
+    def ask(self, command, more_s=0.0, *, case, params):
+        self.edges.append(case["n"])
+        gflop = Case.from_json(case).gflop
+        return {"call_s": gflop / self.speed(gflop)}
+
+
+@pytest.mark.parametrize(("speed", "runs"), [(1.0, False), (100.0, True)])
+def test_a_large_case_alone_is_predicted_from_a_probe(speed, runs):
+    entrant = Imagined(lambda gflop: speed, cap_s=2.0)
+    predicted_s = entrant.predicted_s(sized([2048])[0], {})
+    assert (predicted_s <= entrant.cap_s) is runs
+    assert entrant.edges[0] == 128
+    assert max(entrant.edges) < 2048
+
+
+def test_a_backend_that_gains_with_size_is_not_judged_by_small_work():
+    entrant = Imagined(lambda gflop: 300.0 * gflop / (gflop + 0.05), cap_s=1.0)
+    entrant.prepare(sized([16])[0], {})
+    assert entrant.predicted_s(sized([4032])[0], {}) <= entrant.cap_s
+
+
+@pytest.mark.parametrize("cap_s", [1e-9, 1e-6, 1e-3, 1.0])
+@pytest.mark.parametrize("first", [1, 2, 16, 500])
+def test_prediction_ends(cap_s, first):
+    entrant = Imagined(lambda gflop: 1e-3, cap_s)
+    entrant.prepare(sized([first])[0], {})
+    assert entrant.predicted_s(sized([4032])[0], {}) > cap_s
+
+
+def test_small_work_needs_no_prediction():
+    entrant = Imagined(lambda gflop: 1.0, cap_s=2.0)
+    assert entrant.predicted_s(sized([128])[0], {}) == 0
+    assert entrant.edges == []
+
+
+def test_operands_of_a_case_fit_into_memory():
+    entrants = [Entrant(str(i), 1, ()) for i in range(5)]
+    assert list(_that_fit(entrants, sized([8])[0])) == [entrants]
+    assert list(_that_fit(entrants, sized([10**6])[0])) == [[entrant] for entrant in entrants]
+
+
+@needs_proc
+def test_ctrl_c_keeps_what_was_measured_and_leaves_no_worker(tmp_path):
+    code = f"""
+from gemmlab.measure import RecordFile, Session, sized
+with RecordFile({str(tmp_path / "r")!r}) as file, Session(worker_command={FAKE!r}) as session:
+    def progress(done, total, text):
+        pids = [entrant._process._process.pid for entrant in session._entrants.values() if entrant._process]
+        print(text, *pids, flush=True)
+    session.measure(["good", "hangs"], sized([10]), threads=1, rounds=1, budget_s=0)  if 0 else None
+    session.measure(["good"], sized([10]), threads=1, rounds=1, budget_s=0, on_record=file.write)
+    session.measure(["good", "hangs"], sized([20]), threads=1, rounds=1, progress=progress, on_record=file.write)
+"""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    with parent:
+        for line in parent.stdout:
+            if line.startswith("hangs"):
+                break
+        children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+        assert eventually(lambda: len(children.read_text().split()) == 2)
+        time.sleep(1.0)  # into the product that never ends
+        pids = [int(pid) for pid in children.read_text().split()]
+        os.killpg(parent.pid, signal.SIGINT)  # as a terminal does: to the workers too
+        error = parent.communicate(timeout=60)[1]
+    assert error.rstrip().endswith("KeyboardInterrupt")
+    assert not any(map(is_alive, pids))
+    assert [record["problem"]["n"] for record in read(tmp_path / "r")] == [10]
+
+
+def test_the_real_thing():
+    with Session() as session:
+        records = session.measure(["cpu-naive", "cpu-numpy"], sized([16, 64], "float64"), rounds=1, budget_s=0.01)
+    assert [record["status"] for record in records] == ["ok"] * 4
+
+
+# tables
+
+
+def test_text_table_cuts_words_and_not_numbers():
+    rows = [{"name": "x" * 100, "number": "1" * 20}]
+    columns = [Column("name", lambda row: row["name"], number=False), Column("n", lambda row: row["number"])]
+    lines = text_table(rows, columns).splitlines()
+    assert max(map(len, lines)) == 80
+    assert lines[-1].endswith("…  " + "1" * 20)
+    assert text_table([], columns).splitlines()[0].split() == ["name", "n"]
+
+
+def test_gemm_table():
+    records = measured(["good", "picky", "slow"], [10, 20, 300], cap_s=0.05)
+    text = gemm_table(records, peak=lambda record: None if record["problem"]["n"] == 10 else 100.0)
+    assert max(map(len, text.splitlines())) <= 80
+    rows = [line.split() for line in text.splitlines() if line.startswith(("good", "picky", "slow"))]
+    assert [row[1] for row in rows] == sorted((row[1] for row in rows), key=int)
+    assert text.index("Not measured:") < text.index("picky 20 skipped: it does not do 20")
+    assert "over the cap" in " ".join(text.split())
+    assert gemm_table([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(131.4, "131 s"), (2.5, "2.50 s"), (0.0123, "12.3 ms"), (4e-6, "4.00 us"), (5e-9, "5.00 ns")]
+)
+def test_seconds(value, text):
+    assert seconds(value) == text
+
+
+def test_size():
+    assert size({"m": 3, "n": 3, "k": 3, "batch": 1}) == "3"
+    assert size({"m": 3, "n": 4, "k": 5, "batch": 2}) == "2*3x4x5"

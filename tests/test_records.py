@@ -1,0 +1,186 @@
+"""Records: whole files or none, and lines that say what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gemmlab import CannotWrite
+from gemmlab.measure import RecordFile, complete, read, write
+from gemmlab.measure.records import KEYS
+
+DOCUMENT = Path(__file__).parents[1] / "docs" / "records.md"
+ENVIRONMENT = {"python": "3.11"}
+
+
+def record(**given):
+    return complete({"kind": "gemm", "problem": {}, **given}, run_id="r", device="d", environment=ENVIRONMENT)
+
+
+def keys_in_document(heading):
+    section = DOCUMENT.read_text(encoding="utf-8").split(f"## {heading}\n")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    return [key for row in rows for key in re.findall(r"`(\w+)`", row)]
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_are_those_of_the_document(kind):
+    documented = keys_in_document("Keys of every record") + keys_in_document(f'`kind: "{kind}"`')
+    assert sorted(KEYS[kind]) == sorted(documented)
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_complete_fills_every_key(kind):
+    whole = complete({"kind": kind, "threads": 2}, run_id="r", device="d", environment=ENVIRONMENT)
+    assert tuple(whole) == KEYS[kind]
+    assert (whole["run_id"], whole["device"], whole["threads"], whole["median_s"]) == ("r", "d", 2, None)
+    assert whole["time_utc"].endswith("+00:00")
+
+
+@pytest.mark.parametrize("given", [{}, {"kind": "other"}, {"kind": "gemm", "gflops": 1}])
+def test_complete_refuses_what_is_not_documented(given):
+    with pytest.raises(ValueError, match="kind|gflops"):
+        complete(given, run_id="r", device="d", environment={})
+
+
+def test_what_is_written_is_read(tmp_path):
+    path = tmp_path / "records.jsonl"
+    write(path, [record(threads=1), record(threads=2)])
+    assert [one["threads"] for one in read(path)] == [1, 2]
+    assert os.listdir(tmp_path) == ["records.jsonl"]
+
+
+def test_numpy_scalars_and_numbers_that_json_lacks(tmp_path):
+    path = tmp_path / "r"
+    params = {"size": np.int64(3), "on": np.True_, "ratio": np.float32(np.nan), "pair": (1, float("-inf"))}
+    write(path, [record(params=params, error_over_bound=float("inf"))])
+    line = json.loads(path.read_text(), parse_constant=pytest.fail)
+    assert line["params"] == {"size": 3, "on": True, "ratio": None, "pair": [1, None]}
+    assert line["error_over_bound"] is None
+
+
+def test_a_file_appears_whole(tmp_path):
+    path = tmp_path / "r"
+    with RecordFile(path) as file:
+        file.write(record())
+        assert not path.exists()
+        # A run that is killed leaves what it had under the other name.
+        assert len(read(f"{path}.partial")) == 1
+    assert len(read(path)) == 1
+
+
+def test_an_interruption_keeps_what_was_measured(tmp_path):
+    path = tmp_path / "r"
+    with pytest.raises(KeyboardInterrupt), RecordFile(path) as file:
+        file.write(record())
+        raise KeyboardInterrupt
+    assert len(read(path)) == 1
+
+
+def test_without_records_an_earlier_file_stays(tmp_path):
+    path = tmp_path / "r"
+    write(path, [record(threads=7)])
+    write(path, [])
+    assert read(path)[0]["threads"] == 7
+    write(tmp_path / "none", [])
+    assert os.listdir(tmp_path) == ["r"]
+
+
+def test_closing_twice_does_no_harm(tmp_path):
+    file = RecordFile(tmp_path / "r")
+    file.write(record())
+    file.close()
+    file.close()
+    assert len(read(tmp_path / "r")) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "symlink") or sys.platform == "win32", reason="needs symbolic links")
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "store").mkdir()
+    link = tmp_path / "r"
+    link.symlink_to(tmp_path / "store" / "real")
+    write(link, [record()])
+    assert link.is_symlink()
+    assert len(read(tmp_path / "store" / "real")) == 1
+
+
+@pytest.mark.parametrize("path", ["folder", "file/below", "no/such/folder/r", "", "folder/", "nul\0byte"])
+def test_a_path_that_cannot_be_written_is_refused_at_once(tmp_path, monkeypatch, path):
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("file").touch()
+    with pytest.raises(CannotWrite) as caught:
+        RecordFile(path)
+    assert str(caught.value).startswith(f"cannot write {path}: ")
+    assert "\n" not in str(caught.value)
+    assert sorted(os.listdir()) == ["file", "folder"]
+    assert os.listdir("folder") == []
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_protected_file_is_not_replaced(tmp_path):
+    path = tmp_path / "r"
+    path.touch(mode=0o400)
+    with pytest.raises(CannotWrite, match="Permission denied"):
+        RecordFile(path)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_device_is_found_before_anything_is_measured():
+    with pytest.raises(CannotWrite, match=r"^cannot write /dev/full: No space left on device$"):
+        RecordFile("/dev/full")
+    assert not os.path.exists("/dev/full.partial")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_device_that_fills_up_later_is_one_clear_line(tmp_path):
+    file = RecordFile(tmp_path / "r")
+    full = os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, file._file.fileno())
+    os.close(full)
+    with pytest.raises(CannotWrite, match="No space left"):
+        file.write(record())
+    with pytest.raises(CannotWrite, match="No space left"):
+        file.close()
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_null_device_takes_records():
+    write(os.devnull, [record()])
+    assert not os.path.exists(f"{os.devnull}.partial")
+
+
+GOOD = json.dumps(record())
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("{", "not JSON"),
+        ("[1]", "not a record"),
+        ("\xff", "not JSON"),
+        ("[" * 100_000, "recursion"),
+        ("{}", "schema_version is None"),
+        (json.dumps({**json.loads(GOOD), "schema_version": 99}), "schema_version is 99"),
+        (json.dumps({**json.loads(GOOD), "kind": ["gemm"]}), "kind is"),
+        (json.dumps({**json.loads(GOOD), "environment": 3}), "environment is not"),
+        ('{"schema_version": 1, "kind": "ceiling"}', "lacks run_id"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path, line, says):
+    path = tmp_path / "r"
+    path.write_text(f"{GOOD}\n\n{line}\n{GOOD}\n", encoding="latin-1")
+    with pytest.raises(ValueError, match=says) as caught:
+        read(path)
+    assert str(caught.value).startswith(f"{path}:3: ")
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read(tmp_path / "none")

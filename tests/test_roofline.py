@@ -1,0 +1,347 @@
+"""The roofline: the model over made-up records, and the shape (never the speed) of measured ceilings."""
+
+import math
+from typing import Any
+
+import pytest
+
+from gemmlab.measure import records
+from gemmlab.roofline import Roof, ceilings, intensity, measure_ceilings
+
+KIB, MIB = 1 << 10, 1 << 20
+CACHES = {"L1": 48 * KIB, "L2": 1 * MIB, "L3": 32 * MIB}
+
+
+def fma(gflop_per_s: float, **keys: Any) -> dict[str, Any]:
+    given = {"isa": "v3", "dtype": "float32", "threads": 1, "device": "CPU"} | keys
+    return {"kind": "ceiling", "ceiling": "fma", "gflop_per_s": gflop_per_s, **given}
+
+
+def bandwidth(gb_per_s: float, level: str = "DRAM", **keys: Any) -> dict[str, Any]:
+    given = {"operation": "load", "threads": 1, "device": "CPU"} | keys
+    return {"kind": "ceiling", "ceiling": "bandwidth", "level": level, "gb_per_s": gb_per_s, **given}
+
+
+def product(
+    gflop_per_s: float | None, *, flop: float = 1e9, moved: float = 1e9, **keys: Any
+) -> dict[str, Any]:
+    """A product of `flop` operations on operands of `moved` bytes."""
+    given = {"backend": "cpu-any", "status": "ok", "device": "CPU", "threads": 1} | keys
+    return {
+        "kind": "gemm",
+        "problem": {"dtype": "float32"},
+        "gflop": flop / 1e9,
+        "gflop_per_s": gflop_per_s,
+        "bytes_compulsory": moved,
+        "bytes_model_dram": None,
+        "environment": {"cache_bytes": CACHES},
+        **given,
+    }
+
+
+# Ridge over DRAM at 5 flop/byte.
+CEILINGS = [fma(100.0), bandwidth(20.0), bandwidth(200.0, "L2")]
+
+
+class TestRoof:
+    def test_bandwidth_limits_below_the_ridge_and_the_peak_above(self):
+        roof = Roof(CEILINGS)
+        assert roof.ridge("float32", threads=1) == 5.0
+        assert roof.attainable(4.0, "float32", threads=1) == 80.0
+        assert roof.attainable(6.0, "float32", threads=1) == 100.0
+        assert roof.attainable(math.inf, "float32", threads=1) == 100.0
+
+    def test_each_level_has_its_own_slope(self):
+        roof = Roof(CEILINGS)
+        assert roof.ridge("float32", threads=1, level="L2") == 0.5
+        assert roof.attainable(0.25, "float32", threads=1, level="L2") == 50.0
+
+    def test_the_peak_is_that_of_the_best_instruction_set_unless_one_is_named(self):
+        roof = Roof([fma(100.0), fma(200.0, isa="v4"), fma(90.0, isa="v4", dtype="float64")])
+        assert roof.peak_gflop_per_s("float32", 1) == 200.0
+        assert roof.peak_gflop_per_s("float32", 1, isa="v3") == 100.0
+        assert roof.peak_gflop_per_s("float64", 1) == 90.0
+
+    def test_of_repeated_measurements_the_best_counts(self):
+        assert Roof([*CEILINGS, fma(110.0), bandwidth(19.0)]).ridge("float32", threads=1) == 5.5
+
+    def test_copy_is_not_load(self):
+        roof = Roof([bandwidth(20.0), bandwidth(30.0, operation="copy")])
+        assert roof.bandwidth("DRAM", 1) == 20.0
+        assert roof.bandwidth("DRAM", 1, "copy") == 30.0
+
+    @pytest.mark.parametrize(
+        ("threads", "peak"), [(1, 100.0), (2, 100.0), (7, 100.0), (8, 700.0), (9, 700.0)]
+    )
+    def test_the_next_lower_thread_count_stands_in(self, threads, peak):
+        assert Roof([fma(100.0), fma(700.0, threads=8)]).peak_gflop_per_s("float32", threads) == peak
+
+    def test_more_threads_are_no_lower_bound(self):
+        with pytest.raises(ValueError, match=r"threads: 1; `gemmlab roofline`"):
+            Roof([fma(100.0, threads=2)]).peak_gflop_per_s("float32", 1)
+
+    def test_a_gpu_has_no_thread_count(self):
+        assert Roof([fma(9e3, threads=None)]).peak_gflop_per_s("float32", None) == 9e3
+
+    @pytest.mark.parametrize(
+        "ask",
+        [
+            lambda roof: roof.peak_gflop_per_s("float16", 1),
+            lambda roof: roof.peak_gflop_per_s("float32", 1, isa="v2"),
+            lambda roof: roof.bandwidth("L3", 1),
+            lambda roof: roof.attainable(1.0, "float32", threads=1, level="L3"),
+        ],
+    )
+    def test_a_missing_ceiling_says_what_to_do(self, ask):
+        with pytest.raises(ValueError, match=r"no ceiling .* of CPU .*gemmlab roofline"):
+            ask(Roof(CEILINGS))
+
+    def test_devices_are_kept_apart(self):
+        both = [*CEILINGS, fma(9e3, device="GPU")]
+        assert Roof(both, "GPU").peak_gflop_per_s("float32", 1) == 9e3
+        assert Roof(both, "CPU").peak_gflop_per_s("float32", 1) == 100.0
+        with pytest.raises(ValueError, match="name one of CPU, GPU"):
+            Roof(both)
+        with pytest.raises(ValueError, match="no ceilings of TPU"):
+            Roof(both, "TPU")
+        with pytest.raises(ValueError, match="under the roof of CPU"):
+            Roof(CEILINGS).share_of_peak(product(50.0, device="GPU"))
+
+    def test_products_are_no_ceilings(self):
+        with pytest.raises(ValueError, match="no ceilings of any device"):
+            Roof([product(50.0)])
+
+
+class TestProduct:
+    def test_intensity_prefers_the_backends_own_model(self):
+        assert intensity(product(1.0, flop=6e9, moved=2e9)) == (3.0, "compulsory")
+        assert intensity(product(1.0, flop=6e9, moved=2e9, bytes_model_dram=4e9)) == (1.5, "modelled")
+        assert intensity(product(1.0, flop=6e9, moved=2e9, bytes_model_dram=4e9), "L2") == (3.0, "compulsory")
+        assert intensity(product(1.0, bytes_model_l2=0), "L2") == (math.inf, "modelled")
+
+    def test_intensity_knows_four_levels(self):
+        with pytest.raises(ValueError, match="L1, L2, L3, DRAM, not 'L4'"):
+            intensity(product(1.0), "L4")
+
+    def test_shares(self):
+        roof = Roof(CEILINGS)
+        streaming = product(10.0, flop=1e9, moved=1e9)
+        assert roof.share_of_peak(streaming) == 0.1
+        assert roof.share_of_attainable(streaming) == 0.5
+        reusing = product(50.0, flop=1e12, moved=1e9)
+        assert roof.share_of_peak(reusing) == roof.share_of_attainable(reusing) == 0.5
+
+    def test_modelled_traffic_lowers_what_is_attainable(self):
+        modelled = product(10.0, flop=1e12, moved=1e9, bytes_model_dram=1e12)
+        assert Roof(CEILINGS).share_of_attainable(modelled) == 0.5
+
+    @pytest.mark.parametrize(("flop", "what"), [(4.9e9, "memory"), (5.1e9, "compute")])
+    def test_the_ridge_parts_memory_from_compute(self, flop, what):
+        assert Roof(CEILINGS).bound(product(10.0, flop=flop, moved=1e9)) == what
+
+    def test_the_bound_depends_on_the_level(self):
+        cached = product(10.0, flop=1e6, moved=1e6)
+        assert Roof(CEILINGS).bound(cached) == "compute"
+        assert Roof(CEILINGS).bound(cached, "DRAM") == "memory"
+
+    @pytest.mark.parametrize(
+        ("moved", "threads", "level"),
+        [
+            (96 * KIB, 1, "L1"),
+            (97 * KIB, 1, "L2"),
+            (97 * KIB, 2, "L1"),
+            (2 * MIB, 1, "L2"),
+            (3 * MIB, 1, "L3"),
+            (64 * MIB, 2, "L3"),
+            (65 * MIB, 2, "DRAM"),
+        ],
+    )
+    def test_operands_come_from_the_innermost_level_with_room(self, moved, threads, level):
+        roof = Roof([bandwidth(1.0, name) for name in ("L1", "L2", "L3", "DRAM")])
+        assert roof.feeding_level(product(1.0, moved=moved, threads=threads)) == level
+
+    def test_only_measured_levels_feed(self):
+        assert Roof(CEILINGS).feeding_level(product(1.0, moved=100)) == "L2"
+        assert Roof([bandwidth(1.0)]).feeding_level(product(1.0, moved=100)) == "DRAM"
+        assert Roof(CEILINGS).feeding_level(product(1.0, moved=100, environment={})) == "DRAM"
+
+    @pytest.mark.parametrize(("gflop_per_s", "above"), [(19.0, False), (20.9, False), (21.1, True)])
+    def test_over_the_slope_by_more_than_the_tolerance_is_an_error(self, gflop_per_s, above):
+        assert Roof(CEILINGS).above_roof(product(gflop_per_s, flop=1e9, moved=1e9)) is above
+
+    @pytest.mark.parametrize(("gflop_per_s", "above"), [(104.0, False), (106.0, True)])
+    def test_over_the_peak_by_more_than_the_tolerance_is_an_error(self, gflop_per_s, above):
+        assert Roof(CEILINGS).above_roof(product(gflop_per_s, flop=1e12, moved=1e9)) is above
+
+    def test_cached_operands_may_be_faster_than_memory(self):
+        assert not Roof(CEILINGS).above_roof(product(90.0, flop=1e6, moved=1e6))
+
+    def test_too_large_a_model_accuses_nobody(self):
+        assert not Roof(CEILINGS).above_roof(product(90.0, flop=1e12, moved=1e9, bytes_model_dram=1e12))
+
+    def test_nothing_is_above_the_roof_of_fewer_threads(self):
+        assert not Roof(CEILINGS).above_roof(product(190.0, flop=1e12, threads=2))
+
+    def test_a_product_that_did_not_run_has_no_share(self):
+        with pytest.raises(ValueError, match="it was skipped"):
+            Roof(CEILINGS).share_of_peak(product(None, status="skipped"))
+
+
+class TestPlan:
+    """What is to be measured, worked out from the caches."""
+
+    def test_windows_lie_inside_their_levels(self):
+        windows = ceilings.level_windows(CACHES, 1, 256 * MIB)
+        assert windows == {
+            "L1": (12 * KIB, 36 * KIB),
+            "L2": (256 * KIB, 768 * KIB),
+            "L3": (8 * MIB, 24 * MIB),
+            "DRAM": (128 * MIB, 256 * MIB),
+        }
+
+    def test_threads_share_the_last_cache(self):
+        windows = ceilings.level_windows(CACHES, 2, 128 * MIB)
+        assert windows["L3"] == (4 * MIB, 12 * MIB)
+        assert windows["L2"] == (256 * KIB, 768 * KIB)
+
+    def test_a_level_hardly_larger_than_the_one_below_is_left_out(self):
+        assert "L3" not in ceilings.level_windows(CACHES, 32, 16 * MIB)
+
+    def test_without_known_caches_the_largest_sets_speak_for_memory(self):
+        assert ceilings.level_windows({}, 1, 256 * MIB) == {"DRAM": (128 * MIB, 256 * MIB)}
+
+    def test_memory_speaks_as_far_out_as_affordable(self):
+        huge = {"L3": 260 * MIB}
+        largest = ceilings.largest_working_set(huge, 1)
+        assert largest == 512 * MIB
+        assert ceilings.level_windows(huge, 1, largest)["DRAM"] == (512 * MIB, 512 * MIB)
+
+    @pytest.mark.parametrize(("threads", "largest"), [(1, 256), (2, 128), (3, 85), (16, 16), (96, 16)])
+    def test_threads_share_the_buffer_down_to_16_mib_each(self, threads, largest):
+        assert ceilings.largest_working_set(CACHES, threads) == largest * MIB
+
+    @pytest.mark.parametrize("threads", [1, 2, 3, 8])
+    @pytest.mark.parametrize("cache_bytes", [CACHES, {}, {"L1": 32 * KIB, "L2": 16 * MIB}, {"L3": 260 * MIB}])
+    def test_every_window_has_a_point(self, cache_bytes, threads):
+        largest = ceilings.largest_working_set(cache_bytes, threads)
+        windows = ceilings.level_windows(cache_bytes, threads, largest)
+        sizes = ceilings.sweep_sizes(windows, largest)
+        assert sizes == sorted(sizes)
+        assert (sizes[0], sizes[-1]) == (8 * KIB, largest)
+        for low, high in windows.values():
+            assert any(low <= size <= high for size in sizes)
+
+    def test_a_window_between_two_points_gets_one_of_its_own(self):
+        narrow = {"L2": (100 * KIB, 101 * KIB)}
+        assert any(100 * KIB <= size <= 101 * KIB for size in ceilings.sweep_sizes(narrow, 256 * MIB))
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """Every ceiling, measured in the shortest time, on a machine with tiny caches and hence little memory."""
+    lines: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ceilings, "caches", lambda: {"L1": 32 * KIB, "L2": 256 * KIB})
+        patch.setattr(ceilings, "largest_working_set", lambda cache_bytes, threads: 2 * MIB)
+        found = measure_ceilings(seconds=1e-3, threads=2, progress=lines.append)
+    return found, lines
+
+
+class TestCeilings:
+    def test_records_are_those_of_the_docs(self, measured):
+        for record in measured[0]:
+            whole = records.complete(record, run_id="a run", device="CPU", environment={})
+            assert whole["kind"] == "ceiling"
+            assert whole["samples"] >= 5
+            assert whole["calls_per_sample"] >= 1
+            assert 0 < whole["min_s"] <= whole["p20_s"] <= whole["median_s"] <= whole["p80_s"]
+
+    def test_multiply_adds_of_every_instruction_set_dtype_and_thread_count(self, measured):
+        found = [record for record in measured[0] if record["ceiling"] == "fma"]
+        counts = ceilings._thread_counts(2)
+        kinds = {(record["isa"], record["dtype"], record["threads"]) for record in found}
+        assert len(found) == len(kinds) == len(ceilings.available()) * 2 * len(counts)
+        assert all(record["gflop_per_s"] > 0 for record in found)
+
+    def test_every_level_has_each_operation(self, measured):
+        found = [record for record in measured[0] if record["ceiling"] == "bandwidth"]
+        kinds = {(record["level"], record["operation"], record["threads"]) for record in found}
+        counts = ceilings._thread_counts(2)
+        assert len(found) == len(kinds) == 3 * 3 * len(counts)
+        assert {level for level, _, _ in kinds} == {"L1", "L2", "DRAM"}
+
+    def test_a_level_is_a_point_of_the_sweep(self, measured):
+        sweep = [record for record in measured[0] if record["ceiling"] == "sweep"]
+        for record in measured[0]:
+            if record["ceiling"] == "bandwidth":
+                point = {key: record[key] for key in record if key != "level"} | {"ceiling": "sweep"}
+                assert point in sweep
+
+    def test_bandwidth_is_bytes_over_time(self, measured):
+        for record in measured[0]:
+            if record["ceiling"] != "fma":
+                passed = record["threads"] * record["working_set_bytes"]
+                assert record["gb_per_s"] == pytest.approx(passed / record["median_s"] / 1e9)
+
+    def test_the_model_can_be_built_on_them(self, measured):
+        whole = [records.complete(r, run_id="a run", device="CPU", environment={}) for r in measured[0]]
+        roof = Roof(whole)
+        for threads in (1, 2):
+            assert roof.ridge("float64", threads=threads) > 0
+
+    def test_progress_is_one_line_a_loop(self, measured):
+        found, lines = measured
+        assert len(lines) == sum(record["ceiling"] != "bandwidth" for record in found)
+        assert all(lines)
+
+    def test_threads_out_of_range(self):
+        with pytest.raises(ValueError, match="threads must be"):
+            measure_ceilings(threads=0)
+
+    def test_a_build_without_openmp_measures_one_thread(self, monkeypatch):
+        monkeypatch.setattr(ceilings, "build_info", lambda: {"openmp": None})
+        assert ceilings._thread_counts(2) == [1]
+
+    def test_a_machine_slow_to_wake_threads_still_gets_long_samples(self):
+        timing = ceilings._time(lambda threads, calls: (threads - 1) * 1e-2 + calls * 1e-6, 2, 0.0)
+        assert timing["calls_per_sample"] >= 1000
+
+    def test_calls_are_added_until_a_sample_is_long_enough(self):
+        asked = []
+
+        def run(threads, calls):
+            asked.append((threads, calls))
+            return calls * 1e-6
+
+        timing = ceilings._time(run, 2, 0.0)
+        assert timing["calls_per_sample"] >= 1000
+        assert timing["samples"] == 5
+        assert timing["median_s"] == pytest.approx(1e-6)
+        assert asked[-5:] == [(2, timing["calls_per_sample"])] * 5
+
+
+class TestLoops:
+    """The compiled loops refuse what would read beyond their buffer."""
+
+    @pytest.fixture
+    def stream(self):
+        return pytest.importorskip(f"gemmlab.roofline.{ceilings.chosen()}._stream")
+
+    def test_streams_must_fit(self, stream):
+        buffer = ceilings._page_aligned(4 * 4096, 4096)
+        assert stream.run("load", buffer, 4 * 4096, 1, 1) > 0
+        for operation, stream_bytes, threads in [("load", 100, 1), ("copy", 12288, 1), ("load", 12288, 2)]:
+            with pytest.raises(ValueError, match="bytes a stream"):
+                stream.run(operation, buffer, stream_bytes, threads, 1)
+
+    def test_buffers_begin_on_a_page(self, stream):
+        with pytest.raises(ValueError, match="begin on a page"):
+            stream.touch(ceilings._page_aligned(4096, 4096)[1:], 1)
+        with pytest.raises(ValueError, match="at least 4096 bytes a thread"):
+            stream.touch(ceilings._page_aligned(4096, 4096), 2)
+
+    def test_an_unknown_dtype(self):
+        fma_loop = pytest.importorskip(f"gemmlab.roofline.{ceilings.chosen()}._fma")
+        assert fma_loop.flops_per_iteration("float32") == 2 * fma_loop.flops_per_iteration("float64")
+        with pytest.raises(ValueError, match="not int8"):
+            fma_loop.run("int8", 1, 1)
