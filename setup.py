@@ -24,7 +24,8 @@ KERNELS = {
     "gemmlab/roofline": ["_fma", "_stream"],
 }
 PLAIN = ["gemmlab/_cpu/_features", "gemmlab/_cpu/_driver", "gemmlab/_front"]
-HEADERS = ["gemmlab/_cpu", "gemmlab/roofline", numpy.get_include()]
+INCLUDE = ["gemmlab/_cpu", "gemmlab/roofline", numpy.get_include()]
+HEADERS = [path.as_posix() for folder in KERNELS for path in Path(folder).glob("*.h")]
 
 GNU_STYLE = os.name != "nt"
 X86 = platform.machine().lower() in ("x86_64", "amd64")
@@ -49,7 +50,8 @@ def extensions() -> list[Extension]:
         for isa, flags in ISA_FLAGS.items():
             names += [(f"{folder.replace('/', '.')}.{isa}.{kernel}", copied(folder, isa, kernel), flags)
                       for kernel in kernels]
-    return [Extension(name, [source], include_dirs=HEADERS, extra_compile_args=flags,
+    return [Extension(name, [source], include_dirs=INCLUDE, depends=HEADERS, extra_compile_args=flags,
+                      optional="roofline" in name,  # its loops need GNU vector extensions
                       define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")])
             for name, source, flags in names]
 

@@ -83,11 +83,7 @@ class WritesOnePast(Honest):
     def gemm(self, problem: Problem, **params: Any) -> None:
         out = problem.out
         out[...] = np.matmul(problem.a, problem.b)
-        if (
-            out.ndim == 2
-            and out.strides[0] > out.nbytes // max(problem.m, 1)
-            and out.strides[1] == out.itemsize
-        ):
+        if out.ndim == 2 and out.strides[0] > out.nbytes // max(problem.m, 1) and out.strides[1] == out.itemsize:
             as_strided(out, (problem.m - 1, problem.n + 1), out.strides)[:, -1] = 0
 
 
@@ -165,9 +161,7 @@ class SumsByThreads(Honest):
     def gemm(self, problem: Problem, **params: Any) -> None:
         half = problem.k // 2 if problem.threads == 2 else 0
         a, b = problem.a, problem.b
-        problem.out[...] = np.matmul(a[..., :half], b[..., :half, :]) + np.matmul(
-            a[..., half:], b[..., half:, :]
-        )
+        problem.out[...] = np.matmul(a[..., :half], b[..., :half, :]) + np.matmul(a[..., half:], b[..., half:, :])
 
 
 class SharesScratch(Honest):

@@ -120,7 +120,8 @@ class Chatty(Good):
 
 ALL = (Good, Idle, Off, Later, Dies, Stillborn, Absent, Picky, Raises, Slow, Hangs, Chatty)
 
-if __name__ == "__main__":
+
+def main() -> None:
     with contextlib.ExitStack() as stack:
         for backend in ALL:
             stack.enter_context(_registry.registered(backend()))

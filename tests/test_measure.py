@@ -35,9 +35,10 @@ from gemmlab.measure.entrant import Entrant, wait_policy
 from gemmlab.measure.process import CAN_SUSPEND, WorkerDied, WorkerProcess
 from gemmlab.measure.session import _that_fit
 from gemmlab.measure.table import seconds, size
-from gemmlab.measure.worker import CHECK_ALL, calls_a_sample, check, seconds_a_call
+from gemmlab.measure.worker import CHECK_ALL, SHORTEST_SAMPLE_S, calls_a_sample, check, seconds_a_call
 
-FAKE = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
+HOMES = [str(Path(gemmlab.__file__).parents[1]), str(Path(__file__).parent)]
+FAKE = (sys.executable, "-c", f"import sys; sys.path[:0] = {HOMES}; import fake_worker; fake_worker.main()")
 DOCUMENT = Path(__file__).parents[1] / "docs" / "records.md"
 needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
 
@@ -106,7 +107,8 @@ def test_operands_have_the_layout_and_stay_the_same(layout, batch):
 
 
 def test_operands_are_the_same_in_another_process():
-    code = "from gemmlab.measure import Case, operands; print(operands(Case('s', 'l', 5, 6, 7))[1].sum())"
+    code = f"import sys; sys.path[:0] = {HOMES}\n"
+    code += "from gemmlab.measure import Case, operands; print(operands(Case('s', 'l', 5, 6, 7))[1].sum())"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert other.stdout.strip() == str(operands(Case("s", "l", 5, 6, 7))[1].sum())
 
@@ -183,9 +185,15 @@ def test_show_versions(capsys):
 # the worker's parts
 
 
-@pytest.mark.parametrize(("call_s", "calls"), [(1.0, 1), (0.5e-3, 1), (0.2e-3, 3), (1e-6, 500), (0.0, 500_000)])
-def test_a_sample_is_long_enough(call_s, calls):
-    assert calls_a_sample(call_s) == calls
+@pytest.mark.parametrize("call_s", [1.0, 0.5e-3, 0.2e-3, 1e-5, 1e-6, 3e-7])
+def test_a_sample_is_long_enough_and_no_longer(call_s):
+    calls = calls_a_sample(call_s)
+    assert calls * call_s >= SHORTEST_SAMPLE_S
+    assert calls == 1 or (calls - 1) * call_s <= SHORTEST_SAMPLE_S * (1 + 1e-9)
+
+
+def test_a_clock_that_saw_nothing_does_not_make_endless_samples():
+    assert 1 <= calls_a_sample(0.0) < 10**6
 
 
 def test_a_sample_makes_the_calls_it_says():
@@ -274,6 +282,13 @@ def test_a_worker_answers_errors_and_goes_on(start):
     assert worker.ask("prepare", 60, case=case, params={})["error_over_bound"] <= 1
 
 
+def test_a_worker_runs_the_gemmlab_of_its_parent(start, tmp_path, monkeypatch):
+    (tmp_path / "gemmlab").mkdir()
+    (tmp_path / "gemmlab" / "__init__.py").write_text("raise ImportError('the wrong gemmlab')")
+    monkeypatch.chdir(tmp_path)
+    assert start(1).ask("hello", 60, backend="cpu-naive", threads=1)["on_cpu"]
+
+
 def test_threads_reach_the_libraries(start):
     pools = start(1).ask("hello", 60, backend="cpu-numpy", threads=1)["thread_pools"]
     assert {pool["num_threads"] for pool in pools} <= {1}
@@ -311,7 +326,8 @@ def test_a_dead_worker_says_why(start):
 @needs_proc
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux ends children with their parent")
 def test_a_suspended_worker_ends_with_its_parent():
-    code = """
+    code = f"""
+import sys; sys.path[:0] = {HOMES}
 from gemmlab.measure.process import WorkerProcess
 worker = WorkerProcess(1)
 worker.ask("hello", 60, backend="cpu-naive", threads=1)
@@ -339,9 +355,7 @@ def measured(backends, sizes, **options):
 
 def test_records_of_a_session():
     seen, steps = [], []
-    records = measured(
-        ["good", "chatty"], [20, 10], on_record=seen.append, progress=lambda *step: steps.append(step)
-    )
+    records = measured(["good", "chatty"], [20, 10], on_record=seen.append, progress=lambda *step: steps.append(step))
     assert seen == records
     found = [(record["problem"]["n"], record["backend"], record["status"]) for record in records]
     assert found == [(10, "good", "ok"), (10, "chatty", "ok"), (20, "good", "ok"), (20, "chatty", "ok")]
@@ -462,12 +476,12 @@ def test_operands_of_a_case_fit_into_memory():
 @needs_proc
 def test_ctrl_c_keeps_what_was_measured_and_leaves_no_worker(tmp_path):
     code = f"""
+import sys; sys.path[:0] = {HOMES}
 from gemmlab.measure import RecordFile, Session, sized
 with RecordFile({str(tmp_path / "r")!r}) as file, Session(worker_command={FAKE!r}) as session:
     def progress(done, total, text):
         pids = [entrant._process._process.pid for entrant in session._entrants.values() if entrant._process]
         print(text, *pids, flush=True)
-    session.measure(["good", "hangs"], sized([10]), threads=1, rounds=1, budget_s=0)  if 0 else None
     session.measure(["good"], sized([10]), threads=1, rounds=1, budget_s=0, on_record=file.write)
     session.measure(["good", "hangs"], sized([20]), threads=1, rounds=1, progress=progress, on_record=file.write)
 """

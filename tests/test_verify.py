@@ -58,13 +58,13 @@ def test_honest_backend_passes() -> None:
 
 
 def test_every_check_has_a_fault_made_for_it() -> None:
-    # The core hands no empty problem and no overlapping out to a backend.
-    of_the_core = {"overlap", "empty"}
+    # The core hands no empty problem, no overlapping out and no wrong shape to a backend.
+    of_the_core = {"overlap", "empty", "wrong shapes"}
     assert {check.name for check in CHECKS} - of_the_core == set(broken.FOUND_BY.values())
 
 
 def careless(a: Any, b: Any, out: Any = None) -> Any:
-    """A product that minds neither an `out` that overlaps nor an empty sum."""
+    """A product that minds neither an `out` that overlaps or is too large nor an empty sum."""
     out = np.full(np.matmul(a, b).shape, np.nan, a.dtype) if out is None else out
     for i in range(len(a)):
         if a.shape[-1]:
@@ -72,7 +72,7 @@ def careless(a: Any, b: Any, out: Any = None) -> Any:
     return out
 
 
-@pytest.mark.parametrize(("name", "where"), [("overlap", "out is b"), ("empty", "k=0")])
+@pytest.mark.parametrize(("name", "where"), [("overlap", "out is b"), ("empty", "k=0"), ("wrong shapes", "out")])
 def test_faults_of_the_core_would_be_found(name: str, where: str) -> None:
     check = next(check for check in CHECKS if check.name == name)
     with pytest.raises(Fault, match=where):
@@ -109,6 +109,16 @@ def test_unsupported_layouts_are_counted() -> None:
     assert audit.passed, str(audit)
     (layouts,) = (r for r in audit.results if r.check == "layouts" and r.dtype == "float32")
     assert "cases not supported" in layouts.detail
+
+
+def test_a_backend_that_always_crashes_fails_every_check() -> None:
+    class AlwaysCrashes(broken.Honest):
+        def gemm(self, problem: Any, **params: Any) -> None:
+            raise RuntimeError("always")
+
+    audit = audit_of(AlwaysCrashes)
+    of_the_core = {"parameters", "wrong shapes"}
+    assert failed(audit) == {check.name for check in CHECKS} - of_the_core
 
 
 def test_nothing_supported_is_no_pass() -> None:
@@ -236,9 +246,7 @@ def test_ratio_agrees_with_rational_arithmetic(
     k=st.integers(1, 40),
     n=st.integers(1, 6),
 )
-def test_numpy_keeps_the_bound_and_a_wrong_element_does_not(
-    seed: int, dtype: str, m: int, k: int, n: int
-) -> None:
+def test_numpy_keeps_the_bound_and_a_wrong_element_does_not(seed: int, dtype: str, m: int, k: int, n: int) -> None:
     rng = np.random.default_rng(seed)
     a, b = (
         (rng.standard_normal(s) + (1j * rng.standard_normal(s) if dtype[0] == "c" else 0)).astype(dtype)

@@ -16,10 +16,19 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-# -P: the working directory may hold a source tree without extensions, which must not hide the installed package.
-WORKER_COMMAND = (sys.executable, "-P", "-m", "gemmlab.measure.worker")
+# The worker runs the very gemmlab that its parent runs, installed or not. Its folder leads the search path for
+# one import only, and -P keeps the working directory off it: a source tree there may have no extensions.
+_HOME = str(Path(__file__).parents[2])
+_START = f"""import sys
+sys.path.insert(0, {_HOME!r})
+import gemmlab
+del sys.path[0]
+from gemmlab.measure.worker import main
+main()"""
+WORKER_COMMAND = (sys.executable, "-P", "-c", _START)
 CAN_SUSPEND = hasattr(signal, "SIGSTOP")
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 _GOODBYE_S = 2.0

@@ -37,9 +37,7 @@ KEYS = {
 }
 
 
-def complete(
-    record: Mapping[str, Any], *, run_id: str, device: str, environment: Mapping[str, Any]
-) -> dict[str, Any]:
+def complete(record: Mapping[str, Any], *, run_id: str, device: str, environment: Mapping[str, Any]) -> dict[str, Any]:
     """Return a whole record: what was measured, what the run adds, and null for the rest.
 
     Parameters

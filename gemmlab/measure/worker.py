@@ -9,8 +9,8 @@ process of its own. It reads one JSON command a line and answers with one JSON o
     release                                      check the last timed product, let go of the operands
     quit
 
-An exception is answered as {"error": "Type: message"}, and the worker goes on. The session starts it, with
-`python -m gemmlab.measure.worker`.
+An exception is answered as {"error": "Type: message"}, and the worker goes on. `process.py` starts it; by hand,
+`python -m gemmlab.measure.worker` does.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def check(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]) -> float:
         rows, columns = _some_of(m, _CHECK_ROWS, rng), _some_of(n, _CHECK_COLUMNS, rng)
         error = error_over_bound(a, b, c, rows=rows, columns=columns)
         if error <= 1 and freivalds(a, b, c, rng) > 1:
-            signs = rng.choice([-1.0, 1.0], n)
+            signs = rng.choice([-1.0, 1.0], (n, 1))
             with np.errstate(all="ignore"):
                 oddness = np.abs(c @ signs - a @ (b @ signs)).reshape(-1, m)
             # NaN is the oddest: it sorts last.

@@ -58,9 +58,7 @@ def gamma(k: int, dtype: DTypeLike) -> float:
     return relative / (1 - relative) if relative < 1 else float("inf")
 
 
-def error_over_bound(
-    a: ArrayLike, b: ArrayLike, c: ArrayLike, *, rows: Index = None, columns: Index = None
-) -> float:
+def error_over_bound(a: ArrayLike, b: ArrayLike, c: ArrayLike, *, rows: Index = None, columns: Index = None) -> float:
     """Return the largest error of `c` as the product of `a` and `b`, divided by its bound.
 
     The reference is worked out in float64 for float16 and float32. For float64 it is worked out in
@@ -104,9 +102,7 @@ def error_over_bound(
     a, b, c = _as_matrices(a, b, c)
     chosen_rows = slice(None) if rows is None else rows
     chosen_columns = slice(None) if columns is None else columns
-    sample = element_ratios(
-        a[..., chosen_rows, :], b[..., chosen_columns], c[..., chosen_rows, :][..., chosen_columns]
-    )
+    sample = element_ratios(a[..., chosen_rows, :], b[..., chosen_columns], c[..., chosen_rows, :][..., chosen_columns])
     return float(sample.max(initial=0.0))
 
 

@@ -185,6 +185,27 @@ def _empty(s: Subject) -> None:
             s.expect_exact(s.integers(*shape_a), s.integers(*shape_b))
 
 
+def _wrong_shapes(s: Subject) -> None:
+    wrong: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...] | None]] = [
+        ((3, 4), (5, 6), None),
+        ((4,), (5,), None),
+        ((3, 4), (5,), None),
+        ((2, 3, 4), (3, 4, 5), None),
+        ((), (3, 3), None),
+    ]
+    wrong += [((3, 4), (4, 5), out) for out in ((3, 4), (5, 3), (4, 5), (3, 6), (3,), (5,), (), (3, 5, 1))]
+    for shape_a, shape_b, shape_out in wrong:
+        with s.case(f"shapes {shape_a} and {shape_b}, out {shape_out}"):
+            options = {} if shape_out is None else {"out": np.full(shape_out, 7, s.dtype)}
+            try:
+                s.multiply(s.integers(*shape_a), s.integers(*shape_b), **options)
+            except ValueError:
+                if options and (options["out"] != 7).any():
+                    raise Fault("raised ValueError after writing to out") from None
+            else:
+                raise Fault("raised no ValueError")
+
+
 def _vectors(s: Subject) -> None:
     for k in EDGES:
         x, matrix = s.integers(k), s.integers(k, 17)
@@ -280,6 +301,7 @@ CHECKS = (
     Check("layouts", "any strides, alignment and byte order of a, b and out", _layouts),
     Check("overlap", "out may overlap a and b", _overlap),
     Check("empty", "sizes of 0; a sum of nothing is 0", _empty),
+    Check("wrong shapes", "raise ValueError and leave out alone", _wrong_shapes),
     Check("vectors", "1-D operands", _vectors),
     Check("stacks", "stacks of matrices, broadcast as NumPy does", _stacks),
     Check("same operand", "a @ a, a @ a.T and a.T @ a", _same_operand),

@@ -83,9 +83,7 @@ class Subject:
 
 def _compare(result: Any, expected: Any) -> None:
     if result.shape != expected.shape or result.dtype.newbyteorder("=") != expected.dtype:
-        raise Fault(
-            f"gave {result.dtype} of shape {result.shape}, not {expected.dtype} of shape {expected.shape}"
-        )
+        raise Fault(f"gave {result.dtype} of shape {result.shape}, not {expected.dtype} of shape {expected.shape}")
     wrong = np.argwhere(np.asarray(result != expected))
     if len(wrong):
         at = tuple(wrong[0].tolist())
