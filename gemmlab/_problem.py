@@ -9,6 +9,7 @@ shapes and dtypes, and says it in its own words.
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,9 @@ class Problem:
         Operands that had to be copied so far; a backend that copies more adds to it.
     """
 
-    __slots__ = ("_answer", "_target", "a", "b", "batch", "copies", "dtype", "k", "m", "n", "out", "threads")
+    __slots__ = (
+        "_answer", "_is_scalar", "_target", "a", "b", "batch", "copies", "dtype", "k", "m", "n", "out", "threads",
+    )  # fmt: skip
 
     def __init__(self, a: Array, b: Array, out: Array, *, threads: int | None = None, copies: int = 0) -> None:
         self.a, self.b, self.out = a, b, out
@@ -48,7 +51,8 @@ class Problem:
         self.threads = threads
         self.copies = copies
         self._target: Array | None = None
-        self._answer: Any = out
+        self._answer: Array = out
+        self._is_scalar = False
 
     @classmethod
     def from_arrays(cls, a: Array, b: Array, out: Array | None = None, *, threads: int | None = None) -> Problem:
@@ -62,7 +66,7 @@ class Problem:
         b: npt.ArrayLike,
         out: Any = None,
         *,
-        dtype: npt.DTypeLike = None,
+        dtype: Any = None,
         casting: Any = "same_kind",
         axes: Any = None,
         threads: int | None = None,
@@ -73,7 +77,9 @@ class Problem:
         wanted = _resolved_dtypes(a, b, out, dtype, casting)
         a_core, b_core = _core_last(a, a_axes, 0), _core_last(b, b_axes, 1)
         vectors = (a.ndim == 1, b.ndim == 1)
-        view = None if out is None else _out_core_last(out, out_axes, vectors)
+        if out is not None and out.ndim < len(out_axes):
+            raise _numpys_error(a, b, out, axes)
+        view = None if out is None else _out_core_last(out, out_axes, vectors, max(a_core.ndim, b_core.ndim))
         lead = _leading_shape(a_core, b_core, view)
         if lead is None:
             raise _numpys_error(a, b, out, axes)
@@ -91,15 +97,14 @@ class Problem:
         )
         problem._target = None if direct else view
         problem._answer = out if out is not None else _as_result(filled, out_axes, vectors)
+        problem._is_scalar = out is None and problem._answer.ndim == 0
         return problem
 
     def result(self) -> Any:
         """What the caller gets, once `out` is filled: his own `out`, a new array, or a scalar."""
         if self._target is not None:
             np.copyto(self._target, self.out, casting="unsafe")  # the casting was checked on the way in
-        if isinstance(self._answer, np.ndarray) and self._answer.ndim == 0 and self._target is None:
-            return self._answer[()]
-        return self._answer
+        return self._answer[()] if self._is_scalar else self._answer
 
 
 def _single(out: Any) -> Array | None:
@@ -122,27 +127,22 @@ def _core_axes(a: Array, b: Array, axes: Any) -> tuple[tuple[int, ...], ...]:
     last = ((), (-1,), (-2, -1))
     if axes is None:
         return tuple(last[count] for count in counts)
-    if not isinstance(axes, list):
-        raise TypeError("axes should be a list.")
-    if len(axes) == 2 and counts[2] == 0:
-        axes = [*axes, ()]
-    if len(axes) != 3:
-        raise ValueError(
-            "axes should be a list with an entry for all 3 inputs and outputs; "
-            "entries for outputs can only be omitted if none of them has core axes."
-        )
-    entries = zip(axes, counts, range(3), strict=True)
-    return tuple(_axis_tuple(entry, count, place) for entry, count, place in entries)
+    if not isinstance(axes, list) or len(axes) != 3:
+        raise _numpys_error(a, b, None, axes)
+    tuples = [entry if isinstance(entry, tuple) else (entry,) for entry in axes]
+    try:
+        found = tuple(tuple(operator.index(axis) for axis in entry) for entry in tuples)
+        fits = [len(entry) for entry in found] == list(counts)
+    except TypeError:
+        fits = False
+    ndims = (a.ndim, b.ndim, max(a.ndim - counts[0], b.ndim - counts[1]) + counts[2])
+    if not fits or not all(map(_distinct_axes, found, ndims)):
+        raise _numpys_error(a, b, None, axes)
+    return found
 
 
-def _axis_tuple(entry: Any, count: int, place: int) -> tuple[int, ...]:
-    entry = entry if isinstance(entry, tuple) else (entry,)
-    if len(entry) != count:
-        raise np.exceptions.AxisError(
-            f"matmul: operand {place} has {count} core dimensions, "
-            f"but {len(entry)} dimensions are specified by axes tuple."
-        )
-    return tuple(axis.__index__() for axis in entry)
+def _distinct_axes(axes: tuple[int, ...], ndim: int) -> bool:
+    return all(-ndim <= axis < ndim for axis in axes) and len({axis % ndim for axis in axes if ndim}) == len(axes)
 
 
 def _core_last(x: Array, axes: tuple[int, ...], place: int) -> Array:
@@ -153,14 +153,14 @@ def _core_last(x: Array, axes: tuple[int, ...], place: int) -> Array:
     return moved[..., None, :] if place == 0 else moved[..., :, None]
 
 
-def _out_core_last(out: Array, axes: tuple[int, ...], vectors: tuple[bool, bool]) -> Array | None:
-    """`out` as (..., m, n); None where it has too few axes for the result."""
-    if out.ndim < len(axes):
-        return None
+def _out_core_last(out: Array, axes: tuple[int, ...], vectors: tuple[bool, bool], ndim: int) -> Array:
+    """`out` as (..., m, n) with at least `ndim` axes."""
     moved = np.moveaxis(out, axes, range(-len(axes), 0))
     if vectors[0]:
         moved = moved[..., None, :] if len(axes) else moved[..., None]
-    return moved[..., None] if vectors[1] else moved
+    if vectors[1]:
+        moved = moved[..., None]
+    return moved[(None,) * (ndim - moved.ndim)]
 
 
 def _as_result(filled: Array, axes: tuple[int, ...], vectors: tuple[bool, bool]) -> Array:
@@ -177,19 +177,19 @@ def _leading_shape(a: Array, b: Array, out: Array | None) -> tuple[int, ...] | N
     if a.shape[-1] != b.shape[-2]:
         return None
     try:
-        lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        lead: tuple[int, ...] = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         if out is None:
             return lead
         if out.shape[-2:] != (a.shape[-2], b.shape[-1]) or np.broadcast_shapes(lead, out.shape[:-2]) != out.shape[:-2]:
             return None
-        return out.shape[:-2]
+        return tuple(out.shape[:-2])
     except ValueError:
         return None
 
 
 def _resolved_dtypes(a: Array, b: Array, out: Array | None, dtype: Any, casting: Any) -> tuple[Any, ...]:
     """The dtypes that NumPy's matmul would compute in; raises its errors."""
-    signature = {} if dtype is None else {"signature": (None, None, np.dtype(dtype))}
+    signature: dict[str, Any] = {} if dtype is None else {"signature": (None, None, np.dtype(dtype))}
     given = (a.dtype, b.dtype, None if out is None else out.dtype)
     return np.matmul.resolve_dtypes(given, casting=casting, **signature)
 
@@ -216,12 +216,13 @@ def _can_be_written(out: Array, dtype: Any, a: Array, b: Array) -> bool:
 
 def _numpys_error(a: Array, b: Array, out: Array | None, axes: Any) -> Exception:
     """What NumPy's matmul has to say about these shapes, asked with arrays that hold no memory."""
-    stand_ins = [np.broadcast_to(np.zeros((), x.dtype), x.shape) for x in (a, b)]
-    out_stand_in = None
+    stand_ins: list[Any] = [np.broadcast_to(np.zeros((), x.dtype), x.shape) for x in (a, b)]
+    out_stand_in: Any = None
     if out is not None:
         out_stand_in = np.lib.stride_tricks.as_strided(np.empty(1, out.dtype), out.shape, (0,) * out.ndim)
     try:
-        np.matmul(*stand_ins, out=out_stand_in, casting="unsafe", **({} if axes is None else {"axes": axes}))
+        options: dict[str, Any] = {} if axes is None else {"axes": axes}
+        np.matmul(*stand_ins, out=out_stand_in, casting="unsafe", **options)
     except Exception as error:
         return error
     return ValueError(f"matmul: operands of shapes {a.shape} and {b.shape} do not agree")

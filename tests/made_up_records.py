@@ -32,15 +32,35 @@ LADDER: dict[str, tuple[float, float, float | None]] = {
 def environment(**overrides: Any) -> Record:
     """The environment block, with every key of docs/records.md."""
     return {
-        "gemmlab": "0.1.0", "python": "3.11.7", "numpy": "2.4.6", "scipy": "1.17.1",
-        "os": "Linux 6.1.0", "cpu": DEVICE, "isa": "v4", "isa_available": ["v2", "v3", "v4"],
-        "cpus_machine": 2, "cpus_usable": 2,
+        "gemmlab": "0.1.0",
+        "python": "3.11.7",
+        "numpy": "2.4.6",
+        "scipy": "1.17.1",
+        "os": "Linux 6.1.0",
+        "cpu": DEVICE,
+        "isa": "v4",
+        "isa_available": ["v2", "v3", "v4"],
+        "cpus_machine": 2,
+        "cpus_usable": 2,
         "cache_bytes": {"L1": 48 * 1024, "L2": 1024 * 1024, "L3": 32 * 1024 * 1024},
-        "mhz": 2995.2, "governor": None, "huge_pages": "madvise", "virtual_machine": True,
-        "numa_nodes": 1, "load_1min": 0.12, "compiler": "gcc 12.2.0", "openmp": "libgomp",
+        "mhz": 2995.2,
+        "governor": None,
+        "huge_pages": "madvise",
+        "virtual_machine": True,
+        "numa_nodes": 1,
+        "load_1min": 0.12,
+        "compiler": "gcc 12.2.0",
+        "openmp": "libgomp",
         "thread_pools": [
-            {"user_api": "blas", "internal_api": "openblas", "num_threads": 2, "version": "0.3.31",
-             "threading_layer": "pthreads", "architecture": "SkylakeX", "filepath": "libopenblas.so"},
+            {
+                "user_api": "blas",
+                "internal_api": "openblas",
+                "num_threads": 2,
+                "version": "0.3.31",
+                "threading_layer": "pthreads",
+                "architecture": "SkylakeX",
+                "filepath": "libopenblas.so",
+            },
             {"user_api": "openmp", "internal_api": "openmp", "num_threads": 2, "version": None},
         ],
     } | overrides
@@ -49,19 +69,32 @@ def environment(**overrides: Any) -> Record:
 def times(median_s: float | None, spread: float = 0.03) -> Record:
     """The statistics of a measurement whose p20 and p80 lie `spread` of the median apart."""
     if median_s is None:
-        return dict.fromkeys(("samples", "calls_per_sample", "median_s", "p20_s", "p80_s", "min_s",
-                              "noise_percent", "noisy"))
+        return dict.fromkeys(
+            ("samples", "calls_per_sample", "median_s", "p20_s", "p80_s", "min_s", "noise_percent", "noisy")
+        )
     return {
-        "samples": 15, "calls_per_sample": 1, "median_s": median_s,
-        "p20_s": median_s * (1 - 0.4 * spread), "p80_s": median_s * (1 + 0.6 * spread),
-        "min_s": median_s * (1 - 0.5 * spread), "noise_percent": 100 * spread, "noisy": spread > 0.1,
+        "samples": 15,
+        "calls_per_sample": 1,
+        "median_s": median_s,
+        "p20_s": median_s * (1 - 0.4 * spread),
+        "p80_s": median_s * (1 + 0.6 * spread),
+        "min_s": median_s * (1 - 0.5 * spread),
+        "noise_percent": 100 * spread,
+        "noisy": spread > 0.1,
     }
 
 
 def header(kind: str, threads: int) -> Record:
     """The keys that every record has, but for the statistics."""
-    return {"schema_version": 1, "kind": kind, "run_id": "made-up", "time_utc": "2025-01-01T12:00:00Z",
-            "device": DEVICE, "threads": threads, "environment": environment()}
+    return {
+        "schema_version": 1,
+        "kind": kind,
+        "run_id": "made-up",
+        "time_utc": "2025-01-01T12:00:00Z",
+        "device": DEVICE,
+        "threads": threads,
+        "environment": environment(),
+    }
 
 
 def gemm(
@@ -83,13 +116,32 @@ def gemm(
     modelled = gflop * 1e9 / intensity if intensity else None
     record = header("gemm", threads) | times(gflop / gflop_per_s if gflop_per_s else None, spread)
     record |= {
-        "status": "ok", "reason": None, "backend": backend, "params": {},
-        "problem": {"suite": suite, "label": label or f"{m}x{n}x{k}", "m": m, "n": n, "k": k,
-                    "dtype": dtype, "layout": "CCC", "batch": 1},
-        "transfers_counted": None, "copies": 0, "gflop": gflop, "gflop_per_s": gflop_per_s,
-        "error_over_bound": 0.02, "bytes_compulsory": (m * k + k * n + m * n) * ITEM_BYTES[dtype],
-        "bytes_model_l1": None, "bytes_model_l2": None, "bytes_model_l3": modelled, "bytes_model_dram": modelled,
-        "wait_policy": "passive", "thread_scope": "OpenMP region",
+        "status": "ok",
+        "reason": None,
+        "backend": backend,
+        "params": {},
+        "problem": {
+            "suite": suite,
+            "label": label or f"{m}x{n}x{k}",
+            "m": m,
+            "n": n,
+            "k": k,
+            "dtype": dtype,
+            "layout": "CCC",
+            "batch": 1,
+        },
+        "transfers_counted": None,
+        "copies": 0,
+        "gflop": gflop,
+        "gflop_per_s": gflop_per_s,
+        "error_over_bound": 0.02,
+        "bytes_compulsory": (m * k + k * n + m * n) * ITEM_BYTES[dtype],
+        "bytes_model_l1": None,
+        "bytes_model_l2": None,
+        "bytes_model_l3": modelled,
+        "bytes_model_dram": modelled,
+        "wait_policy": "passive",
+        "thread_scope": "OpenMP region",
     }
     return record | overrides
 
@@ -101,10 +153,21 @@ def not_run(backend: str, status: str, reason: str, size: int = 2048, **override
 
 def ceiling(kind: str, threads: int = 2, **keys: Any) -> Record:
     """A ceiling; `keys` are those that the kind has, the others are null."""
-    return header("ceiling", threads) | times(0.01) | {
-        "ceiling": kind, "isa": "v4", "dtype": "float32", "gflop_per_s": None, "operation": None, "level": None,
-        "working_set_bytes": None, "gb_per_s": None,
-    } | keys
+    return (
+        header("ceiling", threads)
+        | times(0.01)
+        | {
+            "ceiling": kind,
+            "isa": "v4",
+            "dtype": "float32",
+            "gflop_per_s": None,
+            "operation": None,
+            "level": None,
+            "working_set_bytes": None,
+            "gb_per_s": None,
+        }
+        | keys
+    )
 
 
 def ceilings(dtype: str = "float32", threads: int = 2, peak: float = 280.0, dram: float = 40.0) -> list[Record]:
@@ -112,21 +175,43 @@ def ceilings(dtype: str = "float32", threads: int = 2, peak: float = 280.0, dram
     scale = (0.5 if dtype == "float64" else 1.0) * threads / 2
     share = {"plain": 0.12, "v2": 0.25, "v3": 0.52, "v4": 1.0}
     levels = {"L1": (24 << 10, 620.0), "L2": (512 << 10, 310.0), "L3": (8 << 20, 120.0), "DRAM": (256 << 20, dram)}
-    made = [ceiling("fma", threads, isa=isa, dtype=dtype, gflop_per_s=peak * scale * part) for isa, part in share.items()]
+    made = [
+        ceiling("fma", threads, isa=isa, dtype=dtype, gflop_per_s=peak * scale * part) for isa, part in share.items()
+    ]
     for level, (working_set, rate) in levels.items():
-        made.append(ceiling("bandwidth", threads, dtype=dtype, level=level, operation="load",
-                            working_set_bytes=working_set, gb_per_s=rate * (1 if level == "DRAM" else threads / 2)))
+        made.append(
+            ceiling(
+                "bandwidth",
+                threads,
+                dtype=dtype,
+                level=level,
+                operation="load",
+                working_set_bytes=working_set,
+                gb_per_s=rate * (1 if level == "DRAM" else threads / 2),
+            )
+        )
     for step in range(12, 29):
         working_set = 1 << step
         fits = next((rate for size, rate in levels.values() if working_set <= 2 * size), dram)
         for operation, part in (("load", 1.0), ("copy", 0.8), ("triad", 0.85)):
-            made.append(ceiling("sweep", threads, dtype=dtype, operation=operation,
-                                working_set_bytes=working_set, gb_per_s=fits * part))
+            made.append(
+                ceiling(
+                    "sweep",
+                    threads,
+                    dtype=dtype,
+                    operation=operation,
+                    working_set_bytes=working_set,
+                    gb_per_s=fits * part,
+                )
+            )
     return made
 
 
 def ladder(
-    sizes: Sequence[int] = SIZES, dtype: str = "float32", threads: int = 2, without: Sequence[str] = (),
+    sizes: Sequence[int] = SIZES,
+    dtype: str = "float32",
+    threads: int = 2,
+    without: Sequence[str] = (),
 ) -> list[Record]:
     """Every backend of LADDER over square sizes; the naive one on one thread, and skipped over 512."""
     made = []
@@ -143,15 +228,22 @@ def ladder(
     return made
 
 
-LAYERS = {"conv1 3x3": (64, 3136, 576), "conv2 1x1": (256, 3136, 64), "attention": (512, 512, 64),
-          "dense": (128, 1000, 2048)}
+LAYERS = {
+    "conv1 3x3": (64, 3136, 576),
+    "conv2 1x1": (256, 3136, 64),
+    "attention": (512, 512, 64),
+    "dense": (128, 1000, 2048),
+}
 
 
 def layers(dtype: str = "float32") -> list[Record]:
     """The suite "layers": a few shapes of neural networks."""
-    return [gemm(name, shape, rate * 0.8, dtype=dtype, suite="layers", label=label, intensity=intensity)
-            for label, shape in LAYERS.items() for name, (rate, _, intensity) in LADDER.items()
-            if name not in ("cpu-naive", "cpu-blas")]
+    return [
+        gemm(name, shape, rate * 0.8, dtype=dtype, suite="layers", label=label, intensity=intensity)
+        for label, shape in LAYERS.items()
+        for name, (rate, _, intensity) in LADDER.items()
+        if name not in ("cpu-naive", "cpu-blas")
+    ]
 
 
 def machine() -> list[Record]:

@@ -19,16 +19,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-# The worker runs the very gemmlab that its parent runs, installed or not. Its folder leads the search path for
-# one import only, and -P keeps the working directory off it: a source tree there may have no extensions.
-_HOME = str(Path(__file__).parents[2])
-_START = f"""import sys
-sys.path.insert(0, {_HOME!r})
+
+def child_command(module: str, *arguments: str) -> tuple[str, ...]:
+    """The command line of a process that runs `main()` of one of gemmlab's modules.
+
+    The child runs the very gemmlab that its parent runs, installed or not. That one's folder leads the search
+    path for one import only, and -P keeps the working directory off it: a source tree there may have no extensions.
+    """
+    home = str(Path(__file__).parents[2])
+    start = f"""import sys
+sys.path.insert(0, {home!r})
 import gemmlab
 del sys.path[0]
-from gemmlab.measure.worker import main
+from {module} import main
 main()"""
-WORKER_COMMAND = (sys.executable, "-P", "-c", _START)
+    return (sys.executable, "-P", "-c", start, *arguments)
+
+
+WORKER_COMMAND = child_command("gemmlab.measure.worker")
 CAN_SUSPEND = hasattr(signal, "SIGSTOP")
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 _GOODBYE_S = 2.0

@@ -1,18 +1,21 @@
 """The report: a page, figures and sentences worked out from records.
 
-    records ──> groups.py ──> verdicts.py   what the numbers say, a rule for every sentence
-                   │          findings.py   the sources' figures beside ours
-                   │          tables.py     rows of text
-                   │          figures.py    one function a figure, drawn with drawing.py
-                   │              │
-                   └──────────────┴──> page.py + page.html ──> index.html, *.svg, *.png
+    job.py          measures by a plan, and hands the records on: the only file here that measures
+    groups.py       records sorted by device, number type and threads; what everything else asks of them
+    roofs.py        where a product stands under the roofs
+    verdicts.py     what the numbers say: a rule for every sentence
+    findings.py     the sources' figures beside ours, and whether they hold
+    method.py       how it was measured, and the caveats
+    tables.py       rows of text
+    words.py        numbers and lists as text
+    figures.py      machine_figures.py      one function a figure
+    drawing.py      what the figures share: looks, labels, SVG for a page
+    album.py        which figures a report has, in which order, under which words
+    page.py  page.html                      everything in its place: index.html
+    folder.py       files that appear whole or not at all
 
-`job.py` is the one place that measures, by the floors below, before anything is drawn.
-
-`groups.py` sorts the records by device, number type and threads, and answers what everything else asks of
-them. Whatever the page states is a sentence made by `verdicts.py` or `findings.py`; the template only places it.
-
-Drawing needs matplotlib and Jinja2, the extra `report`; the sentences need neither.
+Whatever the page states is made by `verdicts.py`, `findings.py` or `method.py` from records, so a page can be made
+again from a file. Drawing needs matplotlib and Jinja2, the extra `report`; the sentences need neither.
 """
 
 from __future__ import annotations
@@ -66,6 +69,8 @@ def render(records: Sequence[Mapping[str, Any]], directory: Path) -> Path:
         If there is no record.
     ReportUnavailable
         If matplotlib or Jinja2 is missing.
+    CannotWrite
+        If the directory cannot be written; what was in it stays.
     """
     require()
     from gemmlab.report.page import write
@@ -74,16 +79,23 @@ def render(records: Sequence[Mapping[str, Any]], directory: Path) -> Path:
 
 
 def draw_rooflines(records: Sequence[Mapping[str, Any]], directory: Path) -> list[Path]:
-    """Draw the roofline of each device and number type into `directory`, as SVG and PNG; returns the files.
+    """Draw the roofline of every device, number type and thread count in `records` into `directory`.
+
+    Returns
+    -------
+    list of Path
+        An SVG and a PNG for each; records of ceilings alone give the roofs alone.
 
     Raises
     ------
     ValueError
-        If no record is of a product.
+        If there is neither a product nor a ceiling to draw.
+    ReportUnavailable
+        If matplotlib or Jinja2 is missing.
     CannotWrite
-        If `directory` is not there or cannot be written.
+        If the directory cannot be written; what was in it stays.
     """
     require()
-    from gemmlab.report.page import write_rooflines
+    from gemmlab.report.album import draw_rooflines as draw
 
-    return write_rooflines(records, directory)
+    return draw(records, directory)

@@ -19,7 +19,6 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
@@ -28,11 +27,11 @@ from gemmlab.report.words import number
 
 INK, QUIET, GRID, ALARM = "#1f2328", "#5c6570", "#e4e7eb", "#c1121f"
 BLUE, ORANGE, GREEN = "#0062a8", "#c44f00", "#00805c"
-WIDTH_INCHES = 5.2
-LETTER_INCHES = 0.078  # of a label's letter
+WIDTH_INCHES = 4.9
+LETTER_INCHES = 0.08  # of a label's letter
 PLATE = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8}  # behind text over lines
 
-LOOK = {
+LOOK: Any = {
     "font.family": ["DejaVu Sans", "sans-serif"], "font.size": 10, "svg.fonttype": "none",
     "text.color": INK, "axes.labelcolor": INK, "xtick.color": QUIET, "ytick.color": QUIET,
     "axes.edgecolor": "#9aa3ad", "axes.linewidth": 0.8, "axes.spines.top": False, "axes.spines.right": False,
@@ -87,7 +86,7 @@ def canvas(height_inches: float, labels: Sequence[str] = ()) -> Iterator[tuple[F
         column = 0.42 + LETTER_INCHES * max(map(len, labels)) if labels else 0.15
         below, above = 0.52 / height_inches, 0.2 / height_inches
         right = max(0.45, 1 - column / WIDTH_INCHES)
-        figure.subplots_adjust(left=0.125, right=right, bottom=below, top=1 - above)
+        figure.subplots_adjust(left=0.135, right=right, bottom=below, top=1 - above)
         yield figure, axes
 
 
@@ -97,7 +96,8 @@ def label_lines(axes: Axes, ends: Mapping[str, tuple[float, float]], looks: Mapp
     `ends` maps a name to the line's last point in data coordinates. Call it after the limits are set.
     """
     box = axes.get_position()
-    inch, gap = 1 / (box.width * WIDTH_INCHES), 0.175 / (box.height * axes.get_figure(root=True).get_figheight())
+    height_inches = axes.bbox.height / axes.figure.dpi
+    inch, gap = 1 / (box.width * WIDTH_INCHES), 0.175 / height_inches
     to_axes = axes.transData + axes.transAxes.inverted()
     points = {name: to_axes.transform(end) for name, end in ends.items()}
     names = sorted(points, key=lambda name: points[name][1])
@@ -140,9 +140,8 @@ def save(figure: Figure, stem: Path) -> str:
     """Write the figure as ``stem.png`` and ``stem.svg``; the SVG's text is returned."""
     text = StringIO()
     with matplotlib.rc_context(LOOK | {"svg.hashsalt": stem.name}):
-        FigureCanvasAgg(figure).print_png(stem.with_name(stem.name + ".png"))
-        figure.set_dpi(72)
-        FigureCanvasSVG(figure).print_svg(text, metadata={"Date": None, "Creator": "gemmlab"})
+        figure.savefig(stem.with_name(stem.name + ".png"), dpi=160)
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": "gemmlab"})
     stem.with_name(stem.name + ".svg").write_text(text.getvalue(), encoding="utf-8")
     return text.getvalue()
 

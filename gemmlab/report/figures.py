@@ -23,9 +23,13 @@ REFERENCE = "cpu-ikj"
 
 
 def roofline(group: Group, looks: Looks) -> Figure | None:
-    """Speed over intensity: each backend's way from its smallest to its largest square, under the roofs."""
-    paths = {name: runs for name in group.backends() if (runs := group.squares(name) or list(group.timed(name).values()))}
-    if not paths:
+    """Speed over intensity: each backend's way from its smallest to its largest square, under the roofs.
+
+    Without products it shows the roofs alone.
+    """
+    runs_of = {name: group.squares(name) or list(group.timed(name).values()) for name in group.backends()}
+    paths = {name: runs for name, runs in runs_of.items() if runs}
+    if not paths and not (peak(group) and bandwidths(group)):
         return None
     points = {name: [(intensity(r, "DRAM")[0], r["gflop_per_s"]) for r in runs] for name, runs in paths.items()}
     with canvas(5.0, list(paths)) as (figure, axes):
@@ -34,22 +38,26 @@ def roofline(group: Group, looks: Looks) -> Figure | None:
         _roofs(axes, group)
         for name, path in points.items():
             axes.plot(*zip(*path, strict=True), **(looks[name].line() | {"linewidth": 1.1, "markersize": 4.5}))
-        over = [p for name, path in points.items() for p, r in zip(path, paths[name], strict=True) if is_above(group, r)]
-        if over:
-            axes.plot(*zip(*over, strict=True), "o", color=ALARM, markerfacecolor="none", markersize=12)
-            axes.text(0.98, 0.02, "ringed: above its roof", color=ALARM, fontsize=9, ha="right", transform=axes.transAxes)
+        _ring(axes, [points[name][i] for name, runs in paths.items() for i, r in enumerate(runs) if is_above(group, r)])
         label_lines(axes, {name: path[-1] for name, path in points.items()}, looks)
     return figure
+
+
+def _ring(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
+    """Mark points above their roofs: something is off with them."""
+    if points:
+        axes.plot(*zip(*points, strict=True), "o", color=ALARM, markerfacecolor="none", markersize=12)
+        axes.text(0.98, 0.02, "ringed: above its roof", color=ALARM, fontsize=9, ha="right", transform=axes.transAxes)
 
 
 def _roofline_limits(axes: Axes, group: Group, points: Sequence[tuple[float, float]]) -> None:
     """Room for every point, every peak, and the ridge of the slowest memory."""
     top, speeds = peak(group), bandwidths(group)
-    xs, ys = ([value for value in column if np.isfinite(value)] for column in zip(*points, strict=True))
+    xs, ys = [x for x, _ in points if np.isfinite(x)], [y for _, y in points]
     if top is not None:
-        ys.append(top.gflop_per_s)
+        ys += [top.gflop_per_s] if points else [top.gflop_per_s, top.gflop_per_s / 100]
         xs += [top.gflop_per_s / speed for speed in speeds.values()]
-    axes.set_xlim(min(xs) / 2, max(xs) * 2)
+    axes.set_xlim(min(xs) / 3, max(xs) * 2)
     axes.set_ylim(min(ys) / 2, max(ys) * 2)
 
 
@@ -68,11 +76,11 @@ def _roofs(axes: Axes, group: Group) -> None:
     for record in fma_ceilings(group):
         rate = record["gflop_per_s"]
         used = record["isa"] == record["environment"].get("isa")
-        strong = {"color": INK if used else QUIET, "linewidth": 1.8 if used else 0.8}
-        axes.plot([max(left, rate / fastest), right], [rate, rate], **strong)
+        colour, width = (INK, 1.8) if used else (QUIET, 0.8)
+        axes.plot([max(left, rate / fastest), right], [rate, rate], color=colour, linewidth=width)
         text = f"{record['isa']} in use, {number(rate)}" if used else f"{record['isa']} {number(rate)}"
         axes.annotate(text, (right, rate), (-1, 2.5), textcoords="offset points", fontsize=8,
-                      color=strong["color"], ha="right", bbox=PLATE)  # fmt: skip
+                      color=colour, ha="right", bbox=PLATE)  # fmt: skip
 
 
 def _label_slope(axes: Axes, text: str, x: float, speed: float) -> None:
@@ -80,7 +88,7 @@ def _label_slope(axes: Axes, text: str, x: float, speed: float) -> None:
     (x0, y0), (x1, y1) = axes.transData.transform([(x, speed * x), (2 * x, 2 * speed * x)])
     angle = float(np.degrees(np.arctan2(y1 - y0, x1 - x0)))
     axes.annotate(text, (x, speed * x), (-2, 2), textcoords="offset points", fontsize=8, color=QUIET,
-                  rotation=angle, rotation_mode="anchor")  # fmt: skip
+                  rotation=angle, rotation_mode="anchor", bbox=PLATE | {"pad": 0})  # fmt: skip
 
 
 def speed(group: Group, looks: Looks) -> Figure | None:
@@ -114,7 +122,8 @@ def speed_up(group: Group, looks: Looks) -> Figure | None:
              and (own := [r for r in group.squares(name) if r["problem"]["n"] in reference])}  # fmt: skip
     if not paths:
         return None
-    points = {name: [(n := r["problem"]["n"], reference[n] / r["median_s"]) for r in runs] for name, runs in paths.items()}
+    points = {name: [(r["problem"]["n"], reference[r["problem"]["n"]] / r["median_s"]) for r in runs]
+              for name, runs in paths.items()}  # fmt: skip
     with canvas(4.4, list(paths)) as (figure, axes):
         axes.set(xscale="log", yscale="log", xlabel="N, of square products", ylabel=f"speed-up over {REFERENCE}")
         axes.axhline(1, color=INK, linewidth=1.2)
@@ -143,7 +152,8 @@ def accuracy(group: Group, looks: Looks) -> Figure | None:
         axes.set_xlim(min(rates) / 1.6, max(rates) * 1.6)
         axes.set_ylim(min(errors) / 3, 2)
         axes.axhline(1, color=ALARM, linewidth=1.2)
-        axes.text(0.01, 0.93, "over 1 is wrong", color=ALARM, fontsize=9, va="top", transform=axes.get_yaxis_transform())
+        axes.annotate("over 1 is wrong", (0, 1), (3, -3), ("axes fraction", "data"), textcoords="offset points",
+                      color=ALARM, fontsize=9, va="top")  # fmt: skip
         plain_log(axes.xaxis)
         label_lines(axes, points, looks)
     return figure
@@ -156,7 +166,7 @@ def layers(group: Group, looks: Looks, suite: str) -> Figure | None:
         for record in group.timed(name).values():
             if record["problem"]["suite"] == suite:
                 rows.setdefault(record["problem"]["label"] or problem_text(record), []).append(record)
-    if not rows or all(is_square(record) for runs in rows.values() for record in runs):
+    if len(rows) < 2 or all(is_square(record) for runs in rows.values() for record in runs):
         return None
     names = in_order(name_of(record) for runs in rows.values() for record in runs)
     top = peak(group)
@@ -171,7 +181,7 @@ def layers(group: Group, looks: Looks, suite: str) -> Figure | None:
             own = [(r["gflop_per_s"], y) for y, runs in enumerate(rows.values()) for r in runs if name_of(r) == name]
             axes.plot(*zip(*own, strict=True), linestyle="none", label=name, markersize=6.5, **looks[name].point())
         axes.set(xlabel="GFLOP/s", yticks=[], xlim=(0, None), ylim=(len(rows) - 0.5, -0.7))
-        if top is not None:
+        if top is not None and axes.get_xlim()[1] > top.gflop_per_s / 2:  # else the peak would crowd the rest
             axes.axvline(top.gflop_per_s, color=INK, linewidth=1.8)
             axes.set_xlim(0, max(top.gflop_per_s, axes.get_xlim()[1]))
         axes.spines["left"].set_visible(False)
@@ -184,7 +194,7 @@ def _size_axis(axes: Axes, paths: Mapping[str, Sequence[Record]]) -> None:
     """Ticks at the sizes measured, as many as fit."""
     sizes = sorted({record["problem"]["n"] for runs in paths.values() for record in runs})
     axes.set_xlim(sizes[0] / 1.25, sizes[-1] * 1.25)
-    room = np.log(sizes[-1] / sizes[0]) / 9
+    room = np.log(sizes[-1] / sizes[0]) / 6.5
     ticks = [sizes[-1]]
     for n in reversed(sizes):
         if np.log(ticks[0] / n) > room:

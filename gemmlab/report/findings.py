@@ -2,7 +2,7 @@
 
 The figures are those of source R in ``gemmlab/data/papers.json``. A finding holds where this machine's figure
 lies in a band around the source's: a share of peak counts as "about 50 %" from 40 to 60 %, a ratio within 15 %
-of the range that the source gives, and over 1. The band stands beside the verdict, so that a reader can judge otherwise.
+of the range that the source gives, and over 1. The band stands beside the verdict, for a reader to judge otherwise.
 """
 
 from __future__ import annotations

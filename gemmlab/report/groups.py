@@ -1,7 +1,8 @@
 """The records of a run, sorted by device, number type and threads, and the questions the report asks of them.
 
-A comparison is fair only inside one group: one device, one number type, one number of threads. A backend that
-was seen on one thread only (the serial reference) stands in every group of its device and number type.
+A comparison is fair only inside one group: one device, one number type, one number of threads. A product that ran
+on fewer threads than a group has (the serial reference, or one too small to be worth more) stands in the group
+all the same, unless it was measured on more of them too.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ LADDER = (
     "cpu-naive", "cpu-ikj", "cpu-blocked", "cpu-blocked-local", "cpu-packed",
     "cpu-numpy", "cpu-blas", "cpu-mkl", "cpu-blis",
 )  # fmt: skip
+OWN_SUITE = "files"  # the reader's own matrices
 BASELINE_ENDINGS = ("-numpy", "-blas", "-mkl", "-blis", "-clblast", "-onemkl", "-cublas")
 
 
@@ -85,8 +87,8 @@ class Group:
         best = max(both, key=lambda key: _weight(one[key]), default=None)
         return None if best is None else (one[best], two[best])
 
-    def race(self) -> list[Record]:
-        """The fastest first, every good record of the problem that the group is judged by.
+    def race(self, suite: str | None = None) -> list[Record]:
+        """The fastest first, every good record of the problem that the group, or one of its suites, is judged by.
 
         That is the largest square that at least two backends did; failing that the largest other product
         that two did; failing that the largest of all.
@@ -94,14 +96,18 @@ class Group:
         by_problem: dict[Key, list[Record]] = {}
         for backend in self.backends():
             for key, record in self.timed(backend).items():
-                by_problem.setdefault(key, []).append(record)
+                if suite in (None, record["problem"]["suite"]):
+                    by_problem.setdefault(key, []).append(record)
         runs = max(by_problem.values(), key=lambda runs: (len(runs) > 1, *_weight(runs[0])), default=[])
         return sorted(runs, key=lambda record: record["median_s"])
 
 
 @dataclass(frozen=True)
 class Device:
-    """Everything the records say of one device; the first group is the one its headline is about."""
+    """Everything the records say of one device; the first group is the one its headline is about.
+
+    A device of which only ceilings are known has groups without products, so there is always a first one.
+    """
 
     name: str
     groups: tuple[Group, ...]
@@ -121,25 +127,36 @@ def _device(name: str, records: tuple[Record, ...]) -> Device:
     products = [record for record in records if record["kind"] == "gemm"]
     ceilings = tuple(record for record in records if record["kind"] == "ceiling")
     roof = Roof(ceilings, name) if ceilings else None
+    dtypes = dict.fromkeys(record["problem"]["dtype"] for record in products)
     groups = []
-    for dtype in dict.fromkeys(record["problem"]["dtype"] for record in products):
+    for dtype in dtypes or {c["dtype"]: None for c in ceilings if c["ceiling"] == "fma"} or {"float32": None}:
         own = [record for record in products if record["problem"]["dtype"] == dtype]
-        serial = _serial(own)
-        counts = {threads_of(record) for record in own if name_of(record) not in serial} or {1}
-        for threads in counts:
-            members = tuple(r for r in own if name_of(r) in serial or threads_of(r) == threads)
-            groups.append(Group(name, dtype, threads, members, ceilings, roof))
+        for threads in _thread_counts(own or ceilings):
+            groups.append(Group(name, dtype, threads, _on(own, threads), ceilings, roof))
     return Device(name, tuple(sorted(groups, key=_prominence)), ceilings, records)
 
 
-def _serial(products: Sequence[Record]) -> set[str]:
-    """Backends that were never timed on more than one thread: they stand in every group."""
-    widest: dict[str, int] = {}
+def _thread_counts(records: Sequence[Record]) -> set[int]:
+    """The most threads of all, and any lower number on which something ran that ran on more of them too."""
+    seen: dict[Key, set[int]] = {}
+    for record in records:
+        if record["kind"] == "gemm" and record["status"] == "ok":
+            seen.setdefault(_asked(record), set()).add(threads_of(record))
+    most = max((max(counts) for counts in seen.values()), default=max(map(threads_of, records)))
+    return {most} | {threads for counts in seen.values() for threads in counts if threads < max(counts)}
+
+
+def _on(products: Sequence[Record], threads: int) -> tuple[Record, ...]:
+    """What was asked on a number of threads: of each product, what ran on the most threads up to it."""
+    most: dict[Key, int] = {}
     for record in products:
-        # A product that was not run says nothing of threads, unless nothing else does.
-        width = threads_of(record) if record["status"] == "ok" else 0
-        widest[name_of(record)] = max(widest.get(name_of(record), 0), width)
-    return {name for name, width in widest.items() if width <= 1}
+        if (own := threads_of(record)) <= threads:
+            most[_asked(record)] = max(own, most.get(_asked(record), 0))
+    return tuple(record for record in products if threads_of(record) == most.get(_asked(record)))
+
+
+def _asked(record: Record) -> Key:
+    return name_of(record), record["problem"]["suite"], problem_key(record)
 
 
 def _prominence(group: Group) -> tuple[bool, int, bool, int]:
@@ -187,7 +204,7 @@ def threads_of(record: Record) -> int:
 
 
 def threads_text(threads: int) -> str:
-    """"1 thread", "2 threads"."""
+    """The number of threads in words: 1 thread, 2 threads."""
     return f"{threads} thread" + "s" * (threads != 1)
 
 
@@ -206,8 +223,8 @@ def problem_text(record: Record) -> str:
 
 def product_text(record: Record) -> str:
     """The problem with the name that its suite gives it, where that is more than its sizes again."""
-    label, sizes = record["problem"]["label"], problem_text(record)
-    says_more = label and not is_square(record) and re.search(r"[^\W\dx]", label)
+    label, sizes = str(record["problem"]["label"] or ""), problem_text(record)
+    says_more = not is_square(record) and re.search(r"[^\W\dx]", label)
     return f"{label}: {sizes}" if says_more else sizes
 
 

@@ -10,7 +10,7 @@ CEILING_CAVEAT = (
     "A ceiling is the best that gemmlab's own loop reached, so it is a lower bound of what the hardware can do: "
     "a share of a ceiling is at most that share of the hardware's limit, and a product may come out above it."
 )
-MODEL_CAVEAT = (
+TRAFFIC_CAVEAT = (
     "Intensity counts bytes by the backend's own model of its memory traffic; where it has none, each operand is "
     "counted once, which is the least possible. Neither is a measurement of traffic."
 )

@@ -1,31 +1,28 @@
-"""The page: verdicts, figures and tables put in order, and written so that nothing is left half-written."""
+"""The page: verdicts, figures and tables put in their places by the template."""
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
 import jinja2
 from markupsafe import Markup, escape
-from matplotlib.figure import Figure
 
-from gemmlab._errors import CannotWrite
-from gemmlab.report import figures, findings, machine_figures, method, tables, verdicts
-from gemmlab.report.drawing import Style, inline, save, styles
-from gemmlab.report.groups import Device, Group, Record, devices, in_order, name_of
+from gemmlab.report import findings, method, tables, verdicts
+from gemmlab.report.album import Drawn, album, looks_of, numbered
+from gemmlab.report.drawing import Style, inline, save
+from gemmlab.report.folder import PAGE, written_into
+from gemmlab.report.groups import Device, Record, devices
 
-PAGE, TEMPLATE = "index.html", "page.html"
+TEMPLATE = "page.html"
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A figure on the page: the drawing as SVG, its files' name, and the table with its numbers."""
+    """A figure on the page: its drawing as an element, its words, and the anchor of the table with its numbers."""
 
     name: str
     title: str
@@ -57,84 +54,41 @@ class Section:
 def write(records: Sequence[Record], directory: Path) -> Path:
     """Write the page and the figures; see `gemmlab.report.render`."""
     if not records:
-        raise ValueError("there is no record to report on")
-    directory = Path(directory)
-    try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        # Beside the directory, so that moving into place stays within one file system.
-        drafts = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
-        try:
-            _draft(records, drafts)
-            _move(drafts, directory)
-        finally:
-            shutil.rmtree(drafts, ignore_errors=True)
-    except OSError as error:
-        raise CannotWrite(f"cannot write {directory}: {error.strerror or error}") from None
+        raise ValueError("there are no records to report on")
+    with written_into(directory) as drafts:
+        sections = [_section(device, number, drafts) for number, device in enumerate(devices(records))]
+        html = _template().render(
+            sections=sections,
+            ceiling_caveat=method.CEILING_CAVEAT,
+            traffic_caveat=method.TRAFFIC_CAVEAT,
+            source=findings.papers()["sources"]["R"],
+            measured=max(str(record["time_utc"] or "") for record in records)[:10],
+            version=next((v for record in records if (v := record["environment"].get("gemmlab"))), ""),
+            runs=len({record["run_id"] for record in records}),
+            count=len(records),
+            pieces=sorted(path.name for path in drafts.iterdir()),
+        )
+        (drafts / PAGE).write_text(html, encoding="utf-8")
     return directory / PAGE
 
 
-def write_rooflines(records: Sequence[Record], directory: Path) -> list[Path]:
-    """Write the roofline figures alone; see `gemmlab.report.draw_rooflines`."""
-    drawn = []
-    for index, device in enumerate(devices(records)):
-        looks = styles(in_order(name_of(record) for group in device.groups for record in group.products))
-        for group in {group.dtype: group for group in reversed(device.groups)}.values():
-            if (figure := figures.roofline(group, looks)) is not None:
-                stem = directory / f"roofline-{group.slug}{f'-device{index + 1}' if index else ''}"
-                try:
-                    save(figure, stem)
-                except OSError as error:
-                    raise CannotWrite(f"cannot write into {directory}: {error.strerror or error}") from None
-                drawn += [Path(f"{stem}.svg"), Path(f"{stem}.png")]
-    if not drawn:
-        raise ValueError("no product in these records to draw: measure some with gemmlab roofline or gemmlab bench")
-    return drawn
-
-
-def _draft(records: Sequence[Record], drafts: Path) -> None:
-    sections = [_section(device, i, drafts) for i, device in enumerate(devices(records))]
-    html = _template().render(
-        sections=sections,
-        caveats=[method.CEILING_CAVEAT, method.MODEL_CAVEAT],
-        measured=max(str(record["time_utc"] or "") for record in records)[:10],
-        version=next((v for record in records if (v := record["environment"].get("gemmlab"))), ""),
-        source=findings.papers()["sources"]["R"],
-        runs=len({record["run_id"] for record in records}),
-        count=len(records),
-        pieces=[PAGE, *sorted(path.name for path in drafts.iterdir())],
-    )
-    (drafts / PAGE).write_text(html, encoding="utf-8")
-
-
-def _move(drafts: Path, directory: Path) -> None:
-    """Put every file in its place; the page comes last, so that it never shows before its figures."""
-    directory.mkdir(exist_ok=True)
-    for path in sorted(drafts.iterdir(), key=lambda path: path.name == PAGE):
-        os.replace(path, directory / path.name)
-
-
-def _section(device: Device, index: int, drafts: Path) -> Section:
-    slug = f"device{index + 1}"
-    looks = styles(in_order(name_of(record) for group in device.groups for record in group.products))
-    main = device.groups[0] if device.groups else None
+def _section(device: Device, number: int, drafts: Path) -> Section:
+    slug = f"device{number + 1}"
+    main, *others = device.groups
+    looks = looks_of(device)
     judged = _judged(device)
-    suffix = f"-{slug}" if index else ""
-    results = [_under(slug, table) for group in device.groups for table in tables.results(group)]
     environment = [tables.environment(device.records), tables.thread_pools(device.records)]
+    asides = [verdicts.own_matrices(main), *(verdicts.answer(group)[0] for group in others)]
     return Section(
         slug=slug,
         name=device.name,
-        headline=main.title if main else "",
-        answer=verdicts.answer(main) if main else ["No product was measured on this device, only its ceilings."],
-        asides=[verdicts.answer(group)[0] for group in device.groups[1:]],
-        verdicts=verdicts.verdicts(main) if main else [],
+        headline=main.title,
+        answer=verdicts.answer(main),
+        asides=[text for text in asides if text],
+        verdicts=verdicts.verdicts(main),
         styles=looks,
-        figures=[
-            _show(figure, drafts, name + suffix, *words)
-            for name, figure, *words in _figures(device, looks, slug)
-            if figure is not None
-        ],
-        results=results,
+        figures=[_show(drawn, slug, number, drafts) for drawn in album(device, looks)],
+        results=[_under(slug, table) for group in device.groups for table in tables.results(group)],
         ceilings=[_under(slug, table) for table in tables.ceilings(device.ceilings)],
         findings=judged,
         findings_summary=findings.summary(judged) if judged else "",
@@ -145,74 +99,19 @@ def _section(device: Device, index: int, drafts: Path) -> Section:
 
 def _judged(device: Device) -> list[findings.Finding]:
     """The source's findings on the group most like its own (float32); none without its backends."""
-    group = next((group for group in device.groups if group.dtype == "float32"), next(iter(device.groups), None))
-    return findings.findings(group) if group and findings.concerns(group) else []
+    group = next((group for group in device.groups if group.dtype == "float32"), device.groups[0])
+    return findings.findings(group) if findings.concerns(group) else []
+
+
+def _show(drawn: Drawn, slug: str, number: int, drafts: Path) -> Shown:
+    name = numbered(drawn.name, number)
+    svg = inline(save(drawn.figure, drafts / name), name, str(escape(f"{drawn.title}. {drawn.caption}")))
+    return Shown(name, drawn.title, drawn.caption, Markup(svg), f"{slug}-{drawn.table}")
 
 
 def _under(slug: str, table: tables.Table) -> tables.Table:
-    return tables.Table(f"{slug}-{table.slug}", table.caption, table.columns, table.rows, table.words, table.note)
-
-
-Drawn = tuple[str, Figure | None, str, str, str]
-
-
-def _figures(device: Device, looks: Mapping[str, Style], slug: str) -> Iterator[Drawn]:
-    """Name, drawing, title, caption and table of every figure of a device, in the order of the page."""
-    for place, group in enumerate(device.groups):
-        main, new_dtype = place == 0, group.dtype not in {before.dtype for before in device.groups[:place]}
-        yield from _group_figures(group, looks, f"{slug}-results-{group.slug}", main, new_dtype)
-    if device.groups:
-        yield (
-            "bandwidth", machine_figures.bandwidth(device.groups[0]), "Bandwidth of the memory",
-            "Working sets that fit a cache are fast; dotted lines mark the caches of a core.",
-            f"{slug}-ceilings-sweep",
-        )  # fmt: skip
-        yield (
-            "multiply-adds", machine_figures.multiply_adds(device.groups[0]), "Multiply-adds by instruction set",
-            "The best rate of each instruction set: the arithmetic peak that products are held against.",
-            f"{slug}-ceilings-fma",
-        )  # fmt: skip
-
-
-def _group_figures(
-    group: Group, looks: Mapping[str, Style], results: str, main: bool, new_dtype: bool
-) -> Iterator[Drawn]:
-    suites = list(dict.fromkeys(record["problem"]["suite"] for record in group.products))
-    table = f"{results}-{suites[0]}".replace(" ", "-")
-    if new_dtype:
-        yield (
-            f"roofline-{group.slug}", figures.roofline(group, looks), f"Roofline, {group.title}",
-            "Each line follows a backend from its smallest square to its largest. Slopes are measured bandwidths, "
-            "horizontals measured multiply-add rates: a backend below its slope is short of memory, below the top "
-            "line short of arithmetic. Small products come from caches, so they may stand above the DRAM slope.",
-            table,
-        )  # fmt: skip
-    yield (
-        f"speed-{group.slug}", figures.speed(group, looks), f"Speed over size, {group.title}",
-        "The top of the axis is the measured peak; bars run from p20 to p80.", table,
-    )  # fmt: skip
-    if not main:
-        return
-    yield (
-        f"speed-up-{group.slug}", figures.speed_up(group, looks), f"Speed-up over {figures.REFERENCE}, {group.title}",
-        "How many times faster than the plain i-k-j loop on the same product; below 1 is slower.", table,
-    )  # fmt: skip
-    yield (
-        f"accuracy-{group.slug}", figures.accuracy(group, looks), f"Accuracy beside speed, {group.title}",
-        "Largest error divided by its bound, at the product each backend is judged by. Right and low is best.", table,
-    )  # fmt: skip
-    for suite in suites:
-        name = re.sub(r"\W+", "-", suite)
-        yield (
-            f"{name}-{group.slug}", figures.layers(group, looks, suite), f"Suite “{suite}”, {group.title}",
-            "A bar reaches to the fastest backend, named on its right; the dark line is the measured peak.",
-            f"{results}-{suite}".replace(" ", "-"),
-        )  # fmt: skip
-
-
-def _show(figure: Figure, drafts: Path, name: str, title: str, caption: str, table: str) -> Shown:
-    svg = inline(save(figure, drafts / name), name, escape(f"{title}. {caption}"))
-    return Shown(name, title, caption, Markup(svg), table)
+    """The table with an anchor of its own device."""
+    return replace(table, slug=f"{slug}-{table.slug}")
 
 
 def _template() -> jinja2.Template:

@@ -45,7 +45,8 @@ def peak(group: Group) -> Peak | None:
 
 def fma_ceilings(group: Group) -> list[Record]:
     """The group's multiply-add rates, one a record, slowest first."""
-    found = [c for c in group.ceilings if c["ceiling"] == "fma" and c["dtype"] == group.dtype and _fits(c, group.threads)]
+    measured = (ceiling for ceiling in group.ceilings if ceiling["ceiling"] == "fma" and _fits(ceiling, group.threads))
+    found = [ceiling for ceiling in measured if ceiling["dtype"] == group.dtype]
     return sorted(found, key=lambda record: record["gflop_per_s"])
 
 

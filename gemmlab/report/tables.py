@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gemmlab.report.groups import (
+    OWN_SUITE,
     Group,
     Record,
     is_good,
@@ -46,8 +47,8 @@ class Table:
 
 
 RESULT_COLUMNS = (
-    "Backend", "Threads", "Median", "p20–p80", "Noise", "GFLOP/s", "Of peak", f"Over {REFERENCE}",
-    "Flop per byte", "Of its roof", "Error / bound", "Copies",
+    "Backend", "GFLOP/s", "Of peak", f"Over {REFERENCE}", "Median", "p20–p80", "Noise", "Flop per byte",
+    "Of its roof", "Error / bound", "Threads", "Copies",
 )  # fmt: skip
 
 
@@ -56,7 +57,13 @@ def results(group: Group) -> list[Table]:
     by_suite: dict[str, list[Record]] = {}
     for record in group.products:
         by_suite.setdefault(record["problem"]["suite"], []).append(record)
-    return [_results(group, suite, records) for suite, records in by_suite.items()]
+    suites = sorted(by_suite, key=lambda suite: suite != OWN_SUITE)
+    return [_results(group, suite, by_suite[suite]) for suite in suites]
+
+
+def results_slug(group: Group, suite: str) -> str:
+    """The anchor of a table of results."""
+    return f"results-{group.slug}-{suite}".replace(" ", "-")
 
 
 def _results(group: Group, suite: str, records: Iterable[Record]) -> Table:
@@ -69,29 +76,30 @@ def _results(group: Group, suite: str, records: Iterable[Record]) -> Table:
         rows += [_result(group, record, reference, product_text(record) * (record is block[0])) for record in block]
     noisy = any(row.mark == "noisy" for row in rows)
     note = "Noisy times (p20 to p80 over 10 % of the median) are in italics." if noisy else ""
-    slug = f"results-{group.slug}-{suite}".replace(" ", "-")
-    return Table(slug, f"Suite “{suite}”, {group.title}", RESULT_COLUMNS, tuple(rows), 1, note)
+    what = "Your matrices" if suite == OWN_SUITE else f"Suite “{suite}”"
+    return Table(results_slug(group, suite), f"{what}, {group.title}", RESULT_COLUMNS, tuple(rows), 1, note)
 
 
 def _result(group: Group, record: Record, reference: Record | None, block: str) -> Row:
-    head = (name_of(record), str(threads_of(record)))
     if not is_good(record):
         status = "wrong" if record["status"] == "ok" else record["status"]
-        return Row(head, f"{status}: {record['reason'] or 'no reason was recorded'}", block, status)
+        return Row((name_of(record),), f"{status}: {record['reason'] or 'no reason was recorded'}", block, status)
     roof, where = peak(group), standing(group, record)
     cells = (
-        seconds(record["median_s"]),
-        f"{seconds(record['p20_s'])} – {seconds(record['p80_s'])}",
-        f"{number(record['noise_percent'])} %",
+        name_of(record),
         number(record["gflop_per_s"]),
         percent(record["gflop_per_s"] / roof.gflop_per_s if roof else None),
         _over(record, reference),
+        seconds(record["median_s"]),
+        f"{seconds(record['p20_s'])} – {seconds(record['p80_s'])}",
+        f"{number(record['noise_percent'])} %",
         f"{number(where.intensity)} ({where.level or 'peak'})" if where else DASH,
         percent(where.share) + " (above)" * is_above(group, record) if where else DASH,
         number(record["error_over_bound"]),
+        str(threads_of(record)),
         DASH if record["copies"] is None else str(record["copies"]),
     )
-    return Row(head + cells, "", block, "noisy" if record["noisy"] else "")
+    return Row(cells, "", block, "noisy" if record["noisy"] else "")
 
 
 def _over(record: Record, reference: Record | None) -> str:
@@ -104,20 +112,20 @@ def _over(record: Record, reference: Record | None) -> str:
     return number(reference["median_s"] / record["median_s"])
 
 
-def ceilings(records: Sequence[Record], slug: str = "ceilings") -> list[Table]:
+def ceilings(records: Sequence[Record]) -> list[Table]:
     """The measured ceilings: multiply-adds by instruction set, bandwidth by level, and the sweep."""
-    kinds = {kind: [record for record in records if record["ceiling"] == kind] for kind in ("fma", "bandwidth", "sweep")}
+    fma, levels, sweep = ([r for r in records if r["ceiling"] == kind] for kind in ("fma", "bandwidth", "sweep"))
 
     def operation(record: Record) -> str:
         return f"{record['operation']}, {threads_text(threads_of(record))}"
 
     made = [
-        _pivot(f"{slug}-fma", "Multiply-adds, GFLOP/s", "Instruction set", kinds["fma"], _isa,
+        _pivot("ceilings-fma", "Multiply-adds, GFLOP/s", "Instruction set", fma, _isa,
                lambda r: f"{r['dtype']}, {threads_text(threads_of(r))}", "gflop_per_s"),
-        _pivot(f"{slug}-bandwidth", "Bandwidth of each memory level, GB/s", "Level", kinds["bandwidth"],
+        _pivot("ceilings-bandwidth", "Bandwidth of each memory level, GB/s", "Level", levels,
                lambda r: str(r["level"]), operation, "gb_per_s"),
-        _pivot(f"{slug}-sweep", "Bandwidth over the working set of a thread, GB/s", "Working set",
-               sorted(kinds["sweep"], key=lambda r: r["working_set_bytes"]),
+        _pivot("ceilings-sweep", "Bandwidth over the working set of a thread, GB/s", "Working set",
+               sorted(sweep, key=lambda r: r["working_set_bytes"]),
                lambda r: size(r["working_set_bytes"]), operation, "gb_per_s"),
     ]  # fmt: skip
     return [table for table in made if table.rows]
@@ -153,7 +161,7 @@ ENVIRONMENT_WORDS = {
 }  # fmt: skip
 
 
-def environment(records: Sequence[Record], slug: str = "environment") -> Table:
+def environment(records: Sequence[Record]) -> Table:
     """The machine and the software; a value that changed during the run shows as a range or a list."""
     blocks = [record["environment"] for record in records]
     keys = dict.fromkeys([*ENVIRONMENT_WORDS, *(key for block in blocks for key in block)])
@@ -162,10 +170,10 @@ def environment(records: Sequence[Record], slug: str = "environment") -> Table:
         if key != "thread_pools":
             text = _values([block.get(key) for block in blocks])
             rows.append(Row((ENVIRONMENT_WORDS.get(key, key), text)))
-    return Table(slug, "Machine and software", ("What", "Value"), tuple(rows), 2)
+    return Table("environment", "Machine and software", ("What", "Value"), tuple(rows), 2)
 
 
-def thread_pools(records: Sequence[Record], slug: str = "thread-pools") -> Table:
+def thread_pools(records: Sequence[Record]) -> Table:
     """Which libraries each backend's process had loaded, as threadpoolctl found them."""
     found: dict[str, dict[str, None]] = {}
     for record in records:
@@ -173,14 +181,14 @@ def thread_pools(records: Sequence[Record], slug: str = "thread-pools") -> Table
             for pool in record["environment"].get("thread_pools") or ():
                 found.setdefault(name_of(record), {})[_pool(pool)] = None
     rows = tuple(Row((backend, "; ".join(pools))) for backend, pools in found.items())
-    return Table(slug, "Thread pools in each backend's process", ("Backend", "Libraries"), rows, 2)
+    return Table("thread-pools", "Thread pools in each backend's process", ("Backend", "Libraries"), rows, 2)
 
 
 def _pool(pool: Mapping[str, Any]) -> str:
     name = pool.get("internal_api") or pool.get("user_api") or "library"
     details = [pool.get("version"), pool.get("architecture"), pool.get("threading_layer")]
-    threads = pool.get("num_threads")
-    return ", ".join([str(part) for part in (name, *details) if part] + [threads_text(threads)] * bool(threads))
+    threads = [threads_text(pool["num_threads"])] if pool.get("num_threads") else []
+    return ", ".join([str(part) for part in (name, *details) if part] + threads)
 
 
 def _values(values: Sequence[Any]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gemmlab.report.groups import (
+    OWN_SUITE,
     Group,
     Record,
     is_baseline,
@@ -87,18 +88,26 @@ def verdicts(group: Group) -> list[Verdict]:
 
 def answer(group: Group) -> list[str]:
     """The group in two to four sentences: who is fastest, how near the peak, what stops the others, what to avoid."""
+    if not group.products:
+        return ["No product was measured on this device, only its ceilings."]
     race = group.race()
     if not race:
         return [f"No backend was timed in {group.title}; the reasons stand below."]
     judged = verdicts(group)
-    winners = [record for record in race if record is race[0] or overlap(record, race[0])]
-    said = [_fastest(group, race, winners), _distance(group, race[0]), _stops(judged, winners), _avoid(judged)]
+    winners = _winners(race)
+    said = [_fastest(group, race), _distance(group, race[0]), _stops(judged, winners), _avoid(judged)]
     return [text for text in said if text]
 
 
-def against(record: Record, other: Record, name: str | None = None) -> str:
+def own_matrices(group: Group) -> str:
+    """Who is fastest on the reader's own matrices; nothing if there were none."""
+    race = group.race(OWN_SUITE)
+    return f"On your matrices, {_fastest(group, race)}" if race else ""
+
+
+def against(record: Record, other: Record) -> str:
     """One time against another: "1.3 times the speed of NAME", "40 % of it", or "no difference seen"."""
-    name = name or name_of(other)
+    name = name_of(other)
     if overlap(record, other):
         return f"no difference seen from {name}"
     ratio = other["median_s"] / record["median_s"]
@@ -108,8 +117,13 @@ def against(record: Record, other: Record, name: str | None = None) -> str:
 # The sentences of the answer.
 
 
-def _fastest(group: Group, race: Sequence[Record], winners: Sequence[Record]) -> str:
-    first = race[0]
+def _winners(race: Sequence[Record]) -> list[Record]:
+    """The fastest, and all whose times cannot be told from its own."""
+    return [record for record in race if record is race[0] or overlap(record, race[0])]
+
+
+def _fastest(group: Group, race: Sequence[Record]) -> str:
+    first, winners = race[0], _winners(race)
     where = f"at {problem_text(first)} in {group.dtype} on {threads_text(group.threads)}"
     if len(race) == 1:
         return f"{name_of(first)} is the only backend timed {where}: {number(first['gflop_per_s'])} GFLOP/s."
@@ -117,8 +131,8 @@ def _fastest(group: Group, race: Sequence[Record], winners: Sequence[Record]) ->
         text = f"{name_of(first)} is the fastest {where}: {number(first['gflop_per_s'])} GFLOP/s"
     else:
         names, rates = ([f(record) for record in winners] for f in (name_of, lambda r: number(r["gflop_per_s"])))
-        text = (f"{listed(names)} are the fastest {where}, with {listed(rates)} GFLOP/s: "
-                "no difference seen between them and the first, as their p20 to p80 intervals overlap")  # fmt: skip
+        text = (f"{listed(names)} are the fastest {where}, with {listed(rates)} GFLOP/s: no difference seen between "
+                "the first and the rest of them, as their p20 to p80 intervals overlap")  # fmt: skip
     return f"{text}{_comparisons(race, winners)}."
 
 
@@ -128,10 +142,12 @@ def _comparisons(race: Sequence[Record], winners: Sequence[Record]) -> str:
     beaten = [record for record in race if record not in winners]
     said = [f"{against(first, beaten[0])} (the next)"] if beaten else []
     said += [against(first, record) for record in beaten[1:] if name_of(record) == "cpu-numpy"]
-    text = f", {listed(said)}" if said else ""
+    lead = ", " if len(winners) == 1 else f". {name_of(first)} has "
+    text = f"{lead}{listed(said)}" if said else ""
     own = next((record for record in race if not is_baseline(name_of(record))), None)
     if own is not None and own not in winners:
-        text += f"; the best of gemmlab's own rungs, {name_of(own)}, has {against(own, first, 'that')}"
+        share = percent(first["median_s"] / own["median_s"])
+        text += f"; the best of gemmlab's own rungs, {name_of(own)}, reaches {share} of that"
     return text
 
 
@@ -193,7 +209,7 @@ def _trouble(records: Sequence[Record]) -> tuple[str, str] | None:
 
 def _reason(record: Record) -> str:
     if record["reason"]:
-        return record["reason"].strip().rstrip(".") + "."
+        return str(record["reason"]).strip().rstrip(".") + "."
     if record["error_over_bound"] is not None:
         return f"its error is {number(record['error_over_bound'])} times the bound."
     return "no reason was recorded."
@@ -238,21 +254,22 @@ def _why(where: Standing | None) -> str:
     """What bounds a backend, from its point under the roofs."""
     if where is None:
         return "What bounds it is not known: the ceilings it needs were not measured."
-    once = "" if where.modelled else ", each operand moved once,"
-    if where.level is None:
-        allows = f"its traffic{once} would allow the full peak"
-    else:
-        allows = (f"{where.level} bandwidth{once} allows {number(where.attainable)} GFLOP/s at "
-                  f"{number(where.intensity)} flop per byte")  # fmt: skip
+    reaches = f"and it reaches {percent(where.share)} of that"
+    allows = "bandwidth would allow the full peak"
+    if where.level is not None:
+        speed, intensity = number(where.attainable), number(where.intensity)
+        allows = f"{where.level} bandwidth allows {speed} GFLOP/s at its {intensity} flop per byte"
     if where.share > ABOVE:
         return (f"Above its roof: {allows}, and it is {percent(where.share - 1)} over that, so the measured ceiling "
                 "is too low, or the traffic counted too high.")  # fmt: skip
-    reaches = f"{allows}, and it reaches {percent(where.share)} of that"
     if where.share >= NEAR:
-        return f"{'Compute' if where.level is None else 'Memory'}-bound: {reaches}."
+        return f"Memory-bound: {allows}, {reaches}." if where.level else f"Compute-bound: {allows}."
     if where.modelled:
-        return f"Not bound by bandwidth: {reaches}; its instructions or the latency of its loads hold it back."
-    return f"Below its roof: {reaches}. Its real traffic has no model, so what holds it back is not known."
+        tail = "its instructions or the latency of its loads hold it back."
+        return f"Not bound by bandwidth: {allows}{f', {reaches}' * bool(where.level)}; {tail}"
+    if where.level:
+        return f"Its traffic has no model; with each operand moved once, {allows}, {reaches}."
+    return "Its traffic has no model, so what keeps it from the peak is not known."
 
 
 def _noise(best: Record) -> str:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
+from gemmlab.measure.process import child_command
 from gemmlab.roofline.ceilings import measure_ceilings
 
 
@@ -18,10 +19,8 @@ def measure_ceilings_apart(*, seconds: float = 12.0, threads: int | None = None)
     RuntimeError
         If that process fails; the message is its last line.
     """
-    wish = json.dumps({"seconds": seconds, "threads": threads})
-    done = subprocess.run(  # -P: a source tree in the working directory must not hide the installed package
-        [sys.executable, "-P", "-m", "gemmlab.roofline.apart", wish], capture_output=True, text=True, check=False
-    )
+    command = child_command("gemmlab.roofline.apart", json.dumps({"seconds": seconds, "threads": threads}))
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise RuntimeError(f"measuring the ceilings failed: {last}")
@@ -29,5 +28,6 @@ def measure_ceilings_apart(*, seconds: float = 12.0, threads: int | None = None)
     return records
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """In the fresh process: measure, and print the records."""
     print(json.dumps(measure_ceilings(**json.loads(sys.argv[1]))))

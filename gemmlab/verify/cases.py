@@ -43,8 +43,9 @@ def distributions(dtype: Any) -> Mapping[str, tuple[Draw, Draw]]:
         return rng.standard_normal(shape).astype(dtype)
 
     def wide(rng: np.random.Generator, shape: Shape) -> Array:
-        numbers: Array = rng.standard_normal(shape) * np.exp2(rng.uniform(-quarter, quarter, shape))
-        return numbers.astype(np.dtype(dtype))
+        magnitudes = np.exp2(rng.uniform(-quarter, quarter, shape))
+        numbers: Array = (rng.standard_normal(shape) * magnitudes).astype(dtype)
+        return numbers
 
     def subnormal(rng: np.random.Generator, shape: Shape) -> Array:
         return (rng.uniform(-2, 2, shape) * smallest).astype(dtype)

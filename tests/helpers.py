@@ -1,0 +1,27 @@
+"""What several test modules share: Python in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+
+def run_python(*arguments, timeout=120, path=(), **environ):
+    """Run this Python with `arguments`, without our own GEMMLAB_* but with what `environ` gives.
+
+    `path` is put before PYTHONPATH. The working directory is not on the path (-P): it may hold the source
+    without its compiled modules.
+    """
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GEMMLAB_")}
+    places = [*map(str, path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environ = inherited | environ | ({"PYTHONPATH": os.pathsep.join(places)} if places else {})
+    command = [sys.executable, "-P", *map(str, arguments)]
+    return subprocess.run(command, env=environ, timeout=timeout, capture_output=True, text=True, check=False)
+
+
+def output_of(code, **options):
+    """What a program prints; its assertions are the test's."""
+    done = run_python("-c", code, **options)
+    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
