@@ -221,8 +221,8 @@ def _numpys_error(a: Array, b: Array, out: Array | None, axes: Any) -> Exception
     if out is not None:
         out_stand_in = np.lib.stride_tricks.as_strided(np.empty(1, out.dtype), out.shape, (0,) * out.ndim)
     try:
-        options: dict[str, Any] = {} if axes is None else {"axes": axes}
-        np.matmul(*stand_ins, out=out_stand_in, casting="unsafe", **options)
+        matmul: Any = np.matmul
+        matmul(*stand_ins, out=out_stand_in, casting="unsafe", **({} if axes is None else {"axes": axes}))
     except Exception as error:
         return error
     return ValueError(f"matmul: operands of shapes {a.shape} and {b.shape} do not agree")
