@@ -10,15 +10,16 @@ LARGEST = {"cpu-naive": 512, "cpu-ikj": 1024}
 SIZES = (128, 512, 1024, 2048)
 
 
-def cases():
-    for name, info in gemmlab.backends().items():
-        if info.kind in ("rung", "baseline") and info.available:
-            for n in SIZES:
-                if n <= LARGEST.get(name, SIZES[-1]):
-                    yield pytest.param(name, n, id=f"{name}-{n}")
+CASES = [
+    pytest.param(name, n, id=f"{name}-{n}")
+    for name, info in gemmlab.backends().items()
+    if info.kind in ("rung", "baseline") and info.available
+    for n in SIZES
+    if n <= LARGEST.get(name, SIZES[-1])
+]
 
 
-@pytest.mark.parametrize(("backend", "n"), cases())
+@pytest.mark.parametrize(("backend", "n"), CASES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_square(gemm_benchmark, benchmark, backend, n, dtype):
     benchmark.group = f"{dtype}, n = {n}"

@@ -15,7 +15,6 @@ from gemmlab._config import config
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from gemmlab import verify
     from gemmlab._api import backends, explain, get_backend, matmul, trace, use
     from gemmlab._backend import Availability, Backend, BackendInfo, Param
     from gemmlab._errors import (
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     )
     from gemmlab._problem import Problem
     from gemmlab.measure.environment import show_versions
+    from gemmlab.verify import verify
 
 __all__ = [
     "Availability",

@@ -192,39 +192,38 @@ def _tiny_product(name: str) -> str:
 
 def run_bench(arguments: Any) -> int:
     """gemmlab bench"""
-    from gemmlab.measure import problems
-    from gemmlab.measure.records import RecordFile
-    from gemmlab.measure.session import Session
     from gemmlab.measure.table import gemm_table
-    from gemmlab.report.job import available_backends
+    from gemmlab.report import job
+    from gemmlab.roofline import peak_of
+
+    names = _ready(arguments.backends) or job.available_backends()
+    params = dict.fromkeys(names, _params(arguments.param, names))
+    plan = job.Plan(
+        _cases(arguments), names, arguments.threads, ceilings_s=0, cap_s=arguments.cap,
+        rounds=arguments.rounds, budget_s=arguments.budget, params=params,
+    )  # fmt: skip
+    records: list[dict[str, Any]] = []
+    try:
+        with _progress() as progress:
+            job.measure(plan, arguments.out or os.devnull, progress, records)
+    finally:
+        print(json.dumps(records, indent=1) if arguments.json else gemm_table(records, peak_of(records)))
+    return 1 if any(record.get("status") in ("wrong", "failed") for record in records) else 0
+
+
+def _cases(arguments: Any) -> list[Any]:
+    """The products that `gemmlab bench` was asked for."""
+    from gemmlab.measure import problems
 
     if len(arguments.input) not in (0, 2):
         raise ValueError(f"give two .npy files, A.npy and B.npy, or none; not {len(arguments.input)}")
     if sum((bool(arguments.input), arguments.sizes is not None, arguments.suite is not None)) > 1:
         raise ValueError("give one of --sizes, --suite and two .npy files")
     if arguments.input:
-        cases = [problems.from_files(*arguments.input)]
-    elif arguments.sizes:
-        cases = problems.sized(arguments.sizes, arguments.dtype)
-    else:
-        cases = problems.SUITES[arguments.suite or "squares"](True, arguments.dtype)
-    names = _ready(arguments.backends) or available_backends()
-    params = _params(arguments.param, names)
-    records: list[dict[str, Any]] = []
-    with RecordFile(arguments.out or os.devnull) as file, _progress() as progress, Session() as session:
-
-        def keep(record: dict[str, Any]) -> None:
-            records.append(record)
-            file.write(record)
-
-        try:
-            session.measure(
-                names, cases, params=dict.fromkeys(names, params), threads=arguments.threads, cap_s=arguments.cap,
-                rounds=arguments.rounds, budget_s=arguments.budget, progress=progress, on_record=keep,
-            )  # fmt: skip
-        finally:
-            print(json.dumps(records, indent=1) if arguments.json else gemm_table(records))
-    return 1 if any(record["status"] in ("wrong", "failed") for record in records) else 0
+        return [problems.from_files(*arguments.input)]
+    if arguments.sizes:
+        return problems.sized(arguments.sizes, arguments.dtype)
+    return problems.SUITES[arguments.suite or "squares"](True, arguments.dtype)
 
 
 def _params(pairs: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
@@ -252,11 +251,13 @@ def run_roofline(arguments: Any) -> int:
     records: list[dict[str, Any]] = []
     if arguments.source:
         records = read(arguments.source)
-        arguments.out.mkdir(parents=True, exist_ok=True)
+        job.make_folder(arguments.out)
     else:
         names = _ready(arguments.backends) or job.available_backends()
+        job.make_folder(arguments.out)
+        plan = job.roofline(None, names, arguments.threads)
         with _progress() as progress:
-            job.measure(job.roofline(None, names, arguments.threads), arguments.out, progress, records)
+            job.measure(plan, arguments.out / "records.jsonl", progress, records)
     figures = draw_rooflines(records, arguments.out)
     ceilings = [record for record in records if record["kind"] == "ceiling"]
     print(json.dumps(ceilings, indent=1) if arguments.json else "\n".join(map(str, figures)))

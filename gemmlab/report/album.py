@@ -13,7 +13,7 @@ from gemmlab.report import figures, machine_figures
 from gemmlab.report.drawing import Style, save, styles
 from gemmlab.report.folder import written_into
 from gemmlab.report.groups import OWN_SUITE, Device, Group, Record, devices, in_order, name_of
-from gemmlab.report.tables import results_slug
+from gemmlab.report.tables import results_slug, sweep_slug
 
 Looks = Mapping[str, Style]
 
@@ -129,7 +129,8 @@ def _suites(group: Group, looks: Looks) -> list[Drawn | None]:
 def _bandwidth(group: Group) -> Drawn | None:
     return _drawn(
         "bandwidth", machine_figures.bandwidth(group), "Bandwidth of the memory",
-        "What all threads together read and write; dotted lines mark the caches of a core.", "ceilings-sweep",
+        "What all threads together read and write; dotted lines mark the caches of a core.",
+        sweep_slug(group.threads),
     )  # fmt: skip
 
 

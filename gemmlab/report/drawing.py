@@ -111,8 +111,12 @@ def label_lines(axes: Axes, ends: Mapping[str, tuple[float, float]], looks: Mapp
 
 
 def plain_log(axis: Axis) -> None:
-    """Ticks of a logarithmic axis at 1, 2, 5, 10, ... in plain numbers."""
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
+    """Ticks of a logarithmic axis in plain numbers: at 1, 2, 5, 10, ..., or at powers of ten if it is long.
+
+    Call it after the limits are set.
+    """
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 1000 else (1.0,), numticks=12))
     axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
     axis.set_minor_locator(NullLocator())
 

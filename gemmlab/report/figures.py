@@ -35,6 +35,8 @@ def roofline(group: Group, looks: Looks) -> Figure | None:
     with canvas(5.0, list(paths)) as (figure, axes):
         axes.set(xscale="log", yscale="log", xlabel="flop per byte of DRAM", ylabel="GFLOP/s")
         _roofline_limits(axes, group, [point for path in points.values() for point in path])
+        plain_log(axes.xaxis)
+        plain_log(axes.yaxis)
         _roofs(axes, group)
         for name, path in points.items():
             axes.plot(*zip(*path, strict=True), **(looks[name].line() | {"linewidth": 1.1, "markersize": 4.5}))
@@ -105,7 +107,7 @@ def speed(group: Group, looks: Looks) -> Figure | None:
             axes.errorbar([r["problem"]["n"] for r in runs], rates, np.clip(bars, 0, None), ecolor=looks[name].colour,
                           elinewidth=0.9, capsize=2, **looks[name].line())  # fmt: skip
         fastest = max(record["gflop_per_s"] for runs in paths.values() for record in runs)
-        axes.set_ylim(0, max(top.gflop_per_s if top else 0.0, fastest * (1.0 if top else 1.05)))
+        axes.set_ylim(0, top.gflop_per_s if top and fastest <= top.gflop_per_s else 1.05 * fastest)
         _size_axis(axes, paths)
         if top is not None:
             axes.axhline(top.gflop_per_s, color=INK, linewidth=1.8, clip_on=False)
@@ -155,6 +157,7 @@ def accuracy(group: Group, looks: Looks) -> Figure | None:
         axes.annotate("over 1 is wrong", (0, 1), (3, -3), ("axes fraction", "data"), textcoords="offset points",
                       color=ALARM, fontsize=9, va="top")  # fmt: skip
         plain_log(axes.xaxis)
+        plain_log(axes.yaxis)
         label_lines(axes, points, looks)
     return figure
 

@@ -67,7 +67,7 @@ def concerns(group: Group) -> bool:
 def summary(judged: Sequence[Finding]) -> str:
     """How many findings hold, in one sentence."""
     counts = {holds: sum(finding.holds is holds for finding in judged) for holds in (True, False, None)}
-    said = [(counts[True], "held here"), (counts[False], "did not"), (counts[None], "could not be judged")]
+    said = [(counts[True], "held here"), (counts[False], "did not hold"), (counts[None], "could not be judged")]
     parts = [f"{count} {what}" for count, what in said if count]
     return f"Of {len(judged)} findings of the source, {listed(parts)}."
 
@@ -96,7 +96,7 @@ def _share(group: Group, backend: str, theirs: float, bounds: tuple[float, float
     if record is None:
         return _unjudged(claim, quoted, band, _missing(group, (backend,)))
     if roof is None:
-        return _unjudged(claim, quoted, band, f"no peak was measured in {group.title}")
+        return _unjudged(claim, quoted, band, f"no peak was measured {group.phrase}")
     ours = record["gflop_per_s"] / roof.gflop_per_s
     text = _judge(f"{percent(ours)} of the measured peak at {problem_text(record)}", ours, low, high)
     return Finding(claim, quoted, percent(ours), band, low <= ours and (high is None or ours <= high), text)

@@ -43,13 +43,22 @@ class Group:
 
     @property
     def title(self) -> str:
-        """The group in words, as headings and figures name it."""
-        return f"{self.dtype}, {threads_text(self.threads)}"
+        """The group in words, as headings and figures name it; a GPU counts no threads."""
+        return f"{self.dtype}, {threads_text(self.threads)}" if self._counts_threads else self.dtype
+
+    @property
+    def phrase(self) -> str:
+        """The group as part of a sentence: "in float32 on 2 threads"."""
+        return f"in {self.dtype}" + (f" on {threads_text(self.threads)}" if self._counts_threads else "")
 
     @property
     def slug(self) -> str:
         """The group as part of a file name or an anchor."""
         return f"{self.dtype}-{self.threads}t"
+
+    @property
+    def _counts_threads(self) -> bool:
+        return any(record["threads"] for record in self.products or self.ceilings)
 
     def backends(self) -> list[str]:
         """Every backend asked, in the order of the ladder."""
@@ -218,7 +227,8 @@ def problem_text(record: Record) -> str:
     """The problem in a few signs: "N = 512", or "m × n × k = 64 × 3136 × 576, batch 8"."""
     m, n, k, batch, layout = problem_key(record)
     text = f"N = {m}" if m == n == k else f"m × n × k = {m} × {n} × {k}"
-    return text + f", batch {batch}" * (batch > 1) + f", layout {layout}" * (layout != "CCC")
+    text += f", batch {batch}" if batch > 1 else ""
+    return text + (f", layout {layout}" if layout != "CCC" else "")
 
 
 def product_text(record: Record) -> str:

@@ -6,9 +6,10 @@ comes from the records it writes first.
 
 from __future__ import annotations
 
+import os
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,12 @@ Progress = Callable[[int, int, str], None]
 Inputs = tuple[str, str] | None
 Record = dict[str, Any]
 SMALLEST = (64, 256)
+PEAK_S = 1.5
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a report measures and how long it may take over it."""
+    """What is measured, and how long that may take; without `ceilings_s` the peak is the only ceiling."""
 
     cases: Sequence[Case]
     backends: Sequence[str]
@@ -39,6 +41,7 @@ class Plan:
     cap_s: float
     rounds: int
     budget_s: float
+    params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def quick(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Plan:
@@ -89,9 +92,11 @@ def make(plan: Plan, directory: Path, progress: Progress) -> Path:
     ReportUnavailable
         If a package that draws is missing, before anything is measured.
     """
+    require()
+    make_folder(directory)
     records: list[Record] = []
     try:
-        measure(plan, directory, progress, records)
+        measure(plan, directory / "records.jsonl", progress, records)
     except KeyboardInterrupt:
         if records:
             render(records, directory)
@@ -99,26 +104,36 @@ def make(plan: Plan, directory: Path, progress: Progress) -> Path:
     return render(records, directory)
 
 
-def measure(plan: Plan, directory: Path, progress: Progress, records: list[Record]) -> None:
-    """Measure by plan into ``directory/records.jsonl``, and append each record to `records` as it comes."""
-    require()
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CannotWrite(f"cannot write into {directory}: {error.strerror}; choose another --out") from None
+def measure(plan: Plan, path: str | os.PathLike[str], progress: Progress, records: list[Record]) -> None:
+    """Measure by plan into the file `path`, and append each record to `records` as it comes.
+
+    The peak is measured before and after the products, so that a machine that changes its speed is seen.
+    """
     run_id = uuid.uuid4().hex[:12]
-    with RecordFile(directory / "records.jsonl") as file:
+    facts = environment(pools=[])
+    with RecordFile(path) as file:
 
         def keep(record: Record) -> None:
             records.append(record)
             file.write(record)
 
+        def ceilings(seconds: float, bandwidth: bool) -> None:
+            for found in measure_ceilings_apart(seconds=seconds, threads=plan.threads, bandwidth=bandwidth):
+                keep(complete(found, run_id=run_id, device=machine.cpu_name(), environment=facts))
+
         progress(0, 1, "ceilings")
-        facts = environment(pools=[])
-        for ceiling in measure_ceilings_apart(seconds=plan.ceilings_s, threads=plan.threads):
-            keep(complete(ceiling, run_id=run_id, device=machine.cpu_name(), environment=facts))
+        ceilings(plan.ceilings_s or PEAK_S, bandwidth=plan.ceilings_s > 0)
         with Session(run_id=run_id) as session:
             session.measure(
-                plan.backends, plan.cases, threads=plan.threads, cap_s=plan.cap_s,
+                plan.backends, plan.cases, params=plan.params, threads=plan.threads, cap_s=plan.cap_s,
                 rounds=plan.rounds, budget_s=plan.budget_s, progress=progress, on_record=keep,
             )  # fmt: skip
+        ceilings(PEAK_S, bandwidth=False)
+
+
+def make_folder(directory: Path) -> None:
+    """Make `directory`; CannotWrite if that cannot be done."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CannotWrite(f"cannot write into {directory}: {error.strerror}; choose another --out") from None

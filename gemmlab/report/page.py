@@ -66,7 +66,6 @@ def write(records: Sequence[Record], directory: Path) -> Path:
             version=next((v for record in records if (v := record["environment"].get("gemmlab"))), ""),
             runs=len({record["run_id"] for record in records}),
             count=len(records),
-            pieces=sorted(path.name for path in drafts.iterdir()),
         )
         (drafts / PAGE).write_text(html, encoding="utf-8")
     return directory / PAGE

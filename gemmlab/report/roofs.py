@@ -44,10 +44,11 @@ def peak(group: Group) -> Peak | None:
 
 
 def fma_ceilings(group: Group) -> list[Record]:
-    """The group's multiply-add rates, one a record, slowest first."""
+    """The group's multiply-add rates, the best of each instruction set, slowest first."""
     measured = (ceiling for ceiling in group.ceilings if ceiling["ceiling"] == "fma" and _fits(ceiling, group.threads))
     found = [ceiling for ceiling in measured if ceiling["dtype"] == group.dtype]
-    return sorted(found, key=lambda record: record["gflop_per_s"])
+    by_speed = sorted(found, key=lambda record: record["gflop_per_s"])
+    return sorted({ceiling["isa"]: ceiling for ceiling in by_speed}.values(), key=by_speed.index)
 
 
 def bandwidths(group: Group) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -91,8 +92,8 @@ def _result(group: Group, record: Record, reference: Record | None, block: str) 
         percent(record["gflop_per_s"] / roof.gflop_per_s if roof else None),
         _over(record, reference),
         seconds(record["median_s"]),
-        f"{seconds(record['p20_s'])} – {seconds(record['p80_s'])}",
-        f"{number(record['noise_percent'])} %",
+        _range(seconds(record["p20_s"]), seconds(record["p80_s"])),
+        percent(record["noise_percent"] / 100),
         f"{number(where.intensity)} ({where.level or 'peak'})" if where else DASH,
         percent(where.share) + " (above)" * is_above(group, record) if where else DASH,
         number(record["error_over_bound"]),
@@ -100,6 +101,12 @@ def _result(group: Group, record: Record, reference: Record | None, block: str) 
         DASH if record["copies"] is None else str(record["copies"]),
     )
     return Row(cells, "", block, "noisy" if record["noisy"] else "")
+
+
+def _range(low: str, high: str) -> str:
+    """Two values with units as a range; a unit that they share stands once."""
+    value, unit = low.rsplit(" ", 1)
+    return f"{value} – {high}" if high.endswith(f" {unit}") else f"{low} – {high}"
 
 
 def _over(record: Record, reference: Record | None) -> str:
@@ -113,22 +120,37 @@ def _over(record: Record, reference: Record | None) -> str:
 
 
 def ceilings(records: Sequence[Record]) -> list[Table]:
-    """The measured ceilings: multiply-adds by instruction set, bandwidth by level, and the sweep."""
+    """The measured ceilings: multiply-adds by instruction set, bandwidth by level, and the sweeps."""
     fma, levels, sweep = ([r for r in records if r["ceiling"] == kind] for kind in ("fma", "bandwidth", "sweep"))
-
-    def operation(record: Record) -> str:
-        return f"{record['operation']}, {threads_text(threads_of(record))}"
-
     made = [
         _pivot("ceilings-fma", "Multiply-adds, GFLOP/s", "Instruction set", fma, _isa,
                lambda r: f"{r['dtype']}, {threads_text(threads_of(r))}", "gflop_per_s"),
-        _pivot("ceilings-bandwidth", "Bandwidth of each memory level, GB/s", "Level", levels,
-               lambda r: str(r["level"]), operation, "gb_per_s"),
-        _pivot("ceilings-sweep", "Bandwidth over the working set of a thread, GB/s", "Working set",
-               sorted(sweep, key=lambda r: r["working_set_bytes"]),
-               lambda r: size(r["working_set_bytes"]), operation, "gb_per_s"),
+        _pivot("ceilings-bandwidth", "Bandwidth of each memory level, GB/s", "Level", levels, lambda r: str(r["level"]),
+               lambda r: f"{r['operation']}, {threads_text(threads_of(r))}", "gb_per_s"),
     ]  # fmt: skip
+    for threads in sorted(set(map(threads_of, sweep)), reverse=True):
+        made.append(_sweep(threads, [record for record in sweep if threads_of(record) == threads]))
     return [table for table in made if table.rows]
+
+
+def sweep_slug(threads: int) -> str:
+    """The anchor of a bandwidth sweep's table."""
+    return f"ceilings-sweep-{threads}t"
+
+
+def _sweep(threads: int, records: Sequence[Record]) -> Table:
+    """Bandwidth over the working set; sizes within a tenth share a row, as each loop rounds to its own multiples."""
+
+    def step(record: Record) -> int:
+        return round(7 * math.log2(record["working_set_bytes"]))
+
+    records = sorted(records, key=lambda record: record["working_set_bytes"])
+    labels: dict[int, str] = {}
+    for record in records:
+        labels.setdefault(step(record), size(record["working_set_bytes"]))
+    caption = f"Bandwidth over the working set of a thread, {threads_text(threads)}, GB/s"
+    return _pivot(sweep_slug(threads), caption, "Working set", records, lambda r: labels[step(r)],
+                  lambda r: str(r["operation"]), "gb_per_s")  # fmt: skip
 
 
 def _isa(record: Record) -> str:

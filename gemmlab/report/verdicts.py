@@ -92,7 +92,7 @@ def answer(group: Group) -> list[str]:
         return ["No product was measured on this device, only its ceilings."]
     race = group.race()
     if not race:
-        return [f"No backend was timed in {group.title}; the reasons stand below."]
+        return [f"No backend was timed {group.phrase}; the reasons stand below."]
     judged = verdicts(group)
     winners = _winners(race)
     said = [_fastest(group, race), _distance(group, race[0]), _stops(judged, winners), _avoid(judged)]
@@ -124,7 +124,7 @@ def _winners(race: Sequence[Record]) -> list[Record]:
 
 def _fastest(group: Group, race: Sequence[Record]) -> str:
     first, winners = race[0], _winners(race)
-    where = f"at {problem_text(first)} in {group.dtype} on {threads_text(group.threads)}"
+    where = f"at {problem_text(first)} {group.phrase}"
     if len(race) == 1:
         return f"{name_of(first)} is the only backend timed {where}: {number(first['gflop_per_s'])} GFLOP/s."
     if len(winners) == 1:
@@ -154,7 +154,7 @@ def _comparisons(race: Sequence[Record], winners: Sequence[Record]) -> str:
 def _distance(group: Group, first: Record) -> str:
     roof = peak(group)
     if roof is None:
-        return f"No peak was measured in {group.title}, so the distance to it is not known."
+        return f"No peak was measured {group.phrase}, so the distance to it is not known."
     share = first["gflop_per_s"] / roof.gflop_per_s
     of_what = f"the measured peak of {number(roof.gflop_per_s)} GFLOP/s ({roof.isa} multiply-adds)"
     if share > 1:
@@ -200,7 +200,7 @@ def _avoid(judged: Sequence[Verdict]) -> str:
 def _trouble(records: Sequence[Record]) -> tuple[str, str] | None:
     """The worst that happened to a backend, and a sentence on it."""
     if wrong := next(filter(is_wrong, records), None):
-        return "wrong", f"Wrong product at {problem_text(wrong)}: {_reason(wrong)} None of its times count."
+        return "wrong", f"Wrong product at {problem_text(wrong)}: {_reason(wrong)} Its times do not count."
     for state in ("failed", "skipped"):
         if own := next((record for record in records if record["status"] == state), None):
             return state, f"{state.capitalize()} at {problem_text(own)}: {_reason(own)}"
@@ -276,7 +276,8 @@ def _noise(best: Record) -> str:
     if not best["noisy"]:
         return ""
     low, high = (number(best["gflop"] / best[key]) for key in ("p80_s", "p20_s"))
-    return f"Noisy: read it as {low} to {high} GFLOP/s (p20 to p80 of the time, {number(best['noise_percent'])} %)."
+    apart = percent(best["noise_percent"] / 100)
+    return f"Noisy: read it as {low} to {high} GFLOP/s (p20 to p80 of the time, {apart} apart)."
 
 
 def _correctness(group: Group, backend: str) -> str:

@@ -17,12 +17,10 @@ def number(value: float | None) -> str:
     """
     if value is None:
         return DASH
-    if 1000 <= abs(value) < 1e6:
-        value = float(f"{value:.3g}")
-        return f"{value:.0f}"
-    if 0 < abs(value) < 1e-4 or abs(value) >= 1e6:
+    value = float(f"{value:.3g}")
+    if value and not 1e-4 <= abs(value) < 1e6:
         return f"{value:.1e}"
-    return f"{value:.3g}"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def percent(share: float | None) -> str:

@@ -11,6 +11,6 @@ Measuring and judging meet only in records, so a roofline can be worked out agai
 """
 
 from gemmlab.roofline.ceilings import measure_ceilings
-from gemmlab.roofline.model import Roof, intensity
+from gemmlab.roofline.model import Roof, intensity, peak_of
 
-__all__ = ["Roof", "intensity", "measure_ceilings"]
+__all__ = ["Roof", "intensity", "measure_ceilings", "peak_of"]

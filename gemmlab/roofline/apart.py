@@ -11,7 +11,9 @@ from gemmlab.measure.process import child_command
 from gemmlab.roofline.ceilings import measure_ceilings
 
 
-def measure_ceilings_apart(*, seconds: float = 12.0, threads: int | None = None) -> list[dict[str, Any]]:
+def measure_ceilings_apart(
+    *, seconds: float = 12.0, threads: int | None = None, bandwidth: bool = True
+) -> list[dict[str, Any]]:
     """`measure_ceilings` in a fresh process.
 
     Raises
@@ -19,7 +21,8 @@ def measure_ceilings_apart(*, seconds: float = 12.0, threads: int | None = None)
     RuntimeError
         If that process fails; the message is its last line.
     """
-    command = child_command("gemmlab.roofline.apart", json.dumps({"seconds": seconds, "threads": threads}))
+    wish = {"seconds": seconds, "threads": threads, "bandwidth": bandwidth}
+    command = child_command("gemmlab.roofline.apart", json.dumps(wish))
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]

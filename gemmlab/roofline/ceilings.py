@@ -42,7 +42,7 @@ Record = dict[str, Any]
 
 
 def measure_ceilings(
-    *, seconds: float = 12.0, threads: int | None = None, progress: Progress | None = None
+    *, seconds: float = 12.0, threads: int | None = None, bandwidth: bool = True, progress: Progress | None = None
 ) -> list[Record]:
     """Measure the ceilings of this machine's CPU, on one thread and on all.
 
@@ -53,6 +53,8 @@ def measure_ceilings(
         is exceeded: by a few seconds at most, where a pass through memory is slow.
     threads : int, optional
         What "all" means; as many as this process may use if None. A build without OpenMP measures one.
+    bandwidth : bool, optional
+        Whether to measure the memory too, or multiply-adds alone.
     progress : callable, optional
         Called with a line of text before each loop.
 
@@ -76,8 +78,8 @@ def measure_ceilings(
     counts = _thread_counts(threads)
     records = []
     for count in counts:
-        records += _multiply_add_rates(count, seconds * FMA_SHARE_OF_TIME / len(counts), tell)
-    for count in counts:
+        records += _multiply_add_rates(count, seconds * (FMA_SHARE_OF_TIME if bandwidth else 1) / len(counts), tell)
+    for count in counts if bandwidth else ():
         records += _bandwidths(count, seconds * (1 - FMA_SHARE_OF_TIME) / len(counts), tell)
     return records
 

@@ -23,7 +23,8 @@ F. Pratas, L. Sousa, "Cache-aware roofline model: upgrading the loft", IEEE Comp
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Literal
 
 Record = Mapping[str, Any]
@@ -148,7 +149,7 @@ class Roof:
         threads = record["threads"] or 1
         measured = {ceiling["level"] for ceiling in self.ceilings if ceiling["ceiling"] == "bandwidth"}
         for level in ("L1", "L2", "L3"):
-            room = 2 * cache_bytes.get(level, 0) * (1 if level == "L3" else threads)
+            room = 2 * (cache_bytes.get(level) or 0) * (1 if level == "L3" else threads)
             if level in measured and record["bytes_compulsory"] <= room:
                 return level
         return "DRAM"
@@ -220,3 +221,17 @@ def _speed(record: Record) -> float:
     if record["gflop_per_s"] is None:
         raise ValueError(f"{record['backend']} has no speed here: it was {record['status']}")
     return float(record["gflop_per_s"])
+
+
+def peak_of(records: Iterable[Record]) -> Callable[[Record], float | None]:
+    """A function that gives the measured peak for a record, or None where no ceiling in `records` applies."""
+    roof: Roof | None = None
+    with suppress(ValueError):
+        roof = Roof(records)
+
+    def peak(record: Record) -> float | None:
+        with suppress(ValueError):
+            return roof.peak_gflop_per_s(_dtype(record), record["threads"]) if roof else None
+        return None
+
+    return peak

@@ -33,7 +33,7 @@ def integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Ar
 
 def distributions(dtype: Any) -> Mapping[str, tuple[Draw, Draw]]:
     """Ways of drawing the two factors, by name."""
-    quarter = float(np.finfo(dtype).maxexp // 4)
+    quarter = int(np.finfo(dtype).maxexp) // 4
     smallest = float(np.finfo(dtype).smallest_normal)
 
     def uniform(rng: np.random.Generator, shape: Shape) -> Array:
@@ -43,15 +43,13 @@ def distributions(dtype: Any) -> Mapping[str, tuple[Draw, Draw]]:
         return rng.standard_normal(shape).astype(dtype)
 
     def wide(rng: np.random.Generator, shape: Shape) -> Array:
-        magnitudes = np.exp2(rng.uniform(-quarter, quarter, shape))
-        numbers: Array = (rng.standard_normal(shape) * magnitudes).astype(dtype)
-        return numbers
+        return (rng.standard_normal(shape) * np.exp2(rng.uniform(-quarter, quarter, shape))).astype(dtype)
 
     def subnormal(rng: np.random.Generator, shape: Shape) -> Array:
         return (rng.uniform(-2, 2, shape) * smallest).astype(dtype)
 
     def large(rng: np.random.Generator, shape: Shape) -> Array:
-        return (rng.uniform(-1, 1, shape) * 2.0 ** (2 * quarter)).astype(dtype)
+        return np.ldexp(rng.uniform(-1, 1, shape), 2 * quarter).astype(dtype)
 
     return {
         "uniform": (uniform, uniform),

@@ -1,17 +1,21 @@
 """A backend as a package of its own; docs/adding-a-backend.md explains it."""
 
+from typing import ClassVar
+
 import numpy as np
 
 from gemmlab import Availability, Param
 
+CHOICES = ("no", "yes")
+
 
 class Einsum:
-    name = "example-einsum"          # what users ask for
-    kind = "plugin"                  # rung, baseline, or a word of your own
-    summary = "numpy.einsum"         # half a line for `gemmlab backends`
-    source = "NumPy"                 # where the method comes from
-    params = {
-        "optimize": Param("optimize", "no", ("no", "yes"), "let einsum reorder", "no or yes", {"no", "yes"}.__contains__)
+    name = "example-einsum"  # what users ask for
+    kind = "plugin"  # rung, baseline, or a word of your own
+    summary = "numpy.einsum"  # half a line for `gemmlab backends`
+    source = "NumPy"  # where the method comes from
+    params: ClassVar = {
+        "optimize": Param("optimize", "no", CHOICES, "let einsum reorder", "no or yes", CHOICES.__contains__)
     }
 
     def probe(self):

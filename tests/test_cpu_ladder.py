@@ -1,0 +1,320 @@
+"""The CPU rungs: block sizes, every instruction set, the loops in the machine code, and the traffic model."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import output_of, run_python
+
+import gemmlab
+from gemmlab import BackendUnavailable, Problem
+from gemmlab._cpu import _features, isa, ladder, machine
+
+X86 = platform.machine().lower() in ("x86_64", "amd64")
+RUNGS = {rung.name: rung for rung in ladder.rungs()}
+BLOCKED = ["cpu-blocked", "cpu-blocked-local"]
+KIB, MIB = 1 << 10, 1 << 20
+CACHES = {"L1": 32 * KIB, "L2": 1 * MIB, "L3": 32 * MIB}
+REAL_CACHES = machine.caches.__wrapped__
+
+
+@pytest.fixture(autouse=True)
+def caches(monkeypatch):
+    """The same caches on every machine."""
+    monkeypatch.setattr(machine, "caches", lambda: CACHES)
+
+
+def problem_of(m, n, k, dtype="float32"):
+    """A problem of this size that holds no memory."""
+    a, b, c = (np.broadcast_to(np.zeros((), dtype), shape) for shape in ((m, k), (k, n), (m, n)))
+    return Problem(a, b, c)
+
+
+# Block sizes
+
+
+@pytest.mark.parametrize("l1", [16 * KIB, 32 * KIB, 48 * KIB, 64 * KIB, 128 * KIB, None])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", BLOCKED)
+def test_a_block_of_b_fits_three_quarters_of_l1(name, dtype, l1, monkeypatch):
+    monkeypatch.setattr(machine, "caches", lambda: {"L1": l1} if l1 else {})
+    params = RUNGS[name].resolve(problem_of(1000, 1000, 1000, dtype), {})
+    block = params["bs_c"] * params["bs_k"] * np.dtype(dtype).itemsize
+    room = (l1 or 32 * KIB) * 3 // 4
+    assert room / 2 <= block <= room
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", BLOCKED)
+def test_a_block_is_whole_vectors_wide(name, dtype):
+    vector = isa.VECTOR_BYTES[isa.chosen()] // np.dtype(dtype).itemsize
+    assert RUNGS[name].default_block(dtype)[0] % vector == 0
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+@pytest.mark.parametrize("m", [1, 7, 256, 257, 1000, 5000])
+def test_block_rows_are_equal_shares_of_at_most_256(m, threads):
+    problem = Problem(np.empty((m, 1)), np.empty((1, 1)), np.empty((m, 1)), threads=threads)
+    rows = RUNGS["cpu-blocked"].resolve(problem, {})["bs_r"]
+    assert 1 <= rows <= 256
+    blocks = -(-m // rows)
+    assert blocks >= min(threads, m / 2)
+    assert rows - (m - (blocks - 1) * rows) < max(blocks, 2)
+
+
+# Instruction sets
+
+EVERY_RUNG = """
+import sys
+import numpy as np
+import gemmlab
+from gemmlab._cpu import isa
+from gemmlab.verify import error_over_bound
+
+rng = np.random.default_rng(0)
+assert isa.chosen() == sys.argv[1]
+for name in ("cpu-naive", "cpu-ikj", "cpu-blocked", "cpu-blocked-local"):
+    for dtype in ("float32", "float64"):
+        for m, n, k in ((1, 1, 1), (2, 3, 5), (17, 259, 33), (64, 128, 300), (130, 131, 257)):
+            a, b = rng.integers(-8, 9, (m, k)), rng.integers(-8, 9, (k, n))
+            c = gemmlab.matmul(a.astype(dtype), b.astype(dtype), backend=name, threads=2)
+            assert np.array_equal(c, a @ b), (name, dtype, m, n, k)
+            a, b = rng.random((m, k), dtype), rng.random((k, n), dtype)
+            assert error_over_bound(a, b, gemmlab.matmul(a, b, backend=name)) <= 1, (name, dtype, m, n, k)
+built = [module for module in sys.modules if module.startswith("gemmlab._cpu.v") or ".plain" in module]
+assert len(built) >= 4 and all(f"gemmlab._cpu.{sys.argv[1]}" in module for module in built), built
+"""
+
+
+@pytest.mark.parametrize("level", isa.available())
+def test_every_rung_is_right_on(level):
+    done = run_python("-c", EVERY_RUNG, level, GEMMLAB_ISA=level)
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_a_pin_the_best_of_this_cpu_runs():
+    assert output_of("from gemmlab._cpu import isa; print(isa.chosen())") == f"{isa.available()[-1]}\n"
+
+
+def test_a_pin_that_is_no_instruction_set_fails_at_import():
+    done = run_python("-c", "import gemmlab", GEMMLAB_ISA="v9")
+    assert done.returncode != 0
+    last = done.stderr.splitlines()[-1]
+    assert re.search(r"BackendUnavailable: GEMMLAB_ISA=v9 is not one of v2, v3, v4; here it may be \w+", last)
+
+
+@pytest.fixture
+def pinned(monkeypatch):
+    """Pins an instruction set on a CPU that has those up to `level`."""
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+
+    def pin(wanted, level):
+        monkeypatch.setattr(_features, "has_level", lambda asked: asked <= level)
+        monkeypatch.setattr(gemmlab.config, "isa", wanted)
+        isa.available.cache_clear()
+        isa.chosen.cache_clear()
+
+    yield pin
+    monkeypatch.undo()
+    isa.available.cache_clear()
+    isa.chosen.cache_clear()
+
+
+def test_a_pin_that_the_cpu_lacks_is_one_clear_line(pinned):
+    pinned("v4", level=3)
+    with pytest.raises(BackendUnavailable) as caught:
+        isa.chosen()
+    assert str(caught.value) == (
+        "GEMMLAB_ISA=v4 is not what this CPU has; here it may be v2, v3, or leave it unset"
+    )
+
+
+@pytest.mark.parametrize(("level", "best"), [(2, "v2"), (3, "v3"), (4, "v4")])
+def test_the_best_that_the_cpu_has_is_taken(pinned, level, best):
+    pinned(None, level)
+    assert isa.chosen() == best
+
+
+# Machine code: a rung stays what its name says
+
+MULTIPLY_ADD = {"ss": r"vfn?madd\d+ss|mulss", "sd": r"vfn?madd\d+sd|mulsd"}
+LEVELS = [level for level in isa.LEVELS if list((Path(isa.__file__).parent / level).glob("naive*.so"))]
+needs_objdump = pytest.mark.skipif(
+    not (X86 and shutil.which("objdump") and LEVELS), reason="needs objdump and kernels for x86"
+)
+
+
+def innermost_loops(level, rung):
+    """Instructions, as (mnemonic, operands), of each loop without a loop in it in a rung's machine code."""
+    library = next((Path(isa.__file__).parent / level).glob(f"{rung}.*so"))
+    command = ["objdump", "--disassemble", "--no-show-raw-insn", str(library)]
+    listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"^ *([0-9a-f]+):\t(\w+) *([^\n#<]*)", listing, re.MULTILINE)
+    code = [(int(address, 16), mnemonic, operands.strip()) for address, mnemonic, operands in found]
+    at = {address: index for index, (address, _, _) in enumerate(code)}
+    loops = []
+    for end, (address, mnemonic, operands) in enumerate(code):
+        back = mnemonic.startswith("j") and re.fullmatch("[0-9a-f]+", operands)
+        if back and int(operands, 16) <= address and (start := at.get(int(operands, 16))) is not None:
+            loops.append((start, end))
+    innermost = [
+        (start, end) for start, end in loops
+        if not any(start <= other and last < end for other, last in loops)
+    ]  # fmt: skip
+    return [[code[i][1:] for i in range(start, end + 1)] for start, end in innermost]
+
+
+def count(loop, mnemonic, operands=""):
+    return sum(bool(re.fullmatch(mnemonic, name) and re.match(operands, given)) for name, given in loop)
+
+
+@needs_objdump
+@pytest.mark.parametrize("number", ["ss", "sd"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_naive_rung_stores_its_sum_in_each_step(level, number):
+    loops = [loop for loop in innermost_loops(level, "naive") if count(loop, MULTIPLY_ADD[number])]
+    assert loops
+    assert all(count(loop, f"v?mov{number}", r"%xmm\d+,.*\(") for loop in loops)
+    assert not any(count(loop, r".*p[sd]") for loop in loops), "vectorised"
+
+
+@needs_objdump
+@pytest.mark.parametrize("number", ["ps", "pd"])
+@pytest.mark.parametrize("level", [level for level in LEVELS if level != "v2"])
+def test_the_local_rung_keeps_eight_sums_in_registers(level, number):
+    register = {"v3": "ymm", "v4": "zmm"}[level]
+    assert any(
+        count(loop, rf"vfmadd\d+{number}", f".*%{register}") == 8
+        and not count(loop, r"vmov[au]p[sd]", r"%[xyz]mm\d+,.*\(")
+        for loop in innermost_loops(level, "blocked_local")
+    )
+
+
+@needs_objdump
+@pytest.mark.parametrize("number", ["ps", "pd"])
+@pytest.mark.parametrize("rung", ["ikj", "blocked"])
+@pytest.mark.parametrize("level", [level for level in LEVELS if level != "v2"])
+def test_the_rungs_between_store_c_beside_each_multiply_add(level, rung, number):
+    register = {"v3": "ymm", "v4": "zmm"}[level]
+    loops = innermost_loops(level, rung)
+    hot = [loop for loop in loops if count(loop, rf"vfmadd\d+{number}", f".*%{register}")]
+    assert hot
+    for loop in hot:
+        stores = count(loop, r"vmov[au]p[sd]", rf"%{register}\d+,.*\(")
+        assert stores == count(loop, rf"vfmadd\d+{number}", f".*%{register}")
+
+
+# The traffic model
+
+
+def traffic(name, n, dtype="float32", **params):
+    return RUNGS[name].traffic(problem_of(n, n, n, dtype), CACHES, **params)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_each_rung_moves_no_more_from_memory_than_the_one_before_it(dtype):
+    moved = [traffic(name, 8192, dtype)["dram"] for name in RUNGS]
+    assert moved == sorted(moved, reverse=True)
+
+
+@pytest.mark.parametrize("level", ["l2", "l3"])
+def test_each_rung_moves_no_more_between_caches_either(level):
+    moved = [traffic(name, 8192)[level] for name in ("cpu-naive", "cpu-ikj", "cpu-blocked")]
+    assert moved == sorted(moved, reverse=True)
+    blocks = {"bs_r": 128, "bs_c": 64, "bs_k": 64}
+    assert traffic("cpu-blocked", 8192, **blocks)[level] == traffic("cpu-blocked-local", 8192, **blocks)[level]
+
+
+def test_blocks_save_most_of_the_memory_traffic_of_a_large_product():
+    assert traffic("cpu-blocked", 8192)["dram"] < traffic("cpu-ikj", 8192)["dram"] / 10
+
+
+def test_the_local_rung_saves_loads_and_stores_of_c():
+    assert traffic("cpu-blocked-local", 1024)["l1"] < traffic("cpu-blocked", 1024)["l1"] / 2
+
+
+@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize("n", [16, 500, 4096])
+def test_every_level_moves_the_operands_at_least_once(name, n):
+    moved = traffic(name, n)
+    assert list(moved) == ["l1", "l2", "l3", "dram"]
+    assert min(moved.values()) >= 3 * n * n * 4
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_a_product_that_fits_a_cache_moves_its_operands_once(name):
+    assert traffic(name, 64)["dram"] == 4 * 64 * 64 * 4  # C is read and written
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_a_stack_of_three_moves_three_times_as_much(name):
+    stack = Problem(*(np.empty((3, 8, 8), np.float32) for _ in range(3)))
+    assert RUNGS[name].traffic(stack, CACHES)["dram"] == 3 * traffic(name, 8)["dram"]
+
+
+# The machine
+
+
+def test_the_caches_are_read_from_the_system(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "_SYS_CACHE", tmp_path)
+    for index, (kind, level, size) in enumerate(
+        [("Data", 1, "48K"), ("Instruction", 1, "32K"), ("Unified", 2, "2M"), ("Unified", 3, "odd")]
+    ):
+        folder = tmp_path / f"index{index}"
+        folder.mkdir()
+        for name, text in (("type", kind), ("level", level), ("size", size)):
+            (folder / name).write_text(f"{text}\n")
+    assert machine._caches_from_sys() == {"L1": 48 * KIB, "L2": 2 * MIB}
+
+
+def test_a_system_that_hides_its_caches_is_asked_otherwise(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "_SYS_CACHE", tmp_path)
+    monkeypatch.setattr(machine, "_caches_from_sysconf", lambda: {"L1": 1})
+    assert REAL_CACHES() == {"L1": 1}
+
+
+@pytest.mark.parametrize(
+    ("files", "cpus"),
+    [
+        ({}, None),
+        ({"cpu.max": "max 100000"}, None),
+        ({"cpu.max": "200000 100000"}, 2),
+        ({"cpu.max": "150000 100000"}, 2),
+        ({"cpu.max": "1000 100000"}, 1),
+        ({"cpu.max": "100000 0"}, None),
+        ({"cpu.max": "rubbish"}, None),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
+        ({"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, 3),
+        ({"cpu/cpu.cfs_quota_us": "300000"}, None),
+    ],
+)
+def test_the_cgroups_quota_is_read_in_both_versions(files, cpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "_CGROUP", tmp_path)
+    (tmp_path / "cpu").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(f"{text}\n")
+    assert machine.cgroup_cpus.__wrapped__() == cpus
+
+
+def test_a_quota_limits_the_threads_of_a_product(monkeypatch):
+    monkeypatch.setattr(machine, "cgroup_cpus", lambda: 1)
+    assert machine.usable_cpus() == 1
+    assert ladder.default_threads(1e9) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity masks here")
+def test_an_affinity_mask_limits_the_threads_of_a_product():
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        assert machine.usable_cpus() == 1
+        assert ladder.default_threads(1e9) == 1
+    finally:
+        os.sched_setaffinity(0, allowed)

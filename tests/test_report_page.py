@@ -1,0 +1,284 @@
+"""The report's page: whole, self-contained, readable in order, and never half-written."""
+
+import itertools
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import made_up_records as made
+import pytest
+
+from gemmlab import _errors, report
+from gemmlab.report.words import listed, number, percent, seconds, sentence, size
+
+Record = dict[str, Any]
+needs_drawing = pytest.mark.skipif(
+    not (find_spec("matplotlib") and find_spec("jinja2")), reason="needs the extra 'report'"
+)
+
+
+class Page(HTMLParser):
+    """What a test asks of a page: its elements, ids, headings and text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data.replace("\u00a0", " ")
+
+    def all(self, name: str) -> list[str]:
+        """Every value of an attribute."""
+        return [value for _, attributes in self.tags if (value := attributes.get(name)) is not None]
+
+    def count(self, *tags: str) -> int:
+        return sum(tag in tags for tag, _ in self.tags)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The page of a whole run, written once."""
+    path = report.render(made.machine(), tmp_path_factory.mktemp("out") / "report")
+    return path, path.read_text(encoding="utf-8")
+
+
+def page_of(tmp_path: Path, *records: Record) -> Page:
+    return Page(report.render(records, tmp_path / "report").read_text(encoding="utf-8"))
+
+
+@needs_drawing
+class TestWhole:
+    def test_the_path_is_that_of_the_page(self, whole: tuple[Path, str]):
+        assert whole[0].name == "index.html"
+
+    def test_asks_nothing_of_the_network(self, whole: tuple[Path, str]):
+        page = Page(whole[1])
+        assert page.count("script", "img", "iframe", "object") == 0
+        assert all(
+            value.startswith(("#", "data:")) for name in ("href", "src", "xlink:href") for value in page.all(name)
+        )
+        outside = [url for url in re.findall(r"https?://[^\s\"'<)]+", whole[1]) if "w3.org" not in url]
+        assert outside == []
+        assert "@import" not in whole[1]
+        assert set(re.findall(r"url\((.)", whole[1])) <= {"#"}
+
+    def test_is_small(self, whole: tuple[Path, str]):
+        assert len(whole[1].encode()) < 1_500_000
+
+    def test_ids_are_unique_and_every_reference_has_its_target(self, whole: tuple[Path, str]):
+        page = Page(whole[1])
+        ids = page.all("id")
+        assert len(ids) == len(set(ids))
+        targets = [value[1:] for name in ("href", "xlink:href") for value in page.all(name) if value.startswith("#")]
+        targets += re.findall(r"url\(#([^)]+)\)", whole[1]) + page.all("aria-labelledby")
+        assert set(targets) <= set(ids)
+
+    def test_headings_are_in_order(self, whole: tuple[Path, str]):
+        levels = [int(tag[1]) for tag, _ in Page(whole[1]).tags if re.fullmatch(r"h[1-6]", tag)]
+        assert levels[0] == 1
+        assert levels.count(1) == 1
+        assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+
+    def test_every_figure_has_a_title_and_both_files(self, whole: tuple[Path, str]):
+        page = Page(whole[1])
+        assert page.count("figure") >= 8
+        assert page.count("title") == 1 + page.count("figure")
+        names = [value.removesuffix("-heading") for value in page.all("id") if value.endswith("-heading")]
+        for name in names:
+            assert (whole[0].parent / f"{name}.png").stat().st_size > 1000
+            assert (whole[0].parent / f"{name}.svg").read_text().startswith("<?xml")
+
+    def test_shows_what_it_should(self, whole: tuple[Path, str]):
+        text = Page(whole[1]).text
+        for part in (
+            f"Matrix multiplication on {made.DEVICE}",
+            "cpu-packed is the fastest",
+            "Roofline, float32, 2 threads",
+            "Speed over size, float64, 2 threads",
+            "Suite “layers”, float32",
+            "BLIS is not installed",
+            "Of 5 findings of the source",
+            "Multiply-adds, GFLOP/s",
+            "openblas, 0.3.31",
+            "lower bound",
+        ):
+            assert part in text, part
+
+    def test_is_the_same_from_the_same_records(self, whole: tuple[Path, str], tmp_path: Path):
+        assert report.render(made.machine(), tmp_path).read_text(encoding="utf-8") == whole[1]
+
+
+def run_with(*records: Record) -> Callable[[], list[Record]]:
+    return lambda: [*records]
+
+
+PARTIAL: dict[str, Callable[[], list[Record]]] = {
+    "no ceilings": lambda: made.ladder((64, 512)),
+    "ceilings alone": made.ceilings,
+    "bandwidth alone": lambda: [record for record in made.ceilings() if record["ceiling"] != "fma"],
+    "peak alone": lambda: [*made.ladder((64,)), *(r for r in made.ceilings() if r["ceiling"] == "fma")],
+    "no cpu-ikj": lambda: [*made.ladder((64, 512), without=["cpu-ikj"]), *made.ceilings()],
+    "one backend at one size": run_with(made.gemm("cpu-naive", 64, 1.0, threads=1)),
+    "all skipped": run_with(*(made.not_run(name, "skipped", "absent") for name in ("cpu-mkl", "cpu-blis"))),
+    "all wrong": run_with(made.not_run("cpu-mkl", "wrong", "the error is 9 times its bound")),
+    "failed without a reason": run_with(made.not_run("cpu-mkl", "failed", "")),
+    "no square": made.layers,
+    "a one-dimensional product": run_with(made.gemm("cpu-x", (1, 1, 1), 1e-5), made.gemm("cpu-y", (1, 1, 1), 1e-4)),
+    "the reader's own matrices": run_with(made.gemm("cpu-x", (30, 40, 50), suite="files", label="30x40x50")),
+    "unchecked": run_with(made.gemm("cpu-x", error_over_bound=None, copies=None)),
+    "error of zero": run_with(made.gemm("cpu-x", error_over_bound=0.0)),
+    "above the roof": lambda: [made.gemm("cpu-x", 2048, 999), made.gemm("cpu-y", 512, 5), *made.ceilings()],
+    "unknown environment": run_with(made.gemm("cpu-x") | {"environment": {}}, made.ceiling("sweep", gb_per_s=9.0,
+                                    operation="load", working_set_bytes=8192) | {"environment": {}}),
+    "many long names": lambda: [made.gemm(f"opencl-register-global-{i}", 512, 10 + i, transfers_counted=True)
+                                for i in range(14)],
+    "a GPU": lambda: [record | {"device": "A GPU", "threads": None}
+                      for record in [made.gemm("opencl-local", 512, 99), made.gemm("opencl-naive", 512, 9),
+                                     *made.ceilings()]],
+}  # fmt: skip
+
+
+@needs_drawing
+@pytest.mark.parametrize("name", PARTIAL)
+def test_missing_pieces_still_make_a_page(name: str, tmp_path: Path):
+    page = page_of(tmp_path, *PARTIAL[name]())
+    assert page.count("h1") == 1
+    assert "None" not in page.text
+    assert "nan" not in page.text.split()
+
+
+@needs_drawing
+class TestGroups:
+    def test_one_section_a_device_each_with_its_own_figures(self, tmp_path: Path):
+        gpu = [record | {"device": "A GPU"} for record in [*made.ladder((64, 512)), *made.ceilings(peak=900)]]
+        page = page_of(tmp_path, *made.ladder((64, 512)), *made.ceilings(), *gpu)
+        assert "Matrix multiplication on 2 devices" in page.text
+        assert {"device1", "device2", "roofline-float32-2t-heading", "roofline-float32-2t-device2-heading"} <= set(
+            page.all("id")
+        )
+        assert len(page.all("id")) == len(set(page.all("id")))
+
+    def test_thread_counts_are_kept_apart(self, tmp_path: Path):
+        one = [made.gemm(name, 512, 20, threads=1) for name in ("cpu-packed", "cpu-numpy")]
+        two = [made.gemm(name, 512, 40, threads=2) for name in ("cpu-packed", "cpu-numpy")]
+        page = page_of(tmp_path, *one, *two)
+        assert {"speed-float32-1t-heading", "speed-float32-2t-heading"} <= set(page.all("id"))
+
+
+@needs_drawing
+class TestWriting:
+    def test_no_records(self, tmp_path: Path):
+        with pytest.raises(ValueError, match="no records"):
+            report.render([], tmp_path / "report")
+        assert not (tmp_path / "report").exists()
+
+    def test_names_and_reasons_are_text_not_markup(self, tmp_path: Path):
+        evil = "<script>alert(1)</script>"
+        records = [made.gemm(evil, 64), made.not_run("cpu-x", "failed", evil), *made.ceilings()]
+        page = page_of(tmp_path, *(record | {"device": evil} for record in records))
+        assert page.count("script") == 0
+        assert evil in page.text
+
+    def test_other_files_stay_and_nothing_else_is_left(self, tmp_path: Path):
+        folder = tmp_path / "report"
+        folder.mkdir()
+        (folder / "records.jsonl").write_text("{}\n")
+        report.render([made.gemm("cpu-x", 64)], folder)
+        assert (folder / "records.jsonl").read_text() == "{}\n"
+        assert [path.name for path in tmp_path.iterdir()] == ["report"]
+
+    def test_an_error_half_way_leaves_the_old_report(self, tmp_path: Path):
+        page = report.render([made.gemm("cpu-x", 64)], tmp_path / "report")
+        before = {path.name: path.read_bytes() for path in page.parent.iterdir()}
+        with pytest.raises(KeyError):
+            report.render([made.gemm("cpu-y", 64), {"kind": "gemm", "device": "broken"}], page.parent)
+        assert {path.name: path.read_bytes() for path in page.parent.iterdir()} == before
+        assert [path.name for path in tmp_path.iterdir()] == ["report"]
+
+    def test_a_place_that_cannot_be_written_is_one_line(self, tmp_path: Path):
+        (tmp_path / "file").write_text("")
+        with pytest.raises(_errors.CannotWrite, match=r"cannot write into .*file"):
+            report.render([made.gemm("cpu-x", 64)], tmp_path / "file")
+
+    def test_rooflines_alone(self, tmp_path: Path):
+        paths = report.draw_rooflines(made.machine(), tmp_path / "roofline")
+        assert sorted(path.name for path in paths) == sorted(
+            f"roofline-{dtype}-2t{ending}" for dtype in ("float32", "float64") for ending in (".svg", ".png")
+        )
+        assert all(path.exists() for path in paths)
+        assert len(report.draw_rooflines(made.ceilings(), tmp_path / "roofs")) == 2
+
+    def test_nothing_to_draw_a_roofline_from(self, tmp_path: Path):
+        for records in ([], [made.not_run("cpu-x", "skipped", "absent")]):
+            with pytest.raises(ValueError, match="neither a timed product nor a ceiling"):
+                report.draw_rooflines(records, tmp_path / "roofs")
+
+
+class TestPackages:
+    def test_a_missing_package_is_one_line_with_the_remedy(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(report, "find_spec", lambda name: None)
+        with pytest.raises(_errors.GemmlabError, match=r"needs matplotlib and jinja2: pip install 'gemmlab\[report\]'"):
+            report.require()
+
+    @staticmethod
+    def run(code: str) -> None:
+        folder = str(Path(made.__file__).parent)
+        done = subprocess.run(
+            [sys.executable, "-c", f"import sys; sys.path.append({folder!r}); {code}"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+    def test_sentences_need_no_drawing_package(self):
+        self.run(
+            "sys.modules['matplotlib'] = sys.modules['jinja2'] = None; import made_up_records as made;"
+            "from gemmlab.report import findings, groups, method, tables, verdicts;"
+            "verdicts.answer(groups.devices(made.machine())[0].groups[0])"
+        )
+
+    @needs_drawing
+    def test_drawing_leaves_pyplot_alone(self):
+        self.run("import gemmlab.report.page; assert 'matplotlib.pyplot' not in sys.modules")
+
+
+class TestWords:
+    @pytest.mark.parametrize(
+        ("value", "text"),
+        [
+            (0, "0"),
+            (None, "–"),
+            (0.000034, "3.4e-05"),
+            (0.1234, "0.123"),
+            (12345, "12300"),
+            (999.6, "1000"),
+            (2e7, "2.0e+07"),
+        ],
+    )
+    def test_numbers(self, value: float | None, text: str):
+        assert number(value) == text
+
+    def test_units(self):
+        assert [seconds(value) for value in (2.0, 3e-3, 4e-6, 5e-9, None)] == ["2 s", "3 ms", "4 µs", "5 ns", "–"]
+        assert [size(value) for value in (100, 49152, 3 << 20, 2 << 30)] == ["100 B", "48 KiB", "3 MiB", "2 GiB"]
+        assert [percent(value) for value in (1.0, 0.0995, 0.042, 0.0)] == ["100 %", "10 %", "4.2 %", "0 %"]
+
+    def test_lists_and_sentences(self):
+        assert [listed([]), listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])] == [
+            "",
+            "a",
+            "a and b",
+            "a, b and c",
+        ]
+        assert sentence("do it") == "Do it."
+        assert sentence("cpu-x failed") == "cpu-x failed."
+        assert sentence("") == ""
