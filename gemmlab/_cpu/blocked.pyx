@@ -17,22 +17,24 @@ multiply-add, and the one store a cycle caps it near half of the peak.
 
 from cython.parallel cimport prange
 
-from gemmlab._cpu.rung cimport Gemm32, Gemm64, Plan, blocks, real
+from gemmlab._cpu.rung cimport Gemm32, Gemm64, Plan, blocks, past_line, real
 
 
 cdef void gemm(real *A, Py_ssize_t lda, real *B, Py_ssize_t ldb, real *C, Py_ssize_t ldc,
                Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, Plan *plan) noexcept nogil:
     cdef Py_ssize_t bs_r = plan.bs_r, bs_c = plan.bs_c, bs_k = plan.bs_k
-    cdef Py_ssize_t i_block, p_block, j_block, i0, p0, j0
+    cdef Py_ssize_t shift = past_line(B)
+    cdef Py_ssize_t i_block, p_block, j_block, i0, p0, j0, j1
     for i_block in prange(blocks(m, bs_r), schedule="runtime", num_threads=plan.threads):
         i0 = i_block * bs_r
         for p_block in range(blocks(k, bs_k)):
             p0 = p_block * bs_k
-            for j_block in range(blocks(n, bs_c)):
-                j0 = j_block * bs_c
+            for j_block in range(blocks(n + shift, bs_c)):
+                j0 = max(0, j_block * bs_c - shift)
+                j1 = min(n, (j_block + 1) * bs_c - shift)
                 multiply_block(
                     A + i0 * lda + p0, lda, B + p0 * ldb + j0, ldb, C + i0 * ldc + j0, ldc,
-                    min(bs_r, m - i0), min(bs_c, n - j0), min(bs_k, k - p0), p0 == 0)
+                    min(bs_r, m - i0), j1 - j0, min(bs_k, k - p0), p0 == 0)
 
 
 cdef void multiply_block(real *A, Py_ssize_t lda, real *B, Py_ssize_t ldb, real *C, Py_ssize_t ldc,

@@ -22,7 +22,7 @@ the whole matrix apart, and share few cache sets where that distance is a power 
 
 from cython.parallel cimport prange
 
-from gemmlab._cpu.rung cimport Gemm32, Gemm64, Plan, blocks, real
+from gemmlab._cpu.rung cimport Gemm32, Gemm64, Plan, blocks, past_line, real
 
 
 cdef extern from "rung.h":
@@ -34,35 +34,43 @@ cdef extern from "rung.h":
 cdef void gemm(real *A, Py_ssize_t lda, real *B, Py_ssize_t ldb, real *C, Py_ssize_t ldc,
                Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, Plan *plan) noexcept nogil:
     cdef Py_ssize_t bs_r = plan.bs_r, bs_c = plan.bs_c, bs_k = plan.bs_k
-    cdef Py_ssize_t i_block, p_block, j_block, i0, p0, j0
+    cdef Py_ssize_t shift = past_line(B)
+    cdef Py_ssize_t i_block, p_block, j_block, i0, p0, j0, j1
     for i_block in prange(blocks(m, bs_r), schedule="runtime", num_threads=plan.threads):
         i0 = i_block * bs_r
         for p_block in range(blocks(k, bs_k)):
             p0 = p_block * bs_k
-            for j_block in range(blocks(n, bs_c)):
-                j0 = j_block * bs_c
+            for j_block in range(blocks(n + shift, bs_c)):
+                j0 = max(0, j_block * bs_c - shift)
+                j1 = min(n, (j_block + 1) * bs_c - shift)
                 multiply_block(
-                    A + i0 * lda + p0, lda, B + p0 * ldb + j0, ldb, C + i0 * ldc + j0, ldc,
-                    min(bs_r, m - i0), min(bs_c, n - j0), min(bs_k, k - p0), p0 == 0)
+                    A + i0 * lda + p0, lda, B + p0 * ldb, ldb, C + i0 * ldc, ldc,
+                    min(bs_r, m - i0), n, j0, j1, min(bs_k, k - p0), p0 == 0)
 
 
-cdef void multiply_block(real *A, Py_ssize_t lda, real *B, Py_ssize_t ldb, real *C, Py_ssize_t ldc,
-                         Py_ssize_t rows, Py_ssize_t width, Py_ssize_t depth, bint first) noexcept nogil:
-    """C[:rows, :width] += A[:rows, :depth] B[:depth, :width]; the `first` block of k starts from zero."""
+cdef void multiply_block(real *A, Py_ssize_t lda, real *B, Py_ssize_t ldb, real *C, Py_ssize_t ldc, Py_ssize_t rows,
+                         Py_ssize_t n, Py_ssize_t j0, Py_ssize_t j1, Py_ssize_t depth, bint first) noexcept nogil:
+    """C[:rows, j0:j1] += A[:rows, :depth] B[:depth, j0:j1]; the `first` block of k starts from zero.
+
+    A strip always has its full width, so that its length is a constant: one that would stick out of the matrix
+    is moved back into it, and adds only its columns from `j` on.
+    """
     cdef Py_ssize_t strip = STRIP_BYTES // <Py_ssize_t> sizeof(real)
-    cdef Py_ssize_t whole = width - width % strip
-    cdef Py_ssize_t i, j, s
+    cdef Py_ssize_t i, j, s, start
     for i in range(rows):
-        for s in range(width // strip):
-            j = s * strip
-            multiply_strip(A + i * lda, B + j, ldb, C + i * ldc + j, strip, depth, first)
-        if whole < width:
-            multiply_strip(A + i * lda, B + whole, ldb, C + i * ldc + whole, width - whole, depth, first)
+        for s in range(blocks(j1 - j0, strip)):
+            j = j0 + s * strip
+            start = min(j, n - strip)
+            if start >= 0:
+                multiply_strip(A + i * lda, B + start, ldb, C + i * ldc + start,
+                               strip, j - start, min(j1 - start, strip), depth, first)
+            else:
+                multiply_strip(A + i * lda, B, ldb, C + i * ldc, n, j, j1, depth, first)
 
 
-cdef inline void multiply_strip(real *A, real *B, Py_ssize_t ldb, real *C,
-                                Py_ssize_t width, Py_ssize_t depth, bint first) noexcept nogil:
-    """C[:width] += A[:depth] B[:depth, :width], the sums in a buffer until the end."""
+cdef inline void multiply_strip(real *A, real *B, Py_ssize_t ldb, real *C, Py_ssize_t width,
+                                Py_ssize_t from_, Py_ssize_t to, Py_ssize_t depth, bint first) noexcept nogil:
+    """C[from_:to] += A[:depth] B[:depth, from_:to]; the sums of all `width` columns stay in a buffer until the end."""
     cdef real buffer[MOST_IN_STRIP]
     cdef Py_ssize_t j, p
     for j in range(width):
@@ -70,7 +78,7 @@ cdef inline void multiply_strip(real *A, real *B, Py_ssize_t ldb, real *C,
     for p in range(depth):
         for j in range(width):
             buffer[j] += A[p] * B[p * ldb + j]
-    for j in range(width):
+    for j in range(from_, to):
         C[j] = buffer[j] if first else C[j] + buffer[j]
 
 

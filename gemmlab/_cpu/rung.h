@@ -10,6 +10,8 @@
 #define VECTOR_BYTES 16
 #endif
 
+#define LINE_BYTES 64
+
 /* Two multiply-adds start each cycle and each takes four: eight independent vectors keep the units busy. */
 #define STRIP_BYTES (8 * VECTOR_BYTES)
 #define MOST_IN_STRIP (STRIP_BYTES / 4)  /* in the smallest type, float */

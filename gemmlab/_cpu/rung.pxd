@@ -5,6 +5,10 @@ columns, B of k rows and n columns, C of m rows and n columns; `ld` is the dista
 in numbers. m, n and k are at least 1, and what C held before is never read.
 """
 
+cdef extern from "rung.h" nogil:
+    enum:
+        LINE_BYTES
+
 ctypedef fused real:
     float
     double
@@ -27,3 +31,12 @@ ctypedef void (*Gemm64)(
 cdef inline Py_ssize_t blocks(Py_ssize_t extent, Py_ssize_t size) noexcept nogil:
     """Blocks of `size` that cover `extent`; the last may be smaller."""
     return (extent + size - 1) // size
+
+
+cdef inline Py_ssize_t past_line(real *x) noexcept nogil:
+    """Numbers between the start of the cache line that `x` is in, and `x`.
+
+    NumPy's arrays start 16 bytes into a line. A vector load that straddles two lines costs two, so the grid of
+    blocks is shifted left by this much: then all blocks but the first begin with a line of B.
+    """
+    return <Py_ssize_t> (<size_t> x % LINE_BYTES // sizeof(real))

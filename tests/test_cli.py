@@ -1,0 +1,466 @@
+"""The command line: exit statuses, one line for what is wrong, whole files or none, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from helpers import run_python
+
+import gemmlab
+from gemmlab import Availability
+from gemmlab._registry import registered
+from gemmlab.cli import main
+from gemmlab.measure import read
+
+BRIEF = ["--rounds", "1", "--budget", "0.01"]
+BENCH = ["bench", "--backends", "cpu-ikj,cpu-numpy", "--sizes", "8,33", *BRIEF]
+FULL_DEVICE = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+
+
+@pytest.fixture
+def command(capsys, monkeypatch, tmp_path):
+    """Runs a command in this process, in an empty folder: status, out and err."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        try:
+            status = main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            status = end.code
+        out, err = capsys.readouterr()
+        return SimpleNamespace(status=status, out=out, err=err)
+
+    return run
+
+
+def is_one_line(done):
+    """Whether a command ended as wrong usage does: status 2, one line on stderr, no output."""
+    return (done.status, done.out, done.err.count("\n")) == (2, "", 1) and done.err.startswith("gemmlab: ")
+
+
+def widest(text):
+    return max(map(len, text.splitlines()))
+
+
+# What is done
+
+
+@pytest.mark.parametrize("name", [[], ["report"], ["backends"], ["bench"], ["roofline"], ["verify"], ["info"]])
+def test_every_command_has_help(name, command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    done = command(*name, "--help")
+    assert (done.status, done.err) == (0, "")
+    assert widest(done.out) <= 80
+
+
+def test_backends_lists_every_backend_in_80_columns(command):
+    done = command("backends")
+    assert (done.status, done.err) == (0, "")
+    assert all(name in done.out for name in gemmlab.backends())
+    assert widest(done.out) <= 80
+
+
+def test_backends_says_why_not_and_what_to_do(command, monkeypatch):
+    monkeypatch.setattr(gemmlab.config, "block", "cpu-ikj")
+    done = command("backends")
+    assert done.status == 0
+    assert "cpu-ikj: blocked" in done.out
+    assert "fix: take cpu-ikj off" in done.out
+    assert widest(done.out) <= 80
+
+
+def test_backends_as_json(command):
+    rows = {row["name"]: row for row in json.loads(command("backends", "--json").out)}
+    assert list(rows) == list(gemmlab.backends())
+    assert rows["cpu-ikj"]["works"] == "yes"
+    assert rows["cpu-blocked"]["params"] == ["bs_c", "bs_k", "bs_r", "schedule"]
+
+
+def test_bench_prints_a_table_in_80_columns(command):
+    done = command(*BENCH)
+    assert done.status == 0
+    assert widest(done.out) <= 80
+    assert done.out.count("cpu-ikj") == done.out.count("cpu-numpy") == 2
+    assert os.listdir() == []
+
+
+def test_bench_as_json_and_as_a_file_have_the_same_records(command):
+    done = command(*BENCH, "--json", "--out", "records.jsonl")
+    assert done.status == 0
+    assert json.loads(done.out) == read("records.jsonl")
+    assert os.listdir() == ["records.jsonl"]
+
+
+def test_bench_passes_options_on(command):
+    options = ["--dtype", "float64", "--threads", "2", "--param", "bs_c=16", "--param", "schedule=guided"]
+    done = command("bench", "--backends", "cpu-blocked", "--sizes", "40", *BRIEF, *options, "--json")
+    (record,) = json.loads(done.out)
+    assert (record["problem"]["dtype"], record["threads"]) == ("float64", 2)
+    assert (record["params"]["bs_c"], record["params"]["schedule"]) == (16, "guided")
+
+
+def test_bench_takes_a_family(command):
+    done = command("bench", "--backends", "cpu", "--sizes", "8", *BRIEF, "--json")
+    assert [record["backend"] for record in json.loads(done.out)] == ["cpu-blocked-local"]
+
+
+def test_bench_takes_your_own_matrices(command):
+    np.save("a.npy", np.ones((3, 4), np.float32))
+    np.save("b.npy", np.asfortranarray(np.ones((4, 5), np.float32)))
+    done = command("bench", "a.npy", "b.npy", "--backends", "cpu-ikj", *BRIEF, "--json")
+    (record,) = json.loads(done.out)
+    assert (record["status"], record["problem"]["layout"]) == ("ok", "CFC")
+    assert [record["problem"][side] for side in "mnk"] == [3, 5, 4]
+
+
+def test_verify_prints_a_table_in_80_columns(command):
+    done = command("verify", "cpu-naive", "--seed", "5")
+    assert done.status == 0
+    assert done.out.startswith("cpu-naive: passed    (seed 5)")
+    assert widest(done.out) <= 80
+
+
+def test_verify_as_json(command):
+    (audit,) = json.loads(command("verify", "cpu-ikj", "--json").out)
+    assert (audit["backend"], audit["passed"]) == ("cpu-ikj", True)
+
+
+def test_info_tells_of_this_machine(command):
+    done = command("info")
+    assert done.status == 0
+    assert {"gemmlab", "numpy", "cpu", "isa", "openmp", "threads"} <= {line.split()[0] for line in done.out.splitlines()}
+    assert json.loads(command("info", "--json").out)["gemmlab"] == gemmlab.__version__
+
+
+def test_the_package_runs_as_a_module():
+    done = run_python("-m", "gemmlab", "backends")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# A check failed: 1
+
+
+class Wrong:
+    name, kind, summary, source = "made-up-wrong", "plugin", "gives what is not the product", ""
+    params = {}  # noqa: RUF012
+
+    def probe(self):
+        return Availability(True)
+
+    def supports(self, problem):
+        return True
+
+    def gemm(self, problem):
+        problem.out[...] = 1
+
+
+def test_backends_finds_a_wrong_product(command):
+    with registered(Wrong()):
+        done = command("backends")
+    assert done.status == 1
+    assert "wrong product" in done.out
+
+
+def test_verify_finds_a_wrong_product(command):
+    with registered(Wrong()):
+        done = command("verify", "made-up-wrong")
+    assert done.status == 1
+    assert done.out.startswith("made-up-wrong: FAILED")
+    assert widest(done.out) <= 80
+
+
+# Wrong usage: 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nosuch"],
+        ["backends", "--nosuch"],
+        ["bench", "--sizes", "1,,2"],
+        ["bench", "--sizes", "0"],
+        ["bench", "--dtype", "float16"],
+        ["bench", "--threads", "0"],
+        ["bench", "--threads", "5000"],
+        ["bench", "--rounds", "0"],
+        ["bench", "--rounds", "-1"],
+        ["bench", "--budget", "-1"],
+        ["bench", "--budget", "nan"],
+        ["bench", "--cap", "nan"],
+        ["bench", "--backends", ""],
+        ["bench", "--backends", ","],
+        ["report", "--full", "--quick"],
+        ["report", "--input", "a.npy"],
+        ["verify", "--seed", "x"],
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_be_parsed_is_wrong_usage(command, arguments):
+    done = command(*arguments, *(BRIEF[2:] + ["--sizes", "8"] if arguments[1:2] == ["--rounds"] else []))
+    assert (done.status, done.out) == (2, "")
+    assert "Traceback" not in done.err
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["verify", "cpu-bloked"],
+        ["bench", "--backends", "cpu-ikj,cpu-bloked"],
+        ["report", "--backends", "cpu-bloked"],
+        ["roofline", "--backends", "cpu-bloked"],
+        ["bench", "--backends", "cpu-ikj", "--param", "bs_q=1"],
+        ["bench", "--backends", "cpu-blocked", "--param", "bs_c=0"],
+        ["bench", "--backends", "cpu-blocked", "--param", "bs_c"],
+        ["bench", "--sizes", "8", "--suite", "squares"],
+        ["bench", "one.npy"],
+        ["bench", "one.npy", "two.npy", "three.npy"],
+        ["report", "--from", "nosuch.jsonl"],
+        ["roofline", "--from", "nosuch.jsonl"],
+        ["verify", "--seed", "-1"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_wrong_is_one_line(command, arguments):
+    assert is_one_line(command(*arguments))
+    assert os.listdir() == []
+
+
+def test_a_blocked_backend_by_name_is_one_line(command, monkeypatch):
+    monkeypatch.setattr(gemmlab.config, "block", "cpu-ikj")
+    done = command("verify", "cpu-ikj")
+    assert is_one_line(done)
+    assert "fix: take cpu-ikj off" in done.err
+
+
+def test_there_is_no_traceback_in_a_process_either():
+    done = run_python("-m", "gemmlab", "verify", "cpu-bloked")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("gemmlab: no backend is named 'cpu-bloked': did you mean cpu-blocked")
+
+
+# Your own matrices
+
+
+class Bomb:
+    """Whoever unpickles it makes a file."""
+
+    def __reduce__(self):
+        return Path.touch, (Path("unpickled"),)
+
+
+def save_bomb(path):
+    np.save(path, np.array([[Bomb()]], dtype=object), allow_pickle=True)
+
+
+def save_truncated(path):
+    np.save(path, np.ones((50, 50), np.float32))
+    path.write_bytes(path.read_bytes()[:1000])
+
+
+NOT_A_MATRIX = {
+    "text": lambda path: path.write_text("1 2\n3 4\n"),
+    "empty": lambda path: path.touch(),
+    "truncated": save_truncated,
+    "a pickle": lambda path: path.write_bytes(pickle.dumps(Bomb())),
+    "objects": save_bomb,
+    "an archive": lambda path: np.savez(path.open("wb"), np.ones((2, 2), np.float32)),
+    "a vector": lambda path: np.save(path, np.ones(4, np.float32)),
+    "a stack": lambda path: np.save(path, np.ones((2, 4, 4), np.float32)),
+    "no rows": lambda path: np.save(path, np.ones((0, 4), np.float32)),
+    "integers": lambda path: np.save(path, np.ones((4, 4), int)),
+    "big-endian": lambda path: np.save(path, np.ones((4, 4), ">f4")),
+    "not finite": lambda path: np.save(path, np.full((4, 4), np.nan, np.float32)),
+    "a folder": lambda path: path.mkdir(),
+    "not there": lambda path: None,
+    "other k": lambda path: np.save(path, np.ones((2, 3), np.float32)),
+    "other dtype": lambda path: np.save(path, np.ones((4, 4), np.float64)),
+}
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["A", "B"])
+@pytest.mark.parametrize("what", NOT_A_MATRIX)
+def test_a_file_that_is_no_matrix_is_one_line(command, tmp_path, what, first):
+    NOT_A_MATRIX[what](tmp_path / "bad.npy")
+    np.save("good.npy", np.ones((4, 4), np.float32))
+    before = sorted(os.listdir())
+    names = ["bad.npy", "good.npy"] if first else ["good.npy", "bad.npy"]
+    done = command("bench", *names, "--backends", "cpu-ikj", "--out", "records.jsonl")
+    assert is_one_line(done)
+    assert "bad.npy" in done.err
+    assert sorted(os.listdir()) == before
+
+
+@pytest.mark.skipif(not find_spec("matplotlib"), reason="no matplotlib")
+def test_a_report_on_a_file_that_is_no_matrix_is_one_line(command):
+    Path("bad.npy").write_text("1 2\n3 4\n")
+    done = command("report", "--smallest", "--input", "bad.npy", "bad.npy")
+    assert is_one_line(done)
+    assert os.listdir() == ["bad.npy"]
+
+
+# What cannot be written
+
+
+@pytest.mark.parametrize("out", ["file/below", "folder", "missing/records.jsonl", "folder/"])
+def test_an_out_that_cannot_be_written_is_one_line(command, out):
+    Path("file").write_text("mine\n")
+    Path("folder").mkdir()
+    done = command(*BENCH, "--out", out)
+    assert is_one_line(done)
+    assert sorted(os.listdir()) == ["file", "folder"]
+    assert os.listdir("folder") == []
+    assert Path("file").read_text() == "mine\n"
+
+
+@FULL_DEVICE
+def test_a_full_device_ends_with_one_line_and_keeps_what_was_measured_on_the_screen(command):
+    done = command(*BENCH, "--out", "/dev/full")
+    assert done.status == 2
+    assert done.err.splitlines()[-1] == "gemmlab: cannot write /dev/full: No space left on device"
+    assert "cpu-ikj" in done.out
+
+
+@FULL_DEVICE
+def test_output_to_a_full_device_is_one_line():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "gemmlab", "backends"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "No space left on device" in done.stderr
+
+
+def test_a_reader_that_has_gone_is_no_error():
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "gemmlab", "backends"], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("wrong", [["--backends", "cpu-bloked"], ["--param", "bs_q=1"]])
+def test_what_fails_leaves_an_earlier_file_alone(command, wrong):
+    Path("records.jsonl").write_text("earlier\n")
+    assert command(*BENCH, *wrong, "--out", "records.jsonl").status == 2
+    assert os.listdir() == ["records.jsonl"]
+    assert Path("records.jsonl").read_text() == "earlier\n"
+
+
+@pytest.mark.skipif(not find_spec("matplotlib"), reason="no matplotlib")
+@pytest.mark.parametrize("name", ["report", "roofline"])
+def test_a_folder_that_cannot_be_made_is_one_line(command, name):
+    Path("file").touch()
+    for out in ("file", "file/below"):
+        done = command(name, "--out", out)
+        assert is_one_line(done)
+        assert "--out" in done.err
+    assert os.listdir() == ["file"]
+
+
+# Interrupted: 130
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals as on Unix")
+def test_an_interrupted_bench_keeps_what_was_measured(tmp_path):
+    records = tmp_path / "records.jsonl"
+    partial = tmp_path / "records.jsonl.partial"
+    arguments = ["--backends", "cpu-naive", "--sizes", "8,6000", "--cap", "1e9", *BRIEF, "--out", str(records)]
+    bench = subprocess.Popen(
+        [sys.executable, "-P", "-m", "gemmlab", "bench", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 60
+        while not (partial.exists() and partial.stat().st_size):
+            assert bench.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        bench.send_signal(signal.SIGINT)
+        out, err = bench.communicate(timeout=60)
+    finally:
+        bench.kill()
+        bench.wait()
+    assert bench.returncode == 130
+    assert err.splitlines()[-1] == "interrupted"
+    assert "Traceback" not in err
+    assert "cpu-naive" in out
+    assert [record["problem"]["m"] for record in read(records)] == [8]
+    assert os.listdir(tmp_path) == ["records.jsonl"]
+
+
+# The main job
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """The smallest report of three backends and a user's own matrices: the folder, and what was printed."""
+    if not (find_spec("matplotlib") and find_spec("jinja2")):
+        pytest.skip("the report needs matplotlib and jinja2")
+    folder = tmp_path_factory.mktemp("report")
+    np.save(folder / "a.npy", np.ones((30, 40), np.float32))
+    np.save(folder / "b.npy", np.ones((40, 50), np.float32))
+    own = ["--input", folder / "a.npy", folder / "b.npy"]
+    backends = ["--backends", "cpu-naive,cpu-blocked,cpu-numpy"]
+    done = run_python("-m", "gemmlab", "report", "--smallest", *own, *backends, "--out", folder / "page")
+    assert done.returncode == 0, done.stderr
+    return folder / "page", done
+
+
+def test_a_report_is_a_page_with_its_records(report):
+    folder, done = report
+    assert done.stdout.splitlines()[-1] == str(folder / "index.html")
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    assert all(name in page for name in ("cpu-naive", "cpu-blocked", "cpu-numpy"))
+    assert not list(folder.glob("*.partial"))
+
+
+def test_a_report_measures_ceilings_every_backend_and_your_matrices(report):
+    records = read(report[0] / "records.jsonl")
+    assert {record["kind"] for record in records} == {"ceiling", "gemm"}
+    products = [record for record in records if record["kind"] == "gemm"]
+    assert {record["backend"] for record in products} == {"cpu-naive", "cpu-blocked", "cpu-numpy"}
+    assert {record["status"] for record in products} == {"ok"}
+    assert len([record for record in products if record["problem"]["suite"] == "files"]) == 3
+
+
+@pytest.mark.parametrize("name", ["report", "roofline"])
+def test_records_are_drawn_again_without_measuring(command, report, name):
+    done = command(name, "--from", report[0] / "records.jsonl", "--out", "again")
+    assert done.status == 0
+    drawn = [Path(line) for line in done.out.splitlines()]
+    assert drawn
+    assert all(path.is_file() for path in drawn)
+    assert not Path("again", "records.jsonl").exists()
+
+
+@pytest.mark.parametrize("name", ["report", "roofline"])
+def test_records_are_not_drawn_where_nothing_can_be_written(command, report, name):
+    Path("file").touch()
+    done = command(name, "--from", report[0] / "records.jsonl", "--out", "file/below")
+    assert is_one_line(done)
+    assert os.listdir() == ["file"]
+
+
+@pytest.mark.skipif(not find_spec("matplotlib"), reason="no matplotlib")
+@pytest.mark.parametrize("text", ["", "not json\n", "{}\n", "[]\n"])
+@pytest.mark.parametrize("name", ["report", "roofline"])
+def test_a_file_that_holds_no_records_is_one_line(command, name, text):
+    Path("records.jsonl").write_text(text)
+    assert is_one_line(command(name, "--from", "records.jsonl", "--out", "page"))
+    assert os.listdir() == ["records.jsonl"]
