@@ -47,8 +47,8 @@ def general_matmul(
 ) -> Any:
     """`matmul` for everything that `_front` does not recognise as plain."""
     within = scope.get() or Scope()
-    name = backend or within.backend or config.backend
-    threads = check_threads(threads) or within.threads or config.threads
+    name = _asked_for(backend, within)
+    threads = check_threads(threads) or within.threads
     if (foreign := _foreign_operand(a, b, out)) is not None:
         return _numpys_dispatch(name, foreign, a, b, out, dtype, casting, axes, params)
     problem = Problem.from_call(a, b, out, dtype=dtype, casting=casting, axes=axes, threads=threads)
@@ -61,6 +61,11 @@ def general_matmul(
         params = {**within.params, **params}
     run(chosen, problem, params, within.traces)
     return problem.result()
+
+
+def _asked_for(backend: str | None, within: Scope) -> str:
+    """The backend's name: from the call, else from `use`, else from the settings."""
+    return next(name for name in (backend, within.backend, config.backend) if name is not None)
 
 
 def run(backend: Backend, problem: Problem, params: Mapping[str, Any], traces: tuple[list[Call], ...] = ()) -> None:
@@ -255,7 +260,7 @@ def explain(a: Any, b: Any, *, backend: str | None = None, dtype: Any = None) ->
     cpu-numpy
     """
     within = scope.get() or Scope()
-    name = backend or within.backend or config.backend
+    name = _asked_for(backend, within)
     if (foreign := _foreign_operand(a, b, None)) is not None:
         taken = name in ("auto", "cpu-numpy")
         why = f"NumPy's own dispatch, for {type(foreign).__name__}" if taken else f"takes no {type(foreign).__name__}"
@@ -270,9 +275,12 @@ def _considered(candidate: str, problem: Problem, wanted: str, asked: str) -> tu
     found = _registry.availability(candidate)
     if not found.ok:
         return candidate, False, f"cannot run here: {found.reason}" + (f"; fix: {found.fix}" if found.fix else "")
-    verdict = _registry.get(candidate).supports(problem)
+    try:
+        verdict = _registry.get(candidate).supports(problem)
+    except Exception as error:  # a plugin's fault is a row, not the end of the table
+        verdict = f"its supports() failed: {type(error).__name__}: {error}"
     if verdict is not True:
-        return candidate, False, str(verdict)
+        return candidate, False, verdict or f"{candidate} does not do this problem"
     if candidate != wanted:
         return candidate, False, "auto takes it only by name" if asked == "auto" else f"{asked} was asked for"
     why = f"asked for as {asked}" if asked != "auto" else _why_auto(problem)

@@ -98,6 +98,8 @@ cdef object plain(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, name):
             name = current.backend
     if name is None:
         name = default_backend
+    if type(name) is not str:
+        return None
     kernel = ready.get(name, name)
     if kernel is name:
         return None

@@ -126,16 +126,22 @@ def _load(name: str) -> Backend | Exception:
 
 def _from_plugin(point: EntryPoint) -> Backend | Exception:
     try:
-        backend = point.load()()
-        if not isinstance(backend, Backend):
-            lacking = [part for part in ("name", "kind", "summary", "source", "params", "probe", "supports", "gemm")
-                       if not hasattr(backend, part)]  # fmt: skip
-            raise TypeError(f"{point.value} gave no backend: it lacks {', '.join(lacking)}")
+        backend: Backend = point.load()()
+        _check_is_backend(backend)
         if backend.name != point.name:
             raise ValueError(f"its backend calls itself {backend.name!r}, not {point.name!r}")
         return backend
-    except Exception as error:
-        return error
+    except (Exception, SystemExit) as error:
+        return error if isinstance(error, Exception) else RuntimeError(f"SystemExit: {error}")
+
+
+def _check_is_backend(backend: Any) -> None:
+    parts = ("name", "kind", "summary", "source", "params", "probe", "supports", "gemm")
+    lacking = [part for part in parts if not hasattr(backend, part)]
+    if isinstance(backend, type) or lacking:
+        raise TypeError(f"{backend!r} is no backend" + (f": it lacks {', '.join(lacking)}" if lacking else ""))
+    if not isinstance(backend.params, Mapping):
+        raise TypeError(f"{backend!r} is no backend: its params are no mapping of names to Param")
 
 
 def get(name: str) -> Backend:
@@ -173,9 +179,8 @@ def choose(problem: Problem) -> Backend:
 @contextmanager
 def registered(backend: Backend) -> Iterator[Backend]:
     """Have a backend object under its own name for a while: for notebooks and tests of a backend to be."""
-    if not isinstance(backend, Backend):
-        raise TypeError(f"{backend!r} is not a gemmlab.Backend")
-    if backend.name in BUILT_IN or backend.name in FAMILIES or backend.name in _plugins() or backend.name in _loaded:
+    _check_is_backend(backend)
+    if backend.name in {"auto", *FAMILIES, *names()}:
         raise ValueError(f"the name {backend.name!r} is taken")
     _loaded[backend.name] = backend
     try:

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,10 +17,10 @@ from gemmlab._config import MAX_THREADS, check_threads
 from gemmlab._errors import GemmlabError
 
 EXAMPLES = """examples:
-  gemmlab report                                   measure this machine, write report/index.html
+  gemmlab report                 measure this machine, write report/index.html
   gemmlab bench --backends cpu-blocked,cpu-blas --sizes 512,1024
-  gemmlab bench A.npy B.npy                        your own matrices
-  gemmlab verify cpu-mkl                           is it right?
+  gemmlab bench A.npy B.npy      your own matrices
+  gemmlab verify cpu-mkl         is it right?
 """
 
 
@@ -78,10 +78,10 @@ def parser() -> argparse.ArgumentParser:
     bench.add_argument("--sizes", type=_sizes, help="edges of squares, such as 512,1024")
     bench.add_argument("--suite", choices=("squares", "layers"), help="a suite of sizes (squares)")
     bench.add_argument("--dtype", choices=("float32", "float64"), default="float32")
-    bench.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the backends")
-    bench.add_argument("--cap", type=float, default=5.0, metavar="SECONDS", help="skip products that take longer (5)")
-    bench.add_argument("--rounds", type=int, default=5, help="turns of each backend at a product (5)")
-    bench.add_argument("--budget", type=float, default=1.0, metavar="SECONDS", help="timing of a backend at a product")
+    bench.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of all of them")
+    bench.add_argument("--cap", type=_positive, default=5.0, metavar="SECONDS", help="skip what takes longer (5)")
+    bench.add_argument("--rounds", type=_count, default=5, help="turns of each backend at a product (5)")
+    bench.add_argument("--budget", type=_positive, default=1.0, metavar="SECONDS", help="timing of each at a product (1)")
     bench.add_argument("--out", metavar="FILE", help="write the records here, one JSON object a line")
     _selection(bench)
     _json(bench)
@@ -112,7 +112,24 @@ def _json(made: argparse.ArgumentParser) -> None:
 
 
 def _names(text: str) -> list[str]:
-    return [name for name in text.split(",") if name]
+    names = [name for name in text.split(",") if name]
+    if not names:
+        raise argparse.ArgumentTypeError("must be names of backends with commas, such as cpu-blocked,cpu-blas")
+    return names
+
+
+def _positive(text: str) -> float:
+    with suppress(ValueError):
+        if float(text) > 0:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"must be a number of seconds over 0, not {text!r}")
+
+
+def _count(text: str) -> int:
+    with suppress(ValueError):
+        if int(text) >= 1:
+            return int(text)
+    raise argparse.ArgumentTypeError(f"must be an integer of at least 1, not {text!r}")
 
 
 def _threads(text: str) -> int | None:
@@ -251,7 +268,8 @@ def run_roofline(arguments: Any) -> int:
     records: list[dict[str, Any]] = []
     if arguments.source:
         records = read(arguments.source)
-        job.make_folder(arguments.out)
+        if not records:
+            raise ValueError(f"{arguments.source} holds no records: measure some with gemmlab roofline")
     else:
         names = _ready(arguments.backends) or job.available_backends()
         job.make_folder(arguments.out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import re
@@ -14,8 +15,8 @@ import pytest
 from helpers import output_of, run_python
 
 import gemmlab
-from gemmlab import BackendUnavailable, Problem
-from gemmlab._cpu import _features, isa, ladder, machine
+from gemmlab import BackendUnavailable, Problem, _front
+from gemmlab._cpu import _driver, _features, isa, ladder, machine
 
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 RUNGS = {rung.name: rung for rung in ladder.rungs()}
@@ -60,13 +61,64 @@ def test_a_block_is_whole_vectors_wide(name, dtype):
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 @pytest.mark.parametrize("m", [1, 7, 256, 257, 1000, 5000])
-def test_block_rows_are_equal_shares_of_at_most_256(m, threads):
+def test_block_rows_are_equal_shares_and_few_enough_for_l2(m, threads):
     problem = Problem(np.empty((m, 1)), np.empty((1, 1)), np.empty((m, 1)), threads=threads)
     rows = RUNGS["cpu-blocked"].resolve(problem, {})["bs_r"]
     assert 1 <= rows <= 256
     blocks = -(-m // rows)
     assert blocks >= min(threads, m / 2)
     assert rows - (m - (blocks - 1) * rows) < max(blocks, 2)
+
+
+class Plan(ctypes.Structure):
+    """The plan of `rung.pxd`."""
+
+    _fields_ = (
+        ("threads", ctypes.c_int), ("bs_r", ctypes.c_ssize_t), ("bs_c", ctypes.c_ssize_t), ("bs_k", ctypes.c_ssize_t),
+    )  # fmt: skip
+
+
+GEMM = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p, ctypes.c_ssize_t] * 3, *[ctypes.c_ssize_t] * 3, ctypes.POINTER(Plan))
+
+
+@pytest.fixture
+def plan_of():
+    """Sends a product the compiled way, with a rung's blocks but nothing computed: its plan and its schedule."""
+    openmp = ctypes.CDLL(_driver.__file__)
+    multiply = gemmlab.matmul
+    seen = {}
+
+    @GEMM
+    def spy(*arguments):
+        plan = arguments[-1].contents
+        seen.update(threads=plan.threads, bs_r=plan.bs_r, bs_c=plan.bs_c, bs_k=plan.bs_k, schedule=None)
+        if hasattr(openmp, "omp_get_schedule"):  # else a serial build
+            kind, chunk = ctypes.c_int(), ctypes.c_int()
+            openmp.omp_get_schedule(ctypes.byref(kind), ctypes.byref(chunk))
+            seen["schedule"] = {number: name for name, number in _driver.SCHEDULES.items()}[kind.value]
+
+    def plan_of(rung, a, b):
+        address = ctypes.cast(spy, ctypes.c_void_p).value
+        blocks = {dtype: rung.default_block(dtype) for dtype in ("float32", "float64")}
+        _front.make_ready("spy", _driver.Kernel(address, address, blocks=blocks))
+        multiply(a, b, backend="spy")
+        return seen
+
+    yield plan_of
+    _front.settings_changed()  # forgets the spy
+
+
+@pytest.mark.parametrize("n", [4, 90, 300, 700])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", BLOCKED)
+def test_the_compiled_way_follows_the_plan_that_a_trace_tells(name, dtype, n, plan_of):
+    a, b = np.empty((n, 70), dtype), np.empty((70, n), dtype)
+    rung, problem = RUNGS[name], Problem(a, b, np.empty((n, n), dtype))
+    plan = plan_of(rung, a, b)
+    told = rung.resolve(problem, {}) | {"threads": rung.threads(problem)}
+    if plan["schedule"] is None or plan["threads"] == 1:
+        plan = plan | {"schedule": told["schedule"]}
+    assert plan == told
 
 
 # Instruction sets

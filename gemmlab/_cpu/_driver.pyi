@@ -4,12 +4,15 @@ from typing import Any
 import numpy as np
 
 SCHEDULES: dict[str, int]
+DEFAULT_SCHEDULE: str
 
 def limit_threads(threads: int | None) -> None: ...
 def forked() -> None: ...
+def allowed_threads(threads: int) -> int: ...
 def default_threads(flop: float) -> int: ...
 def balanced_rows(m: int, threads: int) -> int: ...
 def layout(x: np.ndarray[Any, Any]) -> str: ...
+def leading_dimension(x: np.ndarray[Any, Any]) -> int: ...
 
 class Kernel:
     serial: bool
@@ -29,7 +32,7 @@ class Kernel:
         out: np.ndarray[Any, Any],
         *,
         threads: int = 1,
-        schedule: str = "static",
+        schedule: str = ...,
         bs_r: int = 1,
         bs_c: int = 1,
         bs_k: int = 1,

@@ -44,13 +44,18 @@ CONVENTIONS = {"rung": RUNG, "fortran": FORTRAN, "blis": BLIS}
 cdef double GATE_FLOP = 2.0e6
 
 # A block row of C has at most this many rows, so that its part of A stays in the second-level cache.
-cdef Py_ssize_t MOST_ROWS = 256
+cdef Py_ssize_t MOST_ROWS = 192
 
+# Rows go to whichever thread is free: on a shared machine no thread is as fast as the other. The bits are the
+# same for every schedule.
 SCHEDULES = {"static": 1, "dynamic": 2, "guided": 3}
+DEFAULT_SCHEDULE = "dynamic"
+cdef int DYNAMIC = 2
 
 cdef int thread_limit = 0       # from gemmlab.config.threads; 0: none set
 cdef bint pool_started = False  # an OpenMP pool exists in this process
-cdef bint after_fork = False    # ... or existed in its parent: libgomp would wait for threads that are gone
+cdef bint serial = False        # ... or existed in its parent: libgomp would wait for threads that are gone
+cdef bint warned = False        # ... and that has been said
 
 
 def limit_threads(threads):
@@ -61,8 +66,8 @@ def limit_threads(threads):
 
 def forked():
     """Called in a child after `fork`."""
-    global after_fork
-    after_fork = pool_started
+    global serial
+    serial = serial or pool_started
 
 
 def default_threads(double flop):
@@ -82,20 +87,24 @@ cdef int threads_for(double flop) except -1:
     return <int> max(1, min(<double> threads, 2 * flop / GATE_FLOP))
 
 
+def allowed_threads(int threads):
+    """`threads`, or 1 where this process cannot have more (see `forked`)."""
+    return 1 if serial else threads
+
+
 cdef int usable_threads(int threads) except -1:
-    """`threads`, or 1 in a child whose parent had started the OpenMP pool."""
-    global pool_started, after_fork
-    if threads > 1 and after_fork:
+    """`threads`, or 1 and a warning in a child whose parent had started the OpenMP pool."""
+    global pool_started, warned
+    if threads == 1:
+        return 1
+    if serial and not warned:
+        warned = True
         warnings.warn(
             "gemmlab runs on one thread in this process: its parent had started OpenMP threads before the "
             "fork, and they do not exist here; start processes with 'spawn' or 'forkserver' to use threads",
             RuntimeWarning, stacklevel=2)
-        after_fork = False
-        limit_threads(1)
-        return 1
-    if threads > 1:
-        pool_started = True
-    return threads
+    pool_started = not serial
+    return allowed_threads(threads)
 
 
 def balanced_rows(Py_ssize_t m, Py_ssize_t threads):
@@ -115,6 +124,11 @@ def layout(cnp.ndarray x):
     if is_rows(x):
         return "C"
     return "F" if is_columns(x) else "S"
+
+
+def leading_dimension(cnp.ndarray x):
+    """Distance of one row, or of one column where they lie in columns, to the next, in numbers."""
+    return leading(x, not is_rows(x))
 
 
 cdef inline bint is_rows(cnp.ndarray x) noexcept:
@@ -232,7 +246,8 @@ cdef class Kernel:
             out = cnp.PyArray_EMPTY(2, shape, type_num, 0)
         elif not (cnp.PyArray_NDIM(out) == 2 and cnp.PyArray_TYPE(out) == type_num
                   and cnp.PyArray_DIM(out, 0) == m and cnp.PyArray_DIM(out, 1) == n
-                  and cnp.PyArray_ISBEHAVED(out) and is_rows(out) and leading(out, 0) <= 0x7fffffff
+                  and cnp.PyArray_ISBEHAVED(out) and is_rows(out)
+                  and (self.convention != FORTRAN or leading(out, 0) <= 0x7fffffff)
                   and clear_of(out, a) and clear_of(out, b)):
             return None
         plan = self.plan(type_num, m, n, k)
@@ -240,11 +255,14 @@ cdef class Kernel:
         cdef char *b_ = <char *> cnp.PyArray_DATA(b)
         cdef char *c_ = <char *> cnp.PyArray_DATA(out)
         cdef Py_ssize_t lda = leading(a, 0), ldb = leading(b, 0), ldc = leading(out, 0)
+        cdef int old_kind, old_chunk
         with nogil:
+            set_schedule(DYNAMIC, &old_kind, &old_chunk)
             self.call(type_num, a_, lda, 0, b_, ldb, 0, c_, ldc, m, n, k, &plan)
+            restore_schedule(old_kind, old_chunk)
         return out
 
-    def run(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, int threads=1, str schedule="static",
+    def run(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, int threads=1, str schedule=DEFAULT_SCHEDULE,
             Py_ssize_t bs_r=1, Py_ssize_t bs_c=1, Py_ssize_t bs_k=1):
         """Fill `out` with a @ b: matrices, or stacks of one leading shape, of one dtype.
 

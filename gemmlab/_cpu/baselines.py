@@ -13,8 +13,9 @@ threadpoolctl, and `thread_scope` says how far such a setting reaches.
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, cached_property
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from gemmlab._backend import Availability, Param, check_params
+from gemmlab._config import config
 from gemmlab._cpu import machine
 from gemmlab._cpu._driver import Kernel
 from gemmlab._cpu.layouts import not_its_dtype, run_in_layouts
@@ -62,12 +64,12 @@ class NumPy:
 
     def threads(self, problem: Problem) -> int:
         """Threads that NumPy's BLAS may use."""
-        return problem.threads or _threads_of(_pools("numpy"))
+        return _threads_of("numpy", problem.threads or config.threads)
 
     def gemm(self, problem: Problem, **params: Any) -> None:
         """Fill `problem.out`."""
         check_params(self, params)
-        with limited(_pools("numpy"), problem.threads):
+        with _as_asked("numpy", problem):
             np.matmul(problem.a, problem.b, out=problem.out)
 
 
@@ -114,13 +116,13 @@ class Blas:
 
     def threads(self, problem: Problem) -> int:
         """Threads that the library may use."""
-        return problem.threads or _threads_of(_pools(self.library))
+        return _threads_of(self.library, problem.threads or config.threads)
 
     def gemm(self, problem: Problem, **params: Any) -> None:
         """Fill `problem.out`."""
         check_params(self, params)
-        with limited(_pools(self.library), problem.threads):
-            run_in_layouts(problem, "CF", self.kernel.run)
+        with _as_asked(self.library, problem):
+            run_in_layouts(problem, "CF", self.kernel.run, furthest=INT32_MAX)
 
 
 def baselines() -> tuple[NumPy | Blas, ...]:
@@ -197,17 +199,43 @@ def _pools(library: str) -> tuple[Any, ...]:
     return own or tuple(pool for pool in found if ".libs" not in pool.filepath)
 
 
+def _as_asked(library: str, problem: Problem) -> AbstractContextManager[None]:
+    """The library on as many threads as the caller or the settings ask for; without either, as it is."""
+    threads = problem.threads or config.threads
+    return limited(_pools(library), threads) if threads else nullcontext()
+
+
 @contextmanager
-def limited(pools: tuple[Any, ...], threads: int | None) -> Iterator[None]:
-    """Run a block with these libraries on so many threads; None, or as many as they have: as it is."""
-    changed = [] if threads is None else [(pool, pool.num_threads) for pool in pools if pool.num_threads != threads]
-    for pool, _ in changed:
-        pool.set_num_threads(threads)
+def limited(pools: tuple[Any, ...], threads: int) -> Iterator[None]:
+    """Run a block with these libraries on so many threads.
+
+    Calls that overlap in time see each other's count, as far as the setting reaches (`thread_scope`); when the
+    last of them ends, the library has the count from before the first.
+    """
+    with _limits_lock:
+        for pool in pools:
+            users, before = _limits.get(_reach(pool), (0, pool.num_threads))
+            _limits[_reach(pool)] = (users + 1, before)
+            pool.set_num_threads(threads)
     try:
         yield
     finally:
-        for pool, before in changed:
-            pool.set_num_threads(before)
+        with _limits_lock:
+            for pool in pools:
+                users, before = _limits.pop(_reach(pool))
+                if users > 1:
+                    _limits[_reach(pool)] = (users - 1, before)
+                else:
+                    pool.set_num_threads(before)
+
+
+def _reach(pool: Any) -> tuple[int, int]:
+    """What one setting of a library's count reaches: with MKL the thread that sets it, else the process."""
+    return id(pool), threading.get_ident() if pool.internal_api == "mkl" else 0
+
+
+_limits: dict[tuple[int, int], tuple[int, int]] = {}  # users just now, and the count before the first of them
+_limits_lock = threading.Lock()
 
 
 def thread_scope(name: str) -> str:
@@ -218,8 +246,9 @@ def thread_scope(name: str) -> str:
     return "this thread" if pools[0].internal_api == "mkl" else "the whole process"
 
 
-def _threads_of(pools: tuple[Any, ...]) -> int:
-    return max((int(pool.num_threads) for pool in pools), default=1)
+def _threads_of(library: str, asked: int | None) -> int:
+    pools = _pools(library)
+    return asked if asked and pools else max((int(pool.num_threads) for pool in pools), default=1)
 
 
 def _with_version(summary: str, pools: tuple[Any, ...]) -> str:

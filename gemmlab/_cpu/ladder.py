@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from gemmlab._backend import Availability, Param, check_params
 from gemmlab._cpu import isa, machine, traffic
-from gemmlab._cpu._driver import SCHEDULES, Kernel, balanced_rows, default_threads
+from gemmlab._cpu._driver import DEFAULT_SCHEDULE, SCHEDULES, Kernel, allowed_threads, balanced_rows, default_threads
 from gemmlab._cpu.layouts import not_its_dtype, run_in_layouts
 from gemmlab._problem import Problem
 
@@ -23,7 +25,7 @@ REPORT_R = "oneAPI matrix multiplication report, Nizhny Novgorod 2021"
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 2**31
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and 1 <= int(value) <= 2**31
 
 
 def _size(name: str, meaning: str) -> Param:
@@ -32,11 +34,11 @@ def _size(name: str, meaning: str) -> Param:
 
 
 SCHEDULE = Param(
-    "schedule", "static", tuple(SCHEDULES), "how OpenMP deals rows of C out to the threads",
-    "one of " + ", ".join(SCHEDULES), lambda value: value in SCHEDULES,
+    "schedule", DEFAULT_SCHEDULE, tuple(SCHEDULES), "how OpenMP deals rows of C out to the threads",
+    "one of " + ", ".join(SCHEDULES), lambda value: value in tuple(SCHEDULES),
 )  # fmt: skip
 BLOCKS = (
-    _size("bs_r", "rows of a block row of C; by default equal shares for the threads, at most 256"),
+    _size("bs_r", "rows of a block row of C; by default equal shares for the threads, at most 192"),
     _size("bs_c", "columns of a block of B; by default from the L1 cache"),
     _size("bs_k", "rows of a block of B; by default what keeps the block within 3/4 of the L1 cache"),
     SCHEDULE,
@@ -87,13 +89,16 @@ class Rung:
         if not self.params:
             return {}
         if "bs_r" not in self.params:
-            return {"schedule": "static", **given}
+            return {"schedule": DEFAULT_SCHEDULE, **given}
         bs_c, bs_k = self.default_block(problem.dtype.name)
         bs_r = balanced_rows(problem.m, self.threads(problem))
-        return {"bs_r": bs_r, "bs_c": bs_c, "bs_k": bs_k, "schedule": "static", **given}
+        return {"bs_r": bs_r, "bs_c": bs_c, "bs_k": bs_k, "schedule": DEFAULT_SCHEDULE, **given}
 
     def threads(self, problem: Problem) -> int:
         """Threads that one product of this problem runs on."""
+        return allowed_threads(self._asked_threads(problem))
+
+    def _asked_threads(self, problem: Problem) -> int:
         if not self.params:
             return 1
         return problem.threads or default_threads(2.0 * problem.m * problem.n * problem.k)
@@ -101,7 +106,7 @@ class Rung:
     def gemm(self, problem: Problem, **params: Any) -> None:
         """Fill `problem.out`."""
         plan = self.resolve(problem, params)
-        threads = self.threads(problem)
+        threads = self._asked_threads(problem)
         run_in_layouts(problem, "C", lambda a, b, out: self.kernel.run(a, b, out, threads=threads, **plan))
 
     def traffic(self, problem: Problem, machine: Mapping[str, int], **params: Any) -> dict[str, float]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from gemmlab._cpu._driver import layout
+from gemmlab._cpu._driver import layout, leading_dimension
 from gemmlab._problem import Problem
 
 Array = np.ndarray[Any, Any]
 
 
-def run_in_layouts(problem: Problem, accepted: str, run: Callable[[Array, Array, Array], None]) -> None:
+def run_in_layouts(
+    problem: Problem, accepted: str, run: Callable[[Array, Array, Array], None], furthest: int = sys.maxsize
+) -> None:
     """Call `run(a, b, out)` with `a` and `b` in one of the `accepted` layouts and `out` in rows.
 
     Parameters
@@ -24,17 +27,19 @@ def run_in_layouts(problem: Problem, accepted: str, run: Callable[[Array, Array,
         "C" for rows only, "CF" for rows or columns (see `_driver.layout`).
     run : callable
         Fills its third argument.
+    furthest : int
+        The largest leading dimension that `run` takes.
     """
     a, b, out = problem.a, problem.b, problem.out
     if layout(out) == "F" and (accepted == "CF" or layout(a) == layout(b) == "F"):
         a, b, out = b.mT, a.mT, out.mT  # C' = B' A' has its result in rows
-    if layout(a) not in accepted:
+    if layout(a) not in accepted or leading_dimension(a) > furthest:
         a = _in_rows(a)
         problem.copies += 1
-    if layout(b) not in accepted:
+    if layout(b) not in accepted or leading_dimension(b) > furthest:
         b = _in_rows(b)
         problem.copies += 1
-    if layout(out) == "C":
+    if layout(out) == "C" and leading_dimension(out) <= furthest:
         run(a, b, out)
         return
     rows = np.empty(out.shape, out.dtype)

@@ -85,7 +85,7 @@ class WorkerProcess:
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        watchdog = threading.Timer(limit_s, self._kill_as_overdue, [limit_s])
+        watchdog = threading.Timer(min(limit_s, threading.TIMEOUT_MAX), self._kill_as_overdue, [limit_s])
         watchdog.daemon = True
         watchdog.start()
         try:

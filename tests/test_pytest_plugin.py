@@ -1,0 +1,171 @@
+"""The pytest plugin, in runs of pytest of its own: the table, what is recorded, and life without pytest-benchmark."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+INSTALLED = any(point.value == "gemmlab.pytest_plugin" for point in entry_points(group="pytest11"))
+PLUGIN = [] if INSTALLED else ["-p", "gemmlab.pytest_plugin"]
+needs_benchmark = pytest.mark.skipif(not find_spec("pytest_benchmark"), reason="no pytest-benchmark")
+
+PRODUCT = """
+import numpy as np
+import pytest
+
+@pytest.mark.parametrize("backend", ["cpu-ikj", "cpu-blocked"])
+def test_product(gemm_benchmark, backend):
+    a, b = np.ones((40, 50), np.float32), np.ones((50, 60), np.float32)
+    out = gemm_benchmark(a, b, backend=backend, threads=1)
+    assert out.shape == (40, 60)
+"""
+PLAIN = "def test_nothing(): pass"
+BRIEF = ["--benchmark-min-rounds=1", "--benchmark-max-time=0.01"]
+
+
+@pytest.fixture
+def run(pytester, monkeypatch):
+    """Runs pytest on one test file."""
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+
+    def run(test, *arguments):
+        pytester.makepyfile(test)
+        return pytester.runpytest_subprocess(*PLUGIN, "-p", "no:cacheprovider", "-rs", *arguments, timeout=120)
+
+    return run
+
+
+@needs_benchmark
+def test_the_table_stands_at_the_end(run):
+    done = run(PRODUCT, "--benchmark-only", *BRIEF)
+    done.assert_outcomes(passed=2)
+    done.stdout.fnmatch_lines(
+        [
+            "*gemmlab: products*shared process*",
+            "backend*m x n x k*dtype*threads*GFLOP/s*peak",
+            "cpu-* 40x60x50 *float32 * 1 *%",
+            "cpu-* 40x60x50 *float32 * 1 *%",
+            "*2 passed*",
+        ]
+    )
+
+
+@needs_benchmark
+def test_what_was_measured_is_in_extra_info(run, pytester):
+    run(PRODUCT, "--benchmark-json=records.json", *BRIEF).assert_outcomes(passed=2)
+    benchmarks = json.loads((pytester.path / "records.json").read_text())["benchmarks"]
+    rows = {benchmark["extra_info"]["backend"]: benchmark["extra_info"] for benchmark in benchmarks}
+    assert list(rows) == ["cpu-ikj", "cpu-blocked"]
+    row = rows["cpu-blocked"]
+    assert row["problem"] == {"m": 40, "n": 60, "k": 50, "batch": 1, "dtype": "float32"}
+    assert (row["threads"], row["process"]) == (1, "shared")
+    assert set(row["params"]) == {"bs_r", "bs_c", "bs_k", "schedule"}
+    median = {benchmark["extra_info"]["backend"]: benchmark["stats"]["median"] for benchmark in benchmarks}
+    assert row["gflop_per_s"] == pytest.approx(2e-9 * 40 * 60 * 50 / median["cpu-blocked"])
+    assert 0 < row["share_of_peak"] < 2
+
+
+@needs_benchmark
+def test_stacks_vectors_and_other_dtypes_are_measured_too(run):
+    test = """
+    import numpy as np
+    def test_stack(gemm_benchmark):
+        gemm_benchmark(np.ones((3, 8, 8)), np.ones((8, 8)), backend="cpu")
+    def test_vector(gemm_benchmark):
+        gemm_benchmark(np.ones(9), np.ones((9, 7)), backend="cpu")
+    def test_complex(gemm_benchmark):
+        gemm_benchmark(np.ones((6, 6), complex), np.ones((6, 6), complex), backend="auto")
+    """
+    done = run(test, *BRIEF)
+    done.assert_outcomes(passed=3)
+    lines = ["*3[*]8x8x8 *float64 *%", "* 1x7x9 *float64 *%", "* 6x6x6 *complex128 *"]
+    done.stdout.fnmatch_lines_random(lines)
+
+
+@needs_benchmark
+def test_disabled_benchmarks_still_check(run):
+    done = run(PRODUCT, "--benchmark-disable")
+    done.assert_outcomes(passed=2)
+    done.stdout.no_fnmatch_line("*GFLOP/s*")
+
+
+@needs_benchmark
+def test_a_wrong_product_is_not_timed(run):
+    test = """
+    import numpy as np
+    from gemmlab import Availability
+    from gemmlab._registry import registered
+
+    class Wrong:
+        name, kind, summary, source, params = "wrong", "plugin", "", "", {}
+        def probe(self): return Availability(True)
+        def supports(self, problem): return True
+        def gemm(self, problem): problem.out[...] = 1
+
+    def test_wrong(gemm_benchmark):
+        with registered(Wrong()):
+            gemm_benchmark(np.ones((8, 8)), np.ones((8, 8)), backend="wrong")
+    """
+    done = run(test, *BRIEF)
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*wrong gave a wrong product: error * times its bound*"])
+    done.stdout.no_fnmatch_line("*GFLOP/s*")
+
+
+@needs_benchmark
+@pytest.mark.parametrize("options", ["backend='cpu-bloked'", "backend='cpu-ikj', bs_q=1", ""])
+def test_a_call_that_is_wrong_fails_its_test(run, options):
+    test = f"""
+    import numpy as np
+    def test_wrong(gemm_benchmark):
+        gemm_benchmark(np.ones((8, 8)), np.ones((8, 8)), {options})
+    """
+    run(test, *BRIEF).assert_outcomes(failed=1)
+
+
+def test_a_run_without_products_says_nothing(run):
+    done = run(PLAIN)
+    done.assert_outcomes(passed=1)
+    done.stdout.no_fnmatch_line("*gemmlab: products*")
+
+
+def test_a_run_without_products_loads_no_numpy(run):
+    test = """
+    import sys
+    def test_nothing():
+        assert not {"numpy", "gemmlab._api", "gemmlab._cpu"} & set(sys.modules)
+    """
+    run(test).assert_outcomes(passed=1)
+
+
+@pytest.fixture
+def without_benchmark(pytester):
+    """Has pytest-benchmark be absent in the runs of a test: their folder comes first on the path."""
+    pytester.makepyfile(pytest_benchmark="raise ImportError('not installed')")
+    return ["-p", "no:benchmark"]
+
+
+def test_without_pytest_benchmark_other_tests_run(run, without_benchmark):
+    test = """
+    import pytest
+    def test_nothing():
+        with pytest.raises(ImportError):
+            import pytest_benchmark
+    """
+    run(test, *without_benchmark).assert_outcomes(passed=1)
+
+
+def test_without_pytest_benchmark_the_fixture_says_what_it_needs(run, without_benchmark):
+    done = run(PRODUCT, *without_benchmark)
+    done.assert_outcomes(skipped=2)
+    done.stdout.fnmatch_lines(["SKIPPED*needs pytest-benchmark: pip install 'gemmlab[[]test]'"])
+
+
+def test_the_fixture_is_listed_with_its_meaning(run):
+    done = run(PLAIN, "--fixtures")
+    done.stdout.fnmatch_lines(["gemm_benchmark*", "*Time `gemmlab.matmul(a, b, [*][*]options)` with pytest-benchmark*"])
