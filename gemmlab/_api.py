@@ -18,7 +18,7 @@ from gemmlab import _front, _registry
 from gemmlab._backend import Backend, BackendInfo, check_params
 from gemmlab._config import Scope, check_threads, config, scope
 from gemmlab._cpu import _driver
-from gemmlab._errors import UnsupportedProblem
+from gemmlab._errors import BackendUnavailable, UnsupportedProblem
 from gemmlab._front import matmul
 from gemmlab._problem import Problem
 
@@ -30,7 +30,7 @@ class Call:
     """What one product really ran as.
 
     `copies` counts operands that were copied (another dtype or layout, an overlapping `out`), `seconds` is the
-    whole call after its checks, `kernel_s` the device's own time where a device tells it.
+    product without the checks before it, `kernel_s` the device's own time where a device tells it.
     """
 
     backend: str
@@ -57,6 +57,8 @@ def general_matmul(
     else:
         chosen = _registry.get(name)
     _make_ready(name, chosen)
+    if problem.threads is None and chosen.kind != "rung":
+        problem.threads = config.threads  # a rung takes fewer for a small product
     if backend is None:  # parameters of a `use` block belong to the block's backend
         params = {**within.params, **params}
     run(chosen, problem, params, within.traces)
@@ -71,9 +73,8 @@ def _asked_for(backend: str | None, within: Scope) -> str:
 def run(backend: Backend, problem: Problem, params: Mapping[str, Any], traces: tuple[list[Call], ...] = ()) -> None:
     """Fill `problem.out` by a backend, or raise UnsupportedProblem."""
     check_params(backend, params)
-    verdict = backend.supports(problem)
-    if verdict is not True:
-        raise UnsupportedProblem(verdict or f"{backend.name} does not do this problem")
+    if (why_not := _registry.refusal(backend, problem)) is not None:
+        raise UnsupportedProblem(why_not)
     start = time.perf_counter()
     handle = None
     if problem.out.size and problem.k:
@@ -266,7 +267,10 @@ def explain(a: Any, b: Any, *, backend: str | None = None, dtype: Any = None) ->
         why = f"NumPy's own dispatch, for {type(foreign).__name__}" if taken else f"takes no {type(foreign).__name__}"
         return Explanation((("cpu-numpy" if taken else name, taken, why),))
     problem = Problem.from_call(a, b, dtype=dtype)
-    wanted = _registry.choose(problem).name if name == "auto" else _registry.resolve_name(name)
+    try:
+        wanted = _registry.choose(problem).name if name == "auto" else _registry.resolve_name(name)
+    except BackendUnavailable:
+        wanted = ""  # auto has nothing left: every row says why not
     rows = [_considered(candidate, problem, wanted, name) for candidate in _registry.names()]
     return Explanation(tuple(sorted(rows, key=lambda row: not row[1])))
 
@@ -276,11 +280,11 @@ def _considered(candidate: str, problem: Problem, wanted: str, asked: str) -> tu
     if not found.ok:
         return candidate, False, f"cannot run here: {found.reason}" + (f"; fix: {found.fix}" if found.fix else "")
     try:
-        verdict = _registry.get(candidate).supports(problem)
+        why_not = _registry.refusal(_registry.get(candidate), problem)
     except Exception as error:  # a plugin's fault is a row, not the end of the table
-        verdict = f"its supports() failed: {type(error).__name__}: {error}"
-    if verdict is not True:
-        return candidate, False, verdict or f"{candidate} does not do this problem"
+        why_not = f"its supports() failed: {type(error).__name__}: {error}"
+    if why_not is not None:
+        return candidate, False, why_not
     if candidate != wanted:
         return candidate, False, "auto takes it only by name" if asked == "auto" else f"{asked} was asked for"
     why = f"asked for as {asked}" if asked != "auto" else _why_auto(problem)

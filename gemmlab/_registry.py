@@ -170,10 +170,17 @@ def info(name: str) -> BackendInfo:
 def choose(problem: Problem) -> Backend:
     """The backend that "auto" takes for a problem: the first that can run and does it."""
     for name in AUTO:
-        backend = get(name)
-        if backend.supports(problem) is True:
+        if availability(name).ok and refusal(backend := get(name), problem) is None:
             return backend
-    raise BackendUnavailable(f"no backend of auto ({', '.join(AUTO)}) does this problem")
+    raise BackendUnavailable(f"no backend of auto ({', '.join(AUTO)}) can do this problem here: see gemmlab.explain")
+
+
+def refusal(backend: Backend, problem: Problem) -> str | None:
+    """Why a backend does not do a problem, in a sentence; None if it does."""
+    verdict = backend.supports(problem)
+    if verdict and not isinstance(verdict, str):
+        return None
+    return verdict or f"{backend.name} does not do this problem"
 
 
 @contextmanager

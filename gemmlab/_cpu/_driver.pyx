@@ -16,6 +16,8 @@ from gemmlab._cpu.machine import usable_cpus
 cnp.import_array()
 
 cdef extern from "openmp_or_serial.h" nogil:
+    enum:
+        HAS_OPENMP
     int omp_get_max_threads()
     void set_schedule(int kind, int *old_kind, int *old_chunk)
     void restore_schedule(int kind, int chunk)
@@ -89,13 +91,13 @@ cdef int threads_for(double flop) except -1:
 
 def allowed_threads(int threads):
     """`threads`, or 1 where this process cannot have more (see `forked`)."""
-    return 1 if serial else threads
+    return 1 if serial or not HAS_OPENMP else threads
 
 
 cdef int usable_threads(int threads) except -1:
     """`threads`, or 1 and a warning in a child whose parent had started the OpenMP pool."""
     global pool_started, warned
-    if threads == 1:
+    if threads == 1 or not HAS_OPENMP:
         return 1
     if serial and not warned:
         warned = True
@@ -284,7 +286,7 @@ cdef class Kernel:
         cdef cnp.npy_intp index[64]
         cdef int axis, kind = SCHEDULES[schedule], old_kind, old_chunk
         cdef Plan plan
-        plan.threads, plan.bs_r, plan.bs_c, plan.bs_k = usable_threads(threads), bs_r, bs_c, bs_k
+        plan.threads, plan.bs_r, plan.bs_c, plan.bs_k = usable_threads(min(threads, m)), bs_r, bs_c, bs_k
         for axis in range(ndim - 2):
             index[axis] = 0
         with nogil:

@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 
 from gemmlab._backend import Availability, Param, check_params
-from gemmlab._config import config
 from gemmlab._cpu import machine
 from gemmlab._cpu._driver import Kernel
 from gemmlab._cpu.layouts import not_its_dtype, run_in_layouts
@@ -64,7 +63,7 @@ class NumPy:
 
     def threads(self, problem: Problem) -> int:
         """Threads that NumPy's BLAS may use."""
-        return _threads_of("numpy", problem.threads or config.threads)
+        return _threads_of("numpy", problem.threads)
 
     def gemm(self, problem: Problem, **params: Any) -> None:
         """Fill `problem.out`."""
@@ -116,7 +115,7 @@ class Blas:
 
     def threads(self, problem: Problem) -> int:
         """Threads that the library may use."""
-        return _threads_of(self.library, problem.threads or config.threads)
+        return _threads_of(self.library, problem.threads)
 
     def gemm(self, problem: Problem, **params: Any) -> None:
         """Fill `problem.out`."""
@@ -200,9 +199,8 @@ def _pools(library: str) -> tuple[Any, ...]:
 
 
 def _as_asked(library: str, problem: Problem) -> AbstractContextManager[None]:
-    """The library on as many threads as the caller or the settings ask for; without either, as it is."""
-    threads = problem.threads or config.threads
-    return limited(_pools(library), threads) if threads else nullcontext()
+    """The library on as many threads as the problem asks for; if it asks for none, as it is."""
+    return limited(_pools(library), problem.threads) if problem.threads else nullcontext()
 
 
 @contextmanager

@@ -4,6 +4,7 @@
 
 #ifdef _OPENMP
 #include <omp.h>
+#define HAS_OPENMP 1
 static void set_schedule(int kind, int *old_kind, int *old_chunk) {
     omp_sched_t before;
     omp_get_schedule(&before, old_chunk);
@@ -12,6 +13,7 @@ static void set_schedule(int kind, int *old_kind, int *old_chunk) {
 }
 static void restore_schedule(int kind, int chunk) { omp_set_schedule((omp_sched_t)kind, chunk); }
 #else
+#define HAS_OPENMP 0
 static int omp_get_max_threads(void) { return 1; }
 static void set_schedule(int kind, int *old_kind, int *old_chunk) { *old_kind = kind; *old_chunk = 0; }
 static void restore_schedule(int kind, int chunk) { (void)kind; (void)chunk; }
