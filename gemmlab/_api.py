@@ -278,7 +278,7 @@ def explain(a: Any, b: Any, *, backend: str | None = None, dtype: Any = None) ->
 def _considered(candidate: str, problem: Problem, wanted: str, asked: str) -> tuple[str, bool, str]:
     found = _registry.availability(candidate)
     if not found.ok:
-        return candidate, False, f"cannot run here: {found.reason}" + (f"; fix: {found.fix}" if found.fix else "")
+        return candidate, False, _registry.why_not_here(found)
     try:
         why_not = _registry.refusal(_registry.get(candidate), problem)
     except Exception as error:  # a plugin's fault is a row, not the end of the table

@@ -55,11 +55,6 @@ class Problem:
         self._is_scalar = False
 
     @classmethod
-    def from_arrays(cls, a: Array, b: Array, out: Array | None = None, *, threads: int | None = None) -> Problem:
-        """A problem of arrays that agree already (a shortcut for benchmarks and tests)."""
-        return cls.from_call(a, b, out, threads=threads)
-
-    @classmethod
     def from_call(
         cls,
         a: npt.ArrayLike,

@@ -150,9 +150,18 @@ def get(name: str) -> Backend:
     found = availability(name)
     backend = None if name in config.block else _load(name)
     if not found.ok or backend is None or isinstance(backend, Exception):
-        fix = f"; fix: {found.fix}" if found.fix else ""
-        raise BackendUnavailable(f"{name} cannot run here: {found.reason}{fix}")
+        raise BackendUnavailable(f"{name} {why_not_here(found)}")
     return backend
+
+
+def why_not_here(found: Availability) -> str:
+    """What stops an unavailable backend, and the fix, in half a sentence."""
+    return f"cannot run here: {found.reason}" + (f"; fix: {found.fix}" if found.fix else "")
+
+
+def available_names() -> list[str]:
+    """Names of all backends that can run here."""
+    return [name for name in names() if availability(name).ok]
 
 
 def info(name: str) -> BackendInfo:

@@ -161,7 +161,7 @@ def run_report(arguments: Any) -> int:
     else:
         from gemmlab.report import job
 
-        names = _ready(arguments.backends) or job.available_backends()
+        names = _ready(arguments.backends)
         plan = job.PLANS[arguments.plan](tuple(arguments.input) if arguments.input else None, names, arguments.threads)
         with _progress() as progress:
             page = job.make(plan, arguments.out, progress)
@@ -213,7 +213,7 @@ def run_bench(arguments: Any) -> int:
     from gemmlab.report import job
     from gemmlab.roofline import peak_of
 
-    names = _ready(arguments.backends) or job.available_backends()
+    names = _ready(arguments.backends)
     params = dict.fromkeys(names, _params(arguments.param, names))
     plan = job.Plan(
         _cases(arguments), names, arguments.threads, ceilings_s=0, cap_s=arguments.cap,
@@ -271,7 +271,7 @@ def run_roofline(arguments: Any) -> int:
         if not records:
             raise ValueError(f"{arguments.source} holds no records: measure some with gemmlab roofline")
     else:
-        names = _ready(arguments.backends) or job.available_backends()
+        names = _ready(arguments.backends)
         job.make_folder(arguments.out)
         plan = job.roofline(None, names, arguments.threads)
         with _progress() as progress:
@@ -284,11 +284,10 @@ def run_roofline(arguments: Any) -> int:
 
 def run_verify(arguments: Any) -> int:
     """gemmlab verify"""
-    from gemmlab.report.job import available_backends
     from gemmlab.verify import verify
 
     audits = []
-    for name in _ready(arguments.backend) or available_backends():
+    for name in _ready(arguments.backend):
         with _progress() as progress:
             audits.append(verify(name, seed=arguments.seed, thorough=arguments.thorough, progress=progress))
         if not arguments.json:
@@ -329,10 +328,10 @@ def _words(value: Any) -> str:
 
 
 def _ready(names: Sequence[str] | None) -> list[str]:
-    """Names and families turned into names; an unknown or unavailable one fails here."""
-    import gemmlab
+    """Names and families turned into names, none into all that can run; an unknown or unavailable one fails here."""
+    from gemmlab import _registry
 
-    return [gemmlab.get_backend(name).name for name in names or ()]
+    return [_registry.get(name).name for name in names or ()] or _registry.available_names()
 
 
 @contextmanager

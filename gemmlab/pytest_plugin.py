@@ -16,7 +16,11 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gemmlab._api import Call
+    from gemmlab._problem import Problem
+
 ROWS = pytest.StashKey[list[dict[str, Any]]]()
+_SHAPING = ("dtype", "casting", "axes")  # options of matmul that say what is multiplied, not how
 PEAKS = pytest.StashKey[dict[tuple[str, int], float]]()
 
 
@@ -45,13 +49,17 @@ def gemm_benchmark(request: pytest.FixtureRequest) -> Callable[..., Any]:
     benchmark = request.getfixturevalue("benchmark")
 
     def run(a: Any, b: Any, *, backend: str, **options: Any) -> Any:
+        import numpy as np
+
         import gemmlab
 
-        out = gemmlab.matmul(a, b, backend=backend, **options)
-        _check(a, b, out, backend)
+        with gemmlab.trace() as calls:
+            out = np.asarray(gemmlab.matmul(a, b, backend=backend, **options))
+        asked = gemmlab.Problem.from_call(a, b, out, **{key: options[key] for key in _SHAPING if key in options})
+        _check(asked, backend)
         benchmark(gemmlab.matmul, a, b, out=out, backend=backend, **options)
         if benchmark.stats is not None:  # None under --benchmark-disable
-            row = _row(request.config, benchmark.stats.stats.median, a, b, out, backend, options)
+            row = {"backend": backend, **_row(request.config, benchmark.stats.stats.median, asked, calls[0])}
             benchmark.extra_info.update(row)
             request.config.stash[ROWS].append(row)
         return out
@@ -59,34 +67,26 @@ def gemm_benchmark(request: pytest.FixtureRequest) -> Callable[..., Any]:
     return run
 
 
-def _check(a: Any, b: Any, out: Any, backend: str) -> None:
+def _check(product: Problem, backend: str) -> None:
     """Refuse to time a wrong product."""
     import numpy as np
 
     from gemmlab.measure.worker import check
 
-    if out.dtype.kind in "fc" and np.ndim(out) >= 2:
-        error = check(a, b, out)
+    if product.dtype.kind in "fc":
+        error = check(product.a, product.b, product.out)
     else:
-        error = 0.0 if np.allclose(out, np.matmul(a, b)) else np.inf
+        error = 0.0 if np.array_equal(product.out, np.matmul(product.a, product.b)) else np.inf
     assert error <= 1, f"{backend} gave a wrong product: error {error:.3g} times its bound"
 
 
-def _row(
-    config: pytest.Config, median_s: float, a: Any, b: Any, out: Any, backend: str, options: dict[str, Any]
-) -> dict[str, Any]:
-    import gemmlab
-
-    with gemmlab.trace() as calls:
-        gemmlab.matmul(a, b, out=out, backend=backend, **options)
-    asked = gemmlab.Problem.from_call(a, b, dtype=options.get("dtype"), axes=options.get("axes"))
+def _row(config: pytest.Config, median_s: float, asked: Problem, call: Call) -> dict[str, Any]:
     gflop_per_s = 2e-9 * asked.m * asked.n * asked.k * asked.batch / median_s
-    peak = _peak(config, asked.dtype.name, calls[0].threads)
+    peak = _peak(config, asked.dtype.name, call.threads)
     sizes = {"m": asked.m, "n": asked.n, "k": asked.k, "batch": asked.batch}
     return {
-        "backend": backend,
-        "params": dict(calls[0].params),
-        "threads": calls[0].threads,
+        "params": dict(call.params),
+        "threads": call.threads,
         "problem": {**sizes, "dtype": asked.dtype.name},
         "gflop_per_s": gflop_per_s,
         "share_of_peak": gflop_per_s / peak if peak else None,

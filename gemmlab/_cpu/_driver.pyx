@@ -259,9 +259,11 @@ cdef class Kernel:
         cdef Py_ssize_t lda = leading(a, 0), ldb = leading(b, 0), ldc = leading(out, 0)
         cdef int old_kind, old_chunk
         with nogil:
-            set_schedule(DYNAMIC, &old_kind, &old_chunk)
+            if plan.threads > 1:
+                set_schedule(DYNAMIC, &old_kind, &old_chunk)
             self.call(type_num, a_, lda, 0, b_, ldb, 0, c_, ldc, m, n, k, &plan)
-            restore_schedule(old_kind, old_chunk)
+            if plan.threads > 1:
+                restore_schedule(old_kind, old_chunk)
         return out
 
     def run(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, int threads=1, str schedule=DEFAULT_SCHEDULE,

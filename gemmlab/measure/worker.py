@@ -76,7 +76,7 @@ class Worker:
             first_s = seconds_a_call(product, 1)
         error = check(a, b, c)
         call_s = first_s if first_s > _LONG_CALL_S or error > 1 else seconds_a_warm_call(product)
-        traffic = self._traffic(Problem.from_arrays(a, b, c), calls[-1].params)
+        traffic = self._traffic(Problem.from_call(a, b, c), calls[-1].params)
         self._arrays, self._product, self._call_s = (a, b, c), product, call_s
         return {
             "error_over_bound": error,

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gemmlab import _registry
 from gemmlab._cpu import machine
 from gemmlab._errors import CannotWrite
 from gemmlab.measure.environment import environment
@@ -73,11 +72,6 @@ PLANS = {"quick": quick, "full": full, "smallest": smallest, "roofline": rooflin
 def _with(cases: Iterable[Case], inputs: Inputs) -> list[Case]:
     """The cases, and the product of a user's own matrices."""
     return list(cases) if inputs is None else [from_files(*inputs), *cases]
-
-
-def available_backends() -> list[str]:
-    """Names of all backends that can run here."""
-    return [name for name in _registry.names() if _registry.availability(name).ok]
 
 
 def make(plan: Plan, directory: Path, progress: Progress) -> Path:
