@@ -49,6 +49,9 @@ def general_matmul(
     within = scope.get() or Scope()
     name = _asked_for(backend, within)
     threads = check_threads(threads) or within.threads
+    if (kind := _kind_of_arrays(a, b, out)) is not None:
+        options = {"dtype": dtype, "casting": casting, "axes": axes, "threads": threads}
+        return _of_others(kind, name, within if backend is None else None, a, b, out, options, params)
     if (foreign := _foreign_operand(a, b, out)) is not None:
         return _numpys_dispatch(name, foreign, a, b, out, dtype, casting, axes, params)
     problem = Problem.from_call(a, b, out, dtype=dtype, casting=casting, axes=axes, threads=threads)
@@ -65,29 +68,70 @@ def general_matmul(
     return problem.result()
 
 
+def _kind_of_arrays(*operands: Any) -> str | None:
+    """Whose arrays these are if they are not the host's: a runtime's name, or "dlpack"."""
+    operands = tuple(x[0] if isinstance(x, tuple) and len(x) == 1 else x for x in operands if x is not None)
+    if all(type(x).__module__.partition(".")[0] in ("numpy", "builtins") for x in operands):
+        return None
+    from gemmlab._gpu.arrays import common_owner
+
+    return common_owner(operands)
+
+
+def _of_others(
+    kind: str, name: str, within: Scope | None, a: Any, b: Any, out: Any, options: dict[str, Any], params: Any
+) -> Any:
+    """The product of arrays that are not NumPy's: theirs comes back. Work on a device is started, not awaited."""
+    from gemmlab._gpu import arrays
+
+    out = out[0] if isinstance(out, tuple) else out
+    if kind == "dlpack":
+        (a, back), b = arrays.exchanged(a), arrays.exchanged(b)[0]
+        given = {} if out is None else {"out": arrays.exchanged(out)[0]}
+        result = matmul(a, b, backend=name, **{**options, **given}, **params)
+        return back(np.asarray(result) if isinstance(result, np.generic) else result) if out is None else out
+    chosen: Any = _registry.get(_registry.AUTO_ON[kind] if name == "auto" else name)
+    if getattr(getattr(chosen, "runtime", None), "name", None) != kind:
+        what = f"{type(a).__module__}.{type(a).__qualname__}"
+        raise UnsupportedProblem(f"{chosen.name} cannot take {what}: name a backend of {kind}, or pass host arrays")
+    if options["dtype"] is not None:
+        raise UnsupportedProblem("arrays on a device are multiplied in their own dtype: convert them with astype")
+    if within is not None:  # parameters of a `use` block belong to the block's backend
+        params = {**within.params, **params}
+    problem, out = arrays.problem_of(chosen, a, b, out, options["axes"])
+    handle = run(chosen, problem, params, (scope.get() or Scope()).traces)
+    if handle is not None and handle.events:
+        chosen.runtime.finish(out, handle.events[-1])
+    return out
+
+
 def _asked_for(backend: str | None, within: Scope) -> str:
     """The backend's name: from the call, else from `use`, else from the settings."""
     return next(name for name in (backend, within.backend, config.backend) if name is not None)
 
 
-def run(backend: Backend, problem: Problem, params: Mapping[str, Any], traces: tuple[list[Call], ...] = ()) -> None:
-    """Fill `problem.out` by a backend, or raise UnsupportedProblem."""
+def run(backend: Backend, problem: Problem, params: Mapping[str, Any], traces: tuple[list[Call], ...] = ()) -> Any:
+    """Fill `problem.out` by a backend, or raise UnsupportedProblem; returns the backend's handle.
+
+    Work on arrays that are on a device goes on when this returns, unless a trace wants to know how long it took.
+    """
     check_params(backend, params)
     if (why_not := _registry.refusal(backend, problem)) is not None:
         raise UnsupportedProblem(why_not)
     start = time.perf_counter()
     handle = None
-    if problem.out.size and problem.k:
+    if problem.out.size and (problem.k or problem.place is not None):
         handle = backend.gemm(problem, **params)
-        if handle is not None:
+        if handle is not None and (traces or problem.place is None):
             handle.wait()
-    else:
+    elif problem.place is None:
         problem.out[...] = 0  # an empty sum
     seconds = time.perf_counter() - start
     if traces:
         call = _call(backend, problem, params, seconds, getattr(handle, "kernel_s", None))
         for calls in traces:
             calls.append(call)
+    return handle
 
 
 def _call(backend: Any, problem: Problem, params: Mapping[str, Any], seconds: float, kernel_s: float | None) -> Call:
@@ -97,7 +141,7 @@ def _call(backend: Any, problem: Problem, params: Mapping[str, Any], seconds: fl
         backend.name,
         resolve(problem, params) if resolve else dict(params),
         threads(problem) if threads else problem.threads or 1,
-        _registry.availability(backend.name).device,
+        _registry.availability(backend.name).device if problem.place is None else problem.place.queue.device.label,
         problem.copies,
         seconds,
         kernel_s,
@@ -107,7 +151,7 @@ def _call(backend: Any, problem: Problem, params: Mapping[str, Any], seconds: fl
 def _make_ready(name: str, backend: Any) -> None:
     """Let plain products of this backend take the compiled way from now on."""
     limits_a_library = backend.kind == "baseline" and config.threads is not None
-    if backend.name in _registry.BUILT_IN and not limits_a_library:
+    if backend.name in _registry.BUILT_IN and hasattr(backend, "kernel") and not limits_a_library:
         _front.make_ready(name, backend.kernel)
 
 
@@ -262,6 +306,9 @@ def explain(a: Any, b: Any, *, backend: str | None = None, dtype: Any = None) ->
     """
     within = scope.get() or Scope()
     name = _asked_for(backend, within)
+    if (kind := _kind_of_arrays(a, b)) in _registry.AUTO_ON:
+        wanted = _registry.resolve_name(_registry.AUTO_ON[str(kind)] if name == "auto" else name)
+        return Explanation(((wanted, True, f"the arrays are on a device of {kind}" if name == "auto" else f"asked for as {name}"),))
     if (foreign := _foreign_operand(a, b, None)) is not None:
         taken = name in ("auto", "cpu-numpy")
         why = f"NumPy's own dispatch, for {type(foreign).__name__}" if taken else f"takes no {type(foreign).__name__}"

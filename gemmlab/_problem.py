@@ -37,10 +37,15 @@ class Problem:
         What the caller asked for; None: as many as the backend sees fit.
     copies : int
         Operands that had to be copied so far; a backend that copies more adds to it.
+    place : Place or None
+        Where the matrices lie if not in host memory: then `a`, `b` and `out` have the shapes and strides, but
+        their addresses are those of `gemmlab._gpu.arrays`, and may not be read.
+    target : ndarray or None
+        The caller's own `out`, where the product may not be written straight into it.
     """
 
     __slots__ = (
-        "_answer", "_is_scalar", "_target", "a", "b", "batch", "copies", "dtype", "k", "m", "n", "out", "threads",
+        "_answer", "_is_scalar", "a", "b", "batch", "copies", "dtype", "k", "m", "n", "out", "place", "target", "threads",
     )  # fmt: skip
 
     def __init__(self, a: Array, b: Array, out: Array, *, threads: int | None = None, copies: int = 0) -> None:
@@ -50,7 +55,8 @@ class Problem:
         self.dtype = out.dtype
         self.threads = threads
         self.copies = copies
-        self._target: Array | None = None
+        self.place: Any = None
+        self.target: Array | None = None
         self._answer: Array = out
         self._is_scalar = False
 
@@ -90,15 +96,20 @@ class Problem:
             threads=check_threads(threads),
             copies=copied_a + copied_b + (view is not None and not direct),
         )
-        problem._target = None if direct else view
+        problem.target = None if direct else view
         problem._answer = out if out is not None else _as_result(filled, out_axes, vectors)
         problem._is_scalar = out is None and problem._answer.ndim == 0
         return problem
 
+    @property
+    def result_shape(self) -> tuple[int, ...]:
+        """The shape of what the caller gets."""
+        return self._answer.shape
+
     def result(self) -> Any:
         """What the caller gets, once `out` is filled: his own `out`, a new array, or a scalar."""
-        if self._target is not None:
-            np.copyto(self._target, self.out, casting="unsafe")  # the casting was checked on the way in
+        if self.target is not None:
+            np.copyto(self.target, self.out, casting="unsafe")  # the casting was checked on the way in
         return self._answer[()] if self._is_scalar else self._answer
 
 

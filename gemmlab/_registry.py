@@ -18,6 +18,7 @@ from typing import Any
 from gemmlab._backend import Availability, Backend, BackendInfo
 from gemmlab._config import config
 from gemmlab._errors import BackendUnavailable, UnknownBackend
+from gemmlab._gpu import RUNG_NAMES, RUNTIMES, VENDORS
 from gemmlab._problem import Problem
 
 GROUP = "gemmlab.backends"
@@ -35,6 +36,12 @@ def _baseline(name: str) -> Backend:
     return next(baseline for baseline in baselines() if baseline.name == name)
 
 
+def _on_device(name: str) -> Backend:
+    from gemmlab._gpu import backend_named
+
+    return backend_named(name)
+
+
 BUILT_IN: Mapping[str, Callable[[str], Backend]] = {
     "cpu-naive": _rung,
     "cpu-ikj": _rung,
@@ -44,10 +51,16 @@ BUILT_IN: Mapping[str, Callable[[str], Backend]] = {
     "cpu-blas": _baseline,
     "cpu-mkl": _baseline,
     "cpu-blis": _baseline,
+    **{f"{runtime}-{way}": _on_device for runtime in RUNTIMES for way in (*RUNG_NAMES, VENDORS[runtime])},
 }
 # A family's name stands for its best rung that can run here, best first.
-FAMILIES: Mapping[str, tuple[str, ...]] = {"cpu": ("cpu-blocked-local", "cpu-blocked", "cpu-ikj", "cpu-naive")}
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "cpu": ("cpu-blocked-local", "cpu-blocked", "cpu-ikj", "cpu-naive"),
+    **{runtime: (f"{runtime}-local4",) for runtime in RUNTIMES},
+}
 AUTO = ("cpu-numpy",)
+# What "auto" takes for arrays that are on a device already, by their runtime: what came with them.
+AUTO_ON = {"opencl": "opencl", "sycl": "sycl-onemkl", "cuda": "cuda-cublas"}
 
 _loaded: dict[str, Backend | Exception] = {}
 _probed: dict[str, Availability] = {}
@@ -68,17 +81,24 @@ def _plugins() -> Mapping[str, EntryPoint]:
 
 def names() -> list[str]:
     """Every known backend's name: our own first, plugins after them."""
-    return [*BUILT_IN, *sorted(set(_plugins()) | set(_loaded) - set(BUILT_IN))]
+    return [*BUILT_IN, *sorted(set(_plugins()) | {name for name in _loaded if plain(name) not in BUILT_IN})]
+
+
+def plain(name: str) -> str:
+    """A name without the device that may follow it: "opencl-local:gpu" is "opencl-local"."""
+    before, _, device = name.partition(":")
+    return before if device and before.partition("-")[0] in RUNTIMES else name
 
 
 def resolve_name(name: Any) -> str:
     """A backend's name for a name or a family; raises UnknownBackend, with near names."""
     if not isinstance(name, str):
         raise TypeError(f"backend must be a name such as 'cpu-blocked', not {name!r}")
-    if name in BUILT_IN or name in _loaded:
+    if plain(name) in BUILT_IN or name in _loaded:
         return name
-    if name in FAMILIES:
-        return next((rung for rung in FAMILIES[name] if availability(rung).ok), FAMILIES[name][0])
+    if (family := plain(name)) in FAMILIES:
+        rungs = [rung + name[len(family) :] for rung in FAMILIES[family]]
+        return next((rung for rung in rungs if availability(rung).ok), rungs[0])
     if name == "auto":
         return AUTO[0]
     if name in _plugins():
@@ -89,9 +109,14 @@ def resolve_name(name: Any) -> str:
     raise UnknownBackend(f"no backend is named {name!r}: {hint}")
 
 
+def is_blocked(name: str) -> bool:
+    """Whether the settings keep a backend from being loaded, on any device."""
+    return name in config.block or plain(name) in config.block
+
+
 def availability(name: str) -> Availability:
     """Whether a backend can run here. Never raises for a known name."""
-    if name in config.block:
+    if is_blocked(name):
         return Availability(False, "blocked by GEMMLAB_BLOCK or gemmlab.config.block", f"take {name} off that list")
     with _lock:
         if name not in _probed:
@@ -117,8 +142,8 @@ def _load(name: str) -> Backend | Exception:
     """The backend, or what its plugin raised."""
     with _lock:
         if name not in _loaded:
-            if name in BUILT_IN:
-                _loaded[name] = BUILT_IN[name](name)
+            if plain(name) in BUILT_IN:
+                _loaded[name] = BUILT_IN[plain(name)](name)
             else:
                 _loaded[name] = _from_plugin(_plugins()[name])
         return _loaded[name]
@@ -148,7 +173,7 @@ def get(name: str) -> Backend:
     """The backend of this name, ready to run; raises UnknownBackend or BackendUnavailable."""
     name = resolve_name(name)
     found = availability(name)
-    backend = None if name in config.block else _load(name)
+    backend = None if is_blocked(name) else _load(name)
     if not found.ok or backend is None or isinstance(backend, Exception):
         raise BackendUnavailable(f"{name} {why_not_here(found)}")
     return backend
@@ -167,9 +192,9 @@ def available_names() -> list[str]:
 def info(name: str) -> BackendInfo:
     """The row of `gemmlab.backends()` for one name."""
     found = availability(name)
-    backend = None if name in config.block else _load(name)
+    backend = None if is_blocked(name) else _load(name)
     if backend is None or isinstance(backend, Exception):
-        kind = "unknown" if name not in BUILT_IN else "blocked"
+        kind = "unknown" if plain(name) not in BUILT_IN else "blocked"
         return BackendInfo(name, kind, "", False, found.reason, found.fix, "", {})
     return BackendInfo(
         name, backend.kind, backend.summary, found.ok, found.reason, found.fix, found.device, dict(backend.params)

@@ -1,80 +1,70 @@
-"""The door to GPUs: which devices each runtime sees. No product runs on one yet.
+"""Products on devices: the GPU ladder, written once, on three runtimes.
 
-A runtime is loaded only when it is asked about, so a machine without one pays nothing.
+    kernels/        the rungs' texts in OpenCL C, and cuda.h, which maps OpenCL C's words to CUDA's
+    rungs.py        the ladder as data
+    runtime.py      what a runtime is
+    opencl.py  sycl.py  cuda.py      the three runtimes: devices, memory, compile, launch, event time
+    cache.py        compiled programs on disk
+    operands.py     where matrices lie in device memory
+    backend.py      what happens to a product, whichever the runtime
+    vendor.py       CLBlast, oneMKL, cuBLAS
+    arrays.py       arrays that users bring on a device
+
+A runtime's package is imported when one of its backends is first asked for, so a machine without one pays nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from importlib.util import find_spec
+import functools
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gemmlab._gpu.backend import DeviceBackend
+    from gemmlab._gpu.runtime import Device, Runtime
+
+RUNTIMES = ("opencl", "sycl", "cuda")
+RUNG_NAMES = ("naive", "private", "local", "local4", "register", "register-global")
+VENDORS = {"opencl": "clblast", "sycl": "onemkl", "cuda": "cublas"}
 
 
-@dataclass(frozen=True)
-class Device:
-    """One device as a runtime sees it, or, with an empty `name`, why the runtime sees none."""
+@functools.cache
+def runtime_named(name: str) -> Runtime:
+    """One of the three, loaded when it is first asked for."""
+    if name == "opencl":
+        from gemmlab._gpu.opencl import OpenCL
 
-    runtime: str
-    name: str
-    kind: str
-    driver: str
-    reason: str = ""
+        return OpenCL()
+    if name == "sycl":
+        from gemmlab._gpu.sycl import Sycl
+
+        return Sycl()
+    from gemmlab._gpu.cuda import Cuda
+
+    return Cuda()
 
 
-def devices() -> list[Device]:
-    """Devices of every runtime; a runtime without one has a row that says why and what to do."""
-    rows: list[Device] = []
-    for runtime, (package, extra, ask) in _RUNTIMES.items():
-        if find_spec(package) is None:
-            reason = f"{package} is not installed: pip install 'gemmlab[{extra}]'"
-            rows.append(Device(runtime, "", "", "", reason))
-            continue
+def backend_named(name: str) -> DeviceBackend:
+    """The backend of a name such as "opencl-local4" or, on a device, "opencl-local4:cpu"."""
+    from gemmlab._gpu.backend import RungBackend
+    from gemmlab._gpu.rungs import RUNGS
+
+    plain, _, wanted = name.partition(":")
+    runtime, _, way = plain.partition("-")
+    if VENDORS[runtime] == way:
+        from gemmlab._gpu.vendor import vendor_named
+
+        return vendor_named(way, runtime_named(runtime), wanted)
+    return RungBackend(runtime_named(runtime), next(rung for rung in RUNGS if rung.name == way), wanted)
+
+
+def devices() -> dict[str, tuple[Device, ...] | str]:
+    """Each runtime's devices, or the sentence that says why it has none and what to do."""
+    from gemmlab._errors import BackendUnavailable
+
+    found: dict[str, tuple[Device, ...] | str] = {}
+    for name in RUNTIMES:
         try:
-            found = ask()
-        except Exception as error:  # every runtime and driver has errors of its own
-            found = [Device(runtime, "", "", "", f"{type(error).__name__}: {error}".splitlines()[0])]
-        rows += found or [Device(runtime, "", "", "", "no device found")]
-    return rows
-
-
-def _opencl() -> list[Device]:
-    import pyopencl
-
-    return [
-        Device("opencl", device.name.strip(), _opencl_kind(device.type), platform.version)
-        for platform in pyopencl.get_platforms()
-        for device in platform.get_devices()
-    ]
-
-
-def _opencl_kind(bits: int) -> str:
-    import pyopencl
-
-    kinds = ("cpu", "gpu", "accelerator")
-    return " ".join(kind for kind in kinds if bits & getattr(pyopencl.device_type, kind.upper())) or "other"
-
-
-def _sycl() -> list[Device]:
-    import dpctl
-
-    return [
-        Device("sycl", device.name, device.device_type.name, device.driver_version)
-        for device in dpctl.get_devices()
-    ]
-
-
-def _cuda() -> list[Device]:
-    import cupy
-
-    version = str(cupy.cuda.runtime.driverGetVersion())
-    return [
-        Device("cuda", cupy.cuda.runtime.getDeviceProperties(index)["name"].decode(), "gpu", version)
-        for index in range(cupy.cuda.runtime.getDeviceCount())
-    ]
-
-
-_RUNTIMES: dict[str, tuple[str, str, Callable[[], list[Device]]]] = {
-    "opencl": ("pyopencl", "opencl", _opencl),
-    "sycl": ("dpctl", "sycl", _sycl),
-    "cuda": ("cupy", "cuda", _cuda),
-}
+            found[name] = runtime_named(name).devices
+        except BackendUnavailable as error:
+            found[name] = str(error)
+    return found

@@ -1,0 +1,23 @@
+// What the rungs share: the operands of one product, C = A @ B, out of a stack of them.
+//
+// A is m x k, B is k x n, C is m x n, each row after row with `ld` elements from one row to the next. A memory
+// object may hold more than the matrix: it begins `start` elements in, and the next product's matrix lies `step`
+// elements further. Work-groups have three dimensions: columns of C, rows of C, products of the stack.
+
+typedef REAL real;
+
+// The host knows the shape of the groups when it compiles: compilers use it.
+#ifndef GROUP
+#define GROUP __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, 1)))
+#endif
+
+#define OPERANDS                                                                         \
+    const int m, const int n, const int k,                                               \
+    __global const real *A, const long A_start, const long lda, const long A_step,       \
+    __global const real *B, const long B_start, const long ldb, const long B_step,       \
+    __global real *C, const long C_start, const long ldc, const long C_step
+
+#define THIS_PRODUCT                                                                     \
+    A += A_start + (long)get_group_id(2) * A_step;                                       \
+    B += B_start + (long)get_group_id(2) * B_step;                                       \
+    C += C_start + (long)get_group_id(2) * C_step

@@ -1,0 +1,33 @@
+// local: a work-group brings tiles of A and B into local memory, and all its work-items read them there.
+//
+//     each TILE_Y x TILE_X tile of C, by a group of as many work-items:
+//         for p0 in 0..k by TILE_K:
+//             tile_a = A[i0:i0+TILE_Y, p0:p0+TILE_K], tile_b = B[p0:p0+TILE_K, j0:j0+TILE_X]
+//             for p in 0..TILE_K:                   sum += tile_a[y,p] tile_b[p,x]
+//         C[i0+y, j0+x] = sum
+//
+// Source: algorithm 5 of the Russian oneAPI report (2021); the kernel of Xiao et al. (2020).
+//
+// Traffic: A passes from global memory n / TILE_X times and B m / TILE_Y times, instead of n and m times. Each
+// multiply-add still reads two numbers from local memory, and there are two barriers a tile.
+
+__kernel GROUP void gemm(OPERANDS)
+{
+    __local real tile_a[TILE_Y][TILE_K], tile_b[TILE_K][TILE_X];
+    THIS_PRODUCT;
+    const int x = get_local_id(0), y = get_local_id(1);
+    const int i = get_group_id(1) * TILE_Y + y, j = get_group_id(0) * TILE_X + x;
+    real sum = 0;
+    for (int p0 = 0; p0 < k; p0 += TILE_K) {
+        for (int p = x; p < TILE_K; p += TILE_X)
+            tile_a[y][p] = i < m && p0 + p < k ? A[i * lda + p0 + p] : 0;
+        for (int p = y; p < TILE_K; p += TILE_Y)
+            tile_b[p][x] = j < n && p0 + p < k ? B[(p0 + p) * ldb + j] : 0;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int p = 0; p < TILE_K; p++)
+            sum += tile_a[y][p] * tile_b[p][x];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    if (i < m && j < n)
+        C[i * ldc + j] = sum;
+}

@@ -1,0 +1,289 @@
+"""OpenCL, through pyopencl.
+
+A wheel of pyopencl brings its own loader, which looks for drivers in a folder of its own. So that it finds the
+system's drivers too, Intel's CPU runtime from its wheel, and NVIDIA's library where a container has it without the
+file that announces it, the first use names all of them to the loader.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gemmlab._errors import UnsupportedProblem
+from gemmlab._gpu.runtime import (
+    Adopted,
+    Defines,
+    Device,
+    Event,
+    HostArray,
+    Queue,
+    Runtime,
+    build_failed,
+    failed,
+    numbered,
+    out_of_memory,
+)
+
+SYSTEM_DRIVERS = Path("/etc/OpenCL/vendors")
+SHORT = {"Portable Computing Language": "PoCL", "Intel(R) OpenCL": "Intel OpenCL", "NVIDIA CUDA": "NVIDIA"}
+_KEPT_QUEUES = 16  # of arrays that users bring
+
+
+class OpenCL(Runtime):
+    """All platforms that the loader finds."""
+
+    name, package, extra = "opencl", "pyopencl", "opencl"
+    no_device = "pip install pocl-binary-distribution brings a CPU device; a GPU needs its vendor's OpenCL driver"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._handles: list[Any] = []  # pyopencl's devices, by index
+        self._adopted: dict[Any, OpenCLQueue] = {}
+
+    # devices
+
+    def _find(self) -> list[Device]:
+        with _drivers_announced():
+            import pyopencl as cl
+
+            platforms = cl.get_platforms()
+        # PoCL before other CPU runtimes: it is what the extra brings, and installing another changes nothing.
+        platforms.sort(key=lambda platform: platform.name != "Portable Computing Language")
+        handles = [device for platform in platforms for device in platform.get_devices()]
+        devices = numbered([_described(number, handle) for number, handle in enumerate(handles)])
+        self._handles = [handles[device.handle] for device in devices]
+        return devices
+
+    def _opened(self, device: Device) -> OpenCLQueue:
+        import pyopencl as cl
+
+        context = cl.Context([self._handles[device.index]])
+        profiled = cl.command_queue_properties.PROFILING_ENABLE
+        return OpenCLQueue(device, cl.CommandQueue(context, properties=profiled))
+
+    # device arrays of users
+
+    def adopt(self, array: Any) -> Adopted:
+        """A `pyopencl.array.Array`, with the queue that it came with."""
+        if array.queue is None:
+            raise UnsupportedProblem("the pyopencl array has no queue: give it one with array.with_queue(queue)")
+        if array.events:  # of any queue: what comes next on its own waits for them
+            import pyopencl as cl
+
+            cl.enqueue_barrier(array.queue, wait_for=array.events)
+        memory, start = array.base_data, array.offset
+        if (whole := _whole(memory)) is not None:
+            memory, start = whole[0], start + whole[1]
+        return Adopted(
+            array, self._queue_of(array.queue), memory, memory.int_ptr, start, array.shape, array.strides, array.dtype
+        )
+
+    def _queue_of(self, queue: Any) -> OpenCLQueue:
+        """Our side of a user's queue; kernels are built once a context."""
+        with self._lock:
+            if queue not in self._adopted:
+                handle = queue.device
+                known = [d for d, own in zip(self.devices, self._handles, strict=True) if own == handle]
+                ours = OpenCLQueue(known[0] if known else _described(0, handle), queue)
+                for other in self._adopted.values():
+                    if other.context == ours.context and other.device == ours.device:
+                        ours.share_kernels(other)
+                while len(self._adopted) >= _KEPT_QUEUES:
+                    self._adopted.pop(next(iter(self._adopted)))
+                self._adopted[queue] = ours
+            return self._adopted[queue]
+
+    def empty(self, like: Any, shape: tuple[int, ...]) -> Any:
+        import pyopencl.array
+
+        return pyopencl.array.empty(like.queue, shape, like.dtype, allocator=like.allocator)
+
+    def finish(self, out: Any, event: Event) -> None:
+        assert isinstance(event, OpenCLEvent)
+        out.add_event(event.event)
+
+    def array(self, device: Device, host: HostArray) -> Any:
+        import pyopencl.array
+
+        queue = self.queue(device)
+        assert isinstance(queue, OpenCLQueue)
+        with queue.trouble("copying to it"):
+            return pyopencl.array.to_device(queue.queue, host)
+
+    def values(self, array: Any) -> HostArray:
+        return np.asarray(array.get())
+
+    def wait(self, array: Any) -> None:
+        array.finish()
+
+
+class OpenCLQueue(Queue):
+    """A command queue; in order, and with profiling, unless a user brought it."""
+
+    def __init__(self, device: Device, queue: Any) -> None:
+        super().__init__(device)
+        self.queue, self.context = queue, queue.context
+        self._pool: Any = None
+
+    # memory
+
+    def allocate(self, nbytes: int) -> Any:
+        import pyopencl.tools as tools
+
+        with self.lock, self.trouble(f"allocating {nbytes} bytes"):
+            if self._pool is None:
+                self._pool = tools.MemoryPool(tools.ImmediateAllocator(self.queue))
+            return self._pool.allocate(nbytes)
+
+    def upload(self, memory: Any, array: HostArray) -> None:
+        import pyopencl as cl
+
+        with self.trouble("copying to it"):
+            cl.enqueue_copy(self.queue, memory, array, is_blocking=True)
+
+    def download(self, array: HostArray, memory: Any) -> None:
+        import pyopencl as cl
+
+        with self.trouble("copying from it"):
+            cl.enqueue_copy(self.queue, array, memory, is_blocking=True)
+
+    # compile
+
+    def target(self) -> str:
+        return str(self.queue.device.version)
+
+    def _from_source(self, source: str, name: str, defines: Defines) -> tuple[Any, bytes]:
+        import pyopencl as cl
+
+        program = cl.Program(self.context, source)
+        options = [f"-D {macro}={value}" for macro, value in defines.items()]
+        try:
+            program.build(options, devices=[self.queue.device], cache_dir=False)
+        except cl.RuntimeError as error:
+            raise build_failed(self.device, str(error)) from None
+        return cl.Kernel(program, name), program.get_info(cl.program_info.BINARIES)[0]
+
+    def _from_binary(self, binary: bytes, name: str) -> Any:
+        import pyopencl as cl
+
+        return cl.Kernel(cl.Program(self.context, [self.queue.device], [binary]).build(), name)
+
+    # launch and event time
+
+    def launch(
+        self, kernel: Any, groups: tuple[int, int, int], group: tuple[int, int, int], arguments: Sequence[Any]
+    ) -> OpenCLEvent:
+        import pyopencl as cl
+
+        size = tuple(many * items for many, items in zip(groups, group, strict=True))
+        with self.lock, self.trouble("starting a kernel"):
+            kernel.set_args(*arguments)
+            return OpenCLEvent(self, cl.enqueue_nd_range_kernel(self.queue, kernel, size, group))
+
+    @contextmanager
+    def trouble(self, doing: str) -> Iterator[None]:
+        import pyopencl as cl
+
+        try:
+            yield
+        except cl.MemoryError as error:
+            if self._pool is not None:
+                self._pool.free_held()
+            raise out_of_memory(self.device, doing, error) from error
+        except cl.Error as error:
+            self.failed = True
+            raise failed(self.device, doing, error) from error
+
+
+class OpenCLEvent(Event):
+    """An event; it knows its time if its queue keeps times."""
+
+    def __init__(self, queue: OpenCLQueue, event: Any) -> None:
+        self.queue, self.event = queue, event
+
+    def wait(self) -> None:
+        with self.queue.trouble("running a kernel"):
+            self.event.wait()
+
+    @property
+    def kernel_s(self) -> float:
+        import pyopencl as cl
+
+        self.wait()
+        with suppress(cl.Error):
+            return float(self.event.profile.end - self.event.profile.start) * 1e-9
+        return float("nan")
+
+
+def _described(handle: int, device: Any) -> Device:
+    import pyopencl as cl
+
+    kinds = {cl.device_type.GPU: "gpu", cl.device_type.CPU: "cpu"}
+    platform = device.platform
+    return Device(
+        "opencl", 0,
+        name=device.name.strip().removeprefix("pthread-").removeprefix("cpu-"),
+        kind=next((kind for bit, kind in kinds.items() if device.type & bit), "accelerator"),
+        platform=SHORT.get(platform.name.strip(), platform.name.strip()),
+        driver=f"{device.driver_version} ({platform.version.strip()})",
+        compute_units=device.max_compute_units,
+        group_limit=device.max_work_group_size,
+        local_bytes=device.local_mem_size,
+        memory_bytes=device.global_mem_size,
+        allocation_bytes=device.max_mem_alloc_size,
+        float64=bool(device.double_fp_config),
+        handle=handle,
+    )  # fmt: skip
+
+
+def _whole(memory: Any) -> tuple[Any, int] | None:
+    """The buffer that a sub-buffer is a part of, and where it begins in it; None for a whole one."""
+    import pyopencl as cl
+
+    with suppress(cl.Error, AttributeError):  # SVM has no such parent
+        parent = memory.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT)
+        return None if parent is None else (parent, memory.get_info(cl.mem_info.OFFSET))
+    return None
+
+
+@contextmanager
+def _drivers_announced() -> Iterator[None]:
+    """Have the loader, which reads it once, see a folder with all drivers; a folder that the user names is his."""
+    if "OCL_ICD_VENDORS" in os.environ:
+        yield
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for number, library in enumerate(_drivers()):
+            Path(folder, f"{number}.icd").write_text(library)
+        os.environ["OCL_ICD_VENDORS"] = folder
+        try:
+            yield
+        finally:
+            del os.environ["OCL_ICD_VENDORS"]
+
+
+def _drivers() -> list[str]:
+    """Libraries that the system announces, and those that nothing does."""
+    found = []
+    for announcement in sorted(SYSTEM_DRIVERS.glob("*.icd")):
+        with suppress(OSError):
+            found.append(announcement.read_text().strip())
+    with suppress(PackageNotFoundError):
+        found += [
+            str(file.locate().resolve()) for file in files("intel-opencl-rt") or () if file.name == "libintelocl.so"
+        ]
+    nvidia = "libnvidia-opencl.so.1"
+    if not any("nvidia-opencl" in library for library in found):
+        with suppress(OSError):
+            ctypes.CDLL(nvidia)
+            found.append(nvidia)
+    return found
