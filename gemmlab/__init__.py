@@ -11,8 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gemmlab._config import config
-
-__version__ = "0.1.0"
+from gemmlab._version import __version__
 
 if TYPE_CHECKING:
     from gemmlab._api import backends, explain, get_backend, matmul, trace, use
@@ -41,6 +40,7 @@ __all__ = [
     "Problem",
     "UnknownBackend",
     "UnsupportedProblem",
+    "__version__",
     "backends",
     "config",
     "explain",

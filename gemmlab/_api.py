@@ -308,7 +308,8 @@ def explain(a: Any, b: Any, *, backend: str | None = None, dtype: Any = None) ->
     name = _asked_for(backend, within)
     if (kind := _kind_of_arrays(a, b)) in _registry.AUTO_ON:
         wanted = _registry.resolve_name(_registry.AUTO_ON[str(kind)] if name == "auto" else name)
-        return Explanation(((wanted, True, f"the arrays are on a device of {kind}" if name == "auto" else f"asked for as {name}"),))
+        why = f"auto: what comes with arrays of {kind}" if name == "auto" else f"asked for as {name}"
+        return Explanation(((wanted, True, why),))
     if (foreign := _foreign_operand(a, b, None)) is not None:
         taken = name in ("auto", "cpu-numpy")
         why = f"NumPy's own dispatch, for {type(foreign).__name__}" if taken else f"takes no {type(foreign).__name__}"

@@ -123,8 +123,14 @@ def _threads_from(text: str) -> int | None:
 
 def _default_cache(environ: Mapping[str, str]) -> Path:
     if os.name == "nt":
-        return Path(environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "gemmlab"
-    return Path(environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "gemmlab"
+        folder = environ.get("LOCALAPPDATA") or os.path.expanduser("~\\AppData\\Local")
+    else:
+        folder = environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if folder.startswith("~"):  # a user without a home
+        from tempfile import gettempdir
+
+        folder = gettempdir()
+    return Path(folder) / "gemmlab"
 
 
 config = Config(os.environ)

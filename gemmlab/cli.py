@@ -98,6 +98,10 @@ def parser() -> argparse.ArgumentParser:
     verify.add_argument("--thorough", action="store_true", help="more sizes")
     _json(verify)
 
+    cache = command("cache", run_cache, "show the compiled GPU programs on disk, or remove them")
+    cache.add_argument("action", nargs="?", choices=("show", "clear"), default="show", help="(show)")
+    _json(cache)
+
     _json(command("info", run_info, "show CPU, caches, instruction sets, devices, libraries and versions"))
     return top
 
@@ -297,24 +301,53 @@ def run_verify(arguments: Any) -> int:
     return 0 if all(audit.passed for audit in audits) else 1
 
 
+def run_cache(arguments: Any) -> int:
+    """gemmlab cache"""
+    from gemmlab._gpu.cache import clear, summary
+
+    programs = clear() if arguments.action == "clear" else summary()
+    if arguments.json:
+        print(json.dumps(_program_cache(programs), indent=1))
+    elif arguments.action == "clear":
+        print(f"removed {_kept(programs)} from {programs.folder}")
+    else:
+        print(f"{_kept(programs)} in {programs.folder}")
+    return 0
+
+
+def _program_cache(programs: Any) -> dict[str, Any]:
+    """A summary of the program cache as JSON."""
+    return asdict(programs) | {"folder": str(programs.folder), "runtimes": ["opencl", "cuda"]}
+
+
+def _kept(programs: Any) -> str:
+    """A summary of the program cache in words."""
+    return f"{programs.programs} program{'s' * (programs.programs != 1)}, {programs.bytes / 2**20:.1f} MiB"
+
+
 def run_info(arguments: Any) -> int:
     """gemmlab info"""
     from gemmlab._config import config
     from gemmlab._gpu import devices
+    from gemmlab._gpu.cache import summary
     from gemmlab.measure.environment import environment, versions
 
     facts = environment() | {"threads": config.threads, "cache_dir": str(config.cache_dir)} | versions()
-    found = [asdict(device) for device in devices()]
+    programs = summary()
+    found = {name: rows if isinstance(rows, str) else [asdict(row) for row in rows] for name, rows in devices().items()}
     if arguments.json:
-        print(json.dumps({**facts, "devices": found}, indent=1))
+        print(json.dumps({**facts, "program_cache": _program_cache(programs), "devices": found}, indent=1))
         return 0
     facts["openmp"] = facts["openmp"] or "none: this build runs on one thread"
     for name, value in facts.items():
         for line in value if isinstance(value, list) and value and isinstance(value[0], dict) else [value]:
             print(f"{name:<20}{_words(line)}")
-    for device in found:
-        what = f"{device['name']} ({device['kind']}), {device['driver']}" if device["name"] else device["reason"]
-        print(f"{device['runtime'] + ' device':<20}{what}")
+    print(f"{'program cache':<20}{_kept(programs)} in {programs.folder};")
+    print(f"{'':<20}opencl and cuda (sycl programs cannot be kept)")
+    for runtime, rows in found.items():
+        for row in [rows] if isinstance(rows, str) else rows:
+            what = row if isinstance(row, str) else f"{row['index']}: {row['name']} ({row['kind']}), {row['driver']}"
+            print(f"{runtime + ' device':<20}{what}")
     return 0
 
 

@@ -71,7 +71,7 @@ def common_owner(operands: Sequence[Any]) -> str | None:
     owners = [owner(x) for x in operands]
     if len({*owners}) > 1 or ("dlpack" in owners and len({type(x) for x in operands}) > 1):
         kinds = " and ".join(dict.fromkeys(f"{type(x).__module__}.{type(x).__qualname__}" for x in operands))
-        raise UnsupportedProblem(f"operands of different kinds ({kinds}): bring all to one device, as one kind of array")
+        raise UnsupportedProblem(f"operands of different kinds ({kinds}): bring all to one device and kind of array")
     return owners[0]
 
 
@@ -96,11 +96,12 @@ def problem_of(backend: DeviceBackend, a: Any, b: Any, out: Any, axes: Any = Non
     runtime = backend.runtime
     given = [runtime.adopt(x) for x in (a, b, out) if x is not None]
     place = Place(_one_queue(backend, given))
-    stand_ins = [place.stand_in(adopted) for adopted in given]
+    stand_ins: list[Any] = [place.stand_in(adopted) for adopted in given]
     problem = Problem.from_call(*stand_ins, axes=axes)
     if out is None:
         out = runtime.empty(a, problem.result_shape)
-        problem = Problem.from_call(*stand_ins, place.stand_in(runtime.adopt(out)), axes=axes)
+        stand_ins.append(place.stand_in(runtime.adopt(out)))
+        problem = Problem.from_call(*stand_ins, axes=axes)
     problem.place = place
     return problem, out
 

@@ -20,8 +20,8 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import mkstemp
 
-from gemmlab import __version__
 from gemmlab._config import config
+from gemmlab._version import __version__
 
 LIMIT_BYTES = 256 * 2**20  # of all programs together
 _OWN_NAME = re.compile(r"[0-9a-f]{64}\.program(\..+\.tmp)?")
@@ -44,8 +44,7 @@ class Entry:
 
     def load(self) -> bytes | None:
         """Return the binary; None for anything that is not whole, not ours or not of this key."""
-        path = self._path()
-        header = binary = b""
+        path, header, binary = self._path(), b"", b""
         with suppress(OSError):
             if path.is_file() and _is_private(path.parent.stat()):  # to open a pipe would wait for its writer
                 with open(path, "rb") as file:

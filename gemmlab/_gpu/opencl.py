@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, files
@@ -83,19 +84,20 @@ class OpenCL(Runtime):
         memory, start = array.base_data, array.offset
         if (whole := _whole(memory)) is not None:
             memory, start = whole[0], start + whole[1]
+        address = 0 if memory is None else memory.int_ptr  # an empty array has no memory
         return Adopted(
-            array, self._queue_of(array.queue), memory, memory.int_ptr, start, array.shape, array.strides, array.dtype
+            array, self._queue_of(array.queue), memory, address, start, array.shape, array.strides, array.dtype
         )
 
     def _queue_of(self, queue: Any) -> OpenCLQueue:
         """Our side of a user's queue; kernels are built once a context."""
         with self._lock:
-            if queue not in self._adopted:
+            if queue not in self._adopted or self._adopted[queue].failed:
                 handle = queue.device
                 known = [d for d, own in zip(self.devices, self._handles, strict=True) if own == handle]
                 ours = OpenCLQueue(known[0] if known else _described(0, handle), queue)
                 for other in self._adopted.values():
-                    if other.context == ours.context and other.device == ours.device:
+                    if other.context == ours.context and other.device == ours.device and not other.failed:
                         ours.share_kernels(other)
                 while len(self._adopted) >= _KEPT_QUEUES:
                     self._adopted.pop(next(iter(self._adopted)))
@@ -164,18 +166,17 @@ class OpenCLQueue(Queue):
     def _from_source(self, source: str, name: str, defines: Defines) -> tuple[Any, bytes]:
         import pyopencl as cl
 
-        program = cl.Program(self.context, source)
         options = [f"-D {macro}={value}" for macro, value in defines.items()]
         try:
-            program.build(options, devices=[self.queue.device], cache_dir=False)
+            program = _built(cl.Program(self.context, source), options)
         except cl.RuntimeError as error:
             raise build_failed(self.device, str(error)) from None
-        return cl.Kernel(program, name), program.get_info(cl.program_info.BINARIES)[0]
+        return cl.Kernel(program, name), program.binaries[0]
 
     def _from_binary(self, binary: bytes, name: str) -> Any:
         import pyopencl as cl
 
-        return cl.Kernel(cl.Program(self.context, [self.queue.device], [binary]).build(), name)
+        return cl.Kernel(_built(cl.Program(self.context, [self.queue.device], [binary]), []), name)
 
     # launch and event time
 
@@ -224,6 +225,15 @@ class OpenCLEvent(Event):
         return float("nan")
 
 
+def _built(program: Any, options: list[str]) -> Any:
+    """Build a program past pyopencl's own cache, and without its warning that the compiler had something to say."""
+    import pyopencl as cl
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", cl.CompilerWarning)
+        return program.build(options, cache_dir=False)
+
+
 def _described(handle: int, device: Any) -> Device:
     import pyopencl as cl
 
@@ -258,6 +268,9 @@ def _whole(memory: Any) -> tuple[Any, int] | None:
 @contextmanager
 def _drivers_announced() -> Iterator[None]:
     """Have the loader, which reads it once, see a folder with all drivers; a folder that the user names is his."""
+    # PoCL would compile a kernel once more at its first launch, for that launch's size: half a second that no
+    # cache keeps, and no gain where the size of the groups stands in the text.
+    os.environ.setdefault("POCL_WORK_GROUP_SPECIALIZATION", "0")
     if "OCL_ICD_VENDORS" in os.environ:
         yield
         return
@@ -279,7 +292,7 @@ def _drivers() -> list[str]:
             found.append(announcement.read_text().strip())
     with suppress(PackageNotFoundError):
         found += [
-            str(file.locate().resolve()) for file in files("intel-opencl-rt") or () if file.name == "libintelocl.so"
+            os.path.realpath(file.locate()) for file in files("intel-opencl-rt") or () if file.name == "libintelocl.so"
         ]
     nvidia = "libnvidia-opencl.so.1"
     if not any("nvidia-opencl" in library for library in found):

@@ -232,7 +232,7 @@ class Runtime(ABC):
             ):
                 return device
         listed = "; ".join(f"{device.index} {device.label} ({device.kind})" for device in known)
-        raise BackendUnavailable(f"{self.name} has no device {wanted!r}; it has {listed}")
+        raise BackendUnavailable(f"{self.name} has no device {wanted!r}; fix: take one of {listed}")
 
     def queue(self, device: Device) -> Queue:
         """The device at work, opened at the first call and after a failure."""

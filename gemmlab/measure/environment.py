@@ -13,8 +13,9 @@ from typing import Any
 
 import threadpoolctl
 
-from gemmlab import __version__, _cpu
+from gemmlab import _cpu
 from gemmlab._cpu import isa, machine
+from gemmlab._version import __version__
 
 _OPTIONAL = (
     "threadpoolctl",

@@ -21,7 +21,9 @@ __kernel GROUP void gemm(OPERANDS)
     THIS_PRODUCT;
     const int x = get_local_id(0), y = get_local_id(1);
     const int i0 = get_group_id(1) * TILE, j = get_group_id(0) * TILE + x;
-    real sum[PER_ITEM] = {0};
+    real sum[PER_ITEM];
+    for (int r = 0; r < PER_ITEM; r++)
+        sum[r] = 0;  // not by "= {0}": PoCL 3.0 then gives two elements one value
     for (int p0 = 0; p0 < k; p0 += TILE) {
         for (int row = y; row < TILE; row += STEP) {
             tile_a[row][x] = i0 + row < m && p0 + x < k ? A[(i0 + row) * lda + p0 + x] : 0;

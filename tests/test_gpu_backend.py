@@ -1,0 +1,222 @@
+"""Products on a device from host arrays: what goes wrong is said, and what comes after works."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from devices import FIRST_PLACES, PLACES, backend_at, integers
+
+import gemmlab
+from gemmlab import BackendUnavailable, DeviceError, UnsupportedProblem
+from gemmlab._gpu import RUNTIMES, VENDORS, backend_named, runtime_named
+from gemmlab._gpu import backend as host_code
+
+pytestmark = pytest.mark.skipif(not PLACES, reason="no runtime has a device here")
+
+PLACE = PLACES[0] if PLACES else ""
+PRIVATE = backend_at(PLACE, "private") if PLACES else ""
+
+
+def queue_of(place: str) -> Any:
+    return gemmlab.get_backend(backend_at(place, "private")).queue
+
+
+def works(backend: str) -> bool:
+    a, b = integers((5, 7), "float32"), integers((7, 3), "float32")
+    return np.array_equal(gemmlab.matmul(a, b, backend=backend), a @ b)
+
+
+# Names and devices
+
+
+def test_every_rung_is_known_on_every_runtime() -> None:
+    known = gemmlab.backends()
+    for runtime in RUNTIMES:
+        for way in ("naive", "private", "local", "local4", "register", "register-global", VENDORS[runtime]):
+            info = known[f"{runtime}-{way}"]
+            assert info.available or info.reason
+
+
+def test_a_device_is_chosen_by_index_kind_or_name() -> None:
+    runtime, _, index = PLACE.partition(":")
+    device = runtime_named(runtime).devices[int(index)]
+    for wanted in (index, device.kind, device.platform.lower(), device.name.split()[0]):
+        chosen = gemmlab.get_backend(f"{runtime}-private:{wanted}")
+        assert chosen.name == f"{runtime}-private:{wanted}"
+        assert works(chosen.name)
+        with gemmlab.trace() as calls:
+            works(chosen.name)
+        assert calls[0].device == device.label
+
+
+def test_a_family_takes_a_device_too() -> None:
+    runtime, _, index = PLACE.partition(":")
+    assert gemmlab.get_backend(runtime).name.startswith(f"{runtime}-")
+    assert gemmlab.get_backend(f"{runtime}:{index}").name.endswith(f":{index}")
+    assert works(f"{runtime}:{index}")
+
+
+@pytest.mark.parametrize("wanted", ["99", "no such name"])
+def test_a_device_that_is_not_there(wanted: str) -> None:
+    runtime = PLACE.partition(":")[0]
+    with pytest.raises(BackendUnavailable, match=f"no device '{wanted}'; fix: take one of 0 "):
+        gemmlab.matmul(np.eye(2), np.eye(2), backend=f"{runtime}-naive:{wanted}")
+    assert f"{runtime}-naive:{wanted}" not in gemmlab.backends()
+
+
+def test_an_unknown_rung_has_near_names() -> None:
+    with pytest.raises(gemmlab.UnknownBackend, match="did you mean"):
+        gemmlab.get_backend("opencl-lokal:0")
+
+
+def test_a_block_holds_on_every_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime, _, index = PLACE.partition(":")
+    monkeypatch.setattr(gemmlab.config, "block", {f"{runtime}-naive"})
+    with pytest.raises(BackendUnavailable, match="blocked"):
+        gemmlab.get_backend(f"{runtime}-naive:{index}")
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_missing_package_has_a_fix(runtime: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gemmlab._gpu.runtime.find_spec", lambda name: None)
+    fresh = type(runtime_named(runtime))()
+    found = type(backend_named(f"{runtime}-naive"))(fresh, backend_named(f"{runtime}-naive").rung).probe()
+    assert not found.ok
+    assert "not installed" in found.reason
+    assert found.fix == f"pip install 'gemmlab[{fresh.extra}]'"
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_no_device_has_a_fix(runtime: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gemmlab._gpu.runtime.find_spec", lambda name: True)
+    fresh = type(runtime_named(runtime))()
+    monkeypatch.setattr(fresh, "_find", lambda: [])
+    with pytest.raises(BackendUnavailable, match=r"sees no device; fix: \w+"):
+        _ = fresh.devices
+
+    def broken() -> Any:
+        raise OSError("driver\nis upset")
+
+    monkeypatch.setattr(fresh, "_find", broken)
+    with pytest.raises(BackendUnavailable, match=r"cannot be used: OSError: driver is upset; fix: \w+"):
+        _ = fresh.devices
+
+
+# What a problem may be
+
+
+def test_other_dtypes_are_refused_with_the_way_out() -> None:
+    a = np.ones((2, 2), np.int32)
+    with pytest.raises(UnsupportedProblem, match="convert with astype"):
+        gemmlab.matmul(a, a, backend=PRIVATE)
+
+
+def test_no_float64_on_a_device_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = queue_of(PLACE)
+    monkeypatch.setattr(queue, "device", replace(queue.device, float64=False))
+    with pytest.raises(UnsupportedProblem, match="has no float64: convert with astype"):
+        gemmlab.matmul(np.eye(2), np.eye(2), backend=PRIVATE)
+    assert works(PRIVATE)
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [({"allocation_bytes": 1000}, "in one piece"), ({"memory_bytes": 1000}, "multiply in pieces")],
+)
+def test_too_large_is_said_before_anything_moves(
+    limits: dict[str, int], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = queue_of(PLACE)
+    monkeypatch.setattr(queue, "device", replace(queue.device, **limits))
+    monkeypatch.setattr(queue, "allocate", lambda nbytes: pytest.fail("allocated"))
+    a = integers((20, 20), "float32")
+    with pytest.raises(DeviceError, match=words):
+        gemmlab.matmul(a, a, backend=PRIVATE)
+
+
+def test_a_broadcast_operand_is_sent_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue, sent = queue_of(PLACE), []
+    upload = queue.upload
+    monkeypatch.setattr(queue, "upload", lambda memory, array: (sent.append(array.size), upload(memory, array)))
+    a, b = integers((4, 3, 5), "float32"), integers((5, 6), "float32")
+    assert np.array_equal(gemmlab.matmul(a, b, backend=PRIVATE), a @ b)
+    assert sent == [60, 30]
+
+
+def test_large_grids_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_code, "MOST_GROUPS", 3)
+    for place in FIRST_PLACES:
+        for rung in ("private", "local", "register"):
+            a, b = integers((5, 1, 300, 7), "float32"), integers((2, 7, 9), "float32")
+            assert np.array_equal(gemmlab.matmul(a, b, backend=backend_at(place, rung)), a @ b)
+
+
+# Trouble
+
+
+@pytest.mark.parametrize("place", FIRST_PLACES)
+def test_a_build_failure_shows_the_log_and_later_calls_work(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = backend_named(backend_at(place, "private"))
+    monkeypatch.setattr(type(backend.rung), "text", "__kernel void gemm() { this_is_no_function(); }")
+    with pytest.raises(DeviceError, match="cannot build the kernel") as caught:
+        gemmlab.matmul(np.eye(3), np.eye(3), backend=backend.name)
+    assert "this_is_no_function" in str(caught.value)
+    monkeypatch.undo()
+    assert works(backend.name)
+
+
+@pytest.mark.parametrize("place", FIRST_PLACES)
+@pytest.mark.parametrize("step", ["allocate", "upload", "launch", "download"])
+def test_a_device_lost_in_use(place: str, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = backend_at(place, "private")
+    queue = queue_of(place)
+
+    def lost(*arguments: Any) -> Any:
+        with queue.trouble("in a test"):
+            raise _driver_error(place)
+
+    monkeypatch.setattr(queue, step, lost)
+    a, b = integers((5, 7), "float32"), integers((7, 3), "float32")
+    kept = a.copy(), b.copy()
+    with pytest.raises(DeviceError):
+        gemmlab.matmul(a, b, backend=name)
+    assert np.array_equal(a, kept[0])
+    assert np.array_equal(b, kept[1])
+    assert queue_of(place) is not queue  # opened anew
+    assert works(name)
+
+
+def _driver_error(place: str) -> Exception:
+    if place.startswith("opencl"):
+        import pyopencl
+
+        return pyopencl.RuntimeError("the device is gone")
+    if place.startswith("sycl"):
+        return RuntimeError("the device is gone")
+    pytest.skip("a lost CUDA device ends CUDA for the process")
+
+
+@pytest.mark.parametrize("place", FIRST_PLACES)
+def test_a_full_device(place: str) -> None:
+    queue = queue_of(place)
+    with pytest.raises(DeviceError):
+        queue.allocate(1 << 50)
+    assert works(backend_at(place, "private"))
+
+
+def test_a_program_on_disk_is_not_built_again(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gemmlab.config, "cache_dir", tmp_path)
+    for place in FIRST_PLACES:
+        runtime = runtime_named(place.partition(":")[0])
+        if not queue_of(place).cached:
+            continue
+        ways = []
+        for _ in range(2):
+            queue = runtime._opened(runtime.devices[0])
+            rung = backend_named(backend_at(place, "private")).rung
+            queue.kernel(rung.text, "gemm", rung.defines(rung.plan({}, queue.device.kind), "float32"))
+            ways += [build.how for build in queue.builds]
+        assert ways == ["source", "disk"]

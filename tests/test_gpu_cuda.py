@@ -1,0 +1,586 @@
+"""The CUDA runtime: texts that NVRTC compiles without a GPU, what is asked of a stand-in for CuPy, what a GPU answers."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from helpers import output_of
+
+import gemmlab
+from gemmlab._config import config
+from gemmlab._errors import BackendUnavailable, DeviceError
+from gemmlab._gpu import cuda as module
+from gemmlab._gpu import runtime
+from gemmlab._gpu.arrays import Place
+from gemmlab._gpu.backend import RungBackend, Size
+from gemmlab._gpu.cuda import Cuda, CudaQueue, compile_text
+from gemmlab._gpu.operands import Operand
+from gemmlab._gpu.rungs import RUNGS, kernel_text
+
+DTYPES = ("float32", "float64")
+STORES_IN_THE_LOOP = {"naive", "register-global"}
+every_rung = pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.name)
+every_dtype = pytest.mark.parametrize("dtype", DTYPES)
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch, tmp_path):
+    """Programs are kept for one test."""
+    monkeypatch.setattr(config, "cache_dir", tmp_path)
+    return tmp_path / "programs"
+
+
+# Texts
+
+
+@pytest.fixture(scope="module")
+def nvrtc():
+    cuda = pytest.importorskip("cupy.cuda")
+    try:
+        cuda.nvrtc.getVersion()
+    except Exception as error:  # the loader has errors of its own
+        pytest.skip(f"no NVRTC: {error}")
+    return cuda.nvrtc
+
+
+def compiled(rung, dtype, arch, **params):
+    text = kernel_text("cuda.h") + rung.text
+    return compile_text(text, rung.defines(rung.plan(params, "gpu"), dtype), arch)
+
+
+@every_rung
+@every_dtype
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_every_rung_compiles_to_machine_code(rung, dtype, arch, nvrtc):
+    assert compiled(rung, dtype, arch).startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("real", ["float", "double"])
+def test_the_copy_compiles(real, nvrtc):
+    text = kernel_text("cuda.h") + kernel_text("copy.cl")
+    assert b".entry copy(" in compile_text(text, {"REAL": real}, "compute_90")
+
+
+def flow(ptx):
+    """The basic blocks of the one kernel in a PTX text, and for each the blocks that may run after it."""
+    blocks, labels = [[]], {}
+    for line in map(str.strip, ptx[ptx.index("{") + 1 : ptx.rindex("}")].splitlines()):
+        if line.startswith("$"):
+            labels[line.rstrip(":")] = len(blocks)
+            blocks.append([])
+        elif line and line[0] not in "./":
+            blocks[-1].append(line)
+            if re.search(r"\b(bra|ret)\b", line):
+                blocks.append([])
+    following = []
+    for number, block in enumerate(blocks):
+        last = block[-1] if block else ""
+        branch = re.search(r"\bbra(?:\.uni)?\s+(\S+);", last)
+        goes_on = last.startswith("@") or not re.match(r"bra|ret", last)
+        following.append({labels[branch[1]]} if branch else set())
+        following[-1] |= {number + 1} if goes_on and number + 1 < len(blocks) else set()
+    after = [set(block) for block in following]
+    for _ in blocks:
+        after = [own.union(*(after[other] for other in own)) for own in after]
+    return blocks, after
+
+
+def count(block, instruction):
+    return sum(instruction in line for line in block)
+
+
+@every_rung
+@every_dtype
+def test_only_the_naive_rungs_store_c_in_the_loop_over_k(rung, dtype, nvrtc):
+    blocks, after = flow(compiled(rung, dtype, "compute_90").decode())
+    adding = [number for number, block in enumerate(blocks) if count(block, "fma.rn")]
+    storing = [number for number, block in enumerate(blocks) if count(block, "st.global")]
+    looped = [number for number in adding if number in after[number]]
+    assert looped
+    assert storing
+    if rung.name in STORES_IN_THE_LOOP:
+        for number in looped:
+            assert count(blocks[number], "st.global") == count(blocks[number], "fma.rn")
+    else:
+        assert not {*adding} & set().union(*(after[number] for number in storing))
+
+
+def test_the_flow_of_a_text_is_understood():
+    text = "{\n.reg .b32 %r1;\na;\n$L1:\nb;\n@%p bra $L1;\nc;\nbra.uni $L2;\nd;\n$L2:\nret;\n}"
+    blocks, after = flow(text)
+    named = {block[0][0]: number for number, block in enumerate(blocks) if block}
+    assert named["b"] in after[named["b"]]
+    assert named["a"] not in after[named["b"]]
+    assert named["r"] in after[named["c"]]
+    assert named["d"] not in after[named["a"]]
+
+
+def test_a_refused_text_says_why(nvrtc):
+    with pytest.raises(DeviceError, match=r"(?s)cannot build the kernel for sm_90 .*identifier \"nonsense\""):
+        compile_text("__global__ void gemm() { nonsense; }", {}, "sm_90")
+    with pytest.raises(DeviceError, match="gpu-architecture"):
+        compile_text("", {}, "sm_10")
+
+
+# What is asked of CuPy, by a stand-in for it
+
+
+class RuntimeFailure(RuntimeError):
+    def __init__(self, status, text):
+        super().__init__(text)
+        self.status = status
+
+
+class DriverFailure(RuntimeFailure):
+    pass
+
+
+class OutOfMemory(MemoryError):
+    pass
+
+
+class Here:
+    """What may be broken: then every call raises."""
+
+    def __init__(self, cuda):
+        self.cuda = cuda
+        cuda.check()
+
+
+class FakeDevice(Here):
+    compute_capability = "90"
+
+    def __init__(self, cuda, handle):
+        self.cuda, self.handle = cuda, handle
+
+    def __enter__(self):
+        self.before, self.cuda.device = self.cuda.device, self.handle
+
+    def __exit__(self, *error):
+        self.cuda.device = self.before
+
+
+class FakeStream(Here):
+    def __init__(self, cuda):
+        super().__init__(cuda)
+        self.todo = []
+
+    def use(self):
+        self.cuda.current = self
+
+    def synchronize(self):
+        self.cuda.check()
+        while self.todo:
+            ctypes.memmove(*self.todo.pop(0))
+
+
+class FakeMemory(Here):
+    """Copies are done when their stream is waited for, and not before."""
+
+    def __init__(self, cuda, nbytes):
+        super().__init__(cuda)
+        self.place = cuda.device, cuda.current
+        self.buffer = ctypes.create_string_buffer(nbytes)
+
+    def copy_from_host_async(self, address, nbytes, stream):
+        stream.todo.append((self.buffer, address, nbytes))
+
+    def copy_to_host_async(self, address, nbytes, stream):
+        stream.todo.append((address, self.buffer, nbytes))
+
+
+class FakeEvent(Here):
+    def record(self, stream):
+        self.cuda.log.append(("record", self, stream))
+
+    def synchronize(self):
+        self.cuda.check()
+
+
+class FakeModule(Here):
+    def load(self, binary):
+        assert self.cuda.device is not None
+        if binary != b"program":
+            raise DriverFailure(200, "CUDA_ERROR_INVALID_IMAGE")
+        self.cuda.log.append(("load", self))
+
+    def get_function(self, name):
+        def function(grid, block, arguments, stream):
+            self.cuda.check()
+            self.cuda.log.append((name, grid, block, arguments, stream))
+
+        return function
+
+
+class FakeCuda:
+    """As much of `cupy.cuda` as the runtime uses: two devices, one thread."""
+
+    def __init__(self):
+        self.broken = self.device = self.current = None
+        self.log = []
+        self.current = self.before = FakeStream(self)
+        self.memory = SimpleNamespace(OutOfMemoryError=OutOfMemory)
+        self.driver = SimpleNamespace(CUDADriverError=DriverFailure)
+        self.nvrtc = SimpleNamespace(getVersion=lambda: (13, 5), getSupportedArchs=lambda: (75, 80, 90, 100))
+        self.runtime = SimpleNamespace(
+            CUDARuntimeError=RuntimeFailure,
+            driverGetVersion=lambda: 13000,
+            runtimeGetVersion=lambda: 12090,
+            getDeviceCount=lambda: 2,
+            getDeviceProperties=lambda handle: {
+                "name": b"NVIDIA H200", "multiProcessorCount": 132, "maxThreadsPerBlock": 1024,
+                "sharedMemPerBlock": 49152, "totalGlobalMem": 150 * 10**9,
+            },
+            memGetInfo=self.check,
+        )  # fmt: skip
+        for name, kind in {"Device": FakeDevice, "Event": FakeEvent, "Module": FakeModule, "alloc": FakeMemory}.items():
+            setattr(self, name, lambda *given, kind=kind: kind(self, *given))
+        self.Stream = lambda non_blocking: FakeStream(self)
+        self.get_current_stream = lambda: self.current
+        self.get_elapsed_time = lambda first, last: 2.5
+
+    def check(self):
+        if self.broken is not None:
+            raise self.broken
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    fake = FakeCuda()
+    monkeypatch.setattr(module, "compile_text", lambda source, defines, arch: b"program")
+    yield fake
+    assert fake.current is fake.before  # whatever happened, the user's stream is current again
+    assert fake.device is None
+
+
+@pytest.fixture
+def cuda(fake):
+    cuda = Cuda()
+    cuda.cupy = SimpleNamespace(cuda=fake)
+    cuda.devices = tuple(cuda._find())
+    return cuda
+
+
+@pytest.fixture
+def queue(cuda):
+    return cuda.queue(cuda.devices[1])
+
+
+def test_devices_say_what_they_are(cuda):
+    first, second = cuda.devices
+    assert (first.name, first.kind, first.label) == ("NVIDIA H200", "gpu", "NVIDIA H200")
+    assert first.driver == "CUDA 13.0 driver, 12.9 runtime"
+    assert (first.local_bytes, first.group_limit, first.compute_units) == (49152, 1024, 132)
+    assert (second.index, second.handle) == (1, 1)
+
+
+@pytest.mark.parametrize("missing", ["getDeviceCount", "getVersion"])
+def test_without_a_driver_or_nvrtc_it_says_what_to_do(missing, fake, monkeypatch):
+    def refuse():
+        raise RuntimeFailure(35, "CUDA driver version is insufficient")
+
+    setattr(fake.runtime if missing == "getDeviceCount" else fake.nvrtc, missing, refuse)
+    monkeypatch.setattr(runtime, "find_spec", lambda name: name)
+    cuda = Cuda()
+    cuda.cupy = SimpleNamespace(cuda=fake)
+    with pytest.raises(BackendUnavailable, match=r"driver version is insufficient; fix: run where nvidia-smi"):
+        _ = cuda.devices
+
+
+def test_without_cupy_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(runtime, "find_spec", lambda name: None)
+    with pytest.raises(BackendUnavailable, match=r"cupy is not installed; fix: pip install 'gemmlab\[cuda\]'"):
+        _ = Cuda().devices
+
+
+def test_a_host_array_may_change_once_it_is_uploaded(queue):
+    array = np.arange(12.0).reshape(3, 4)
+    memory = queue.allocate(array.nbytes)
+    queue.upload(memory, array)
+    array[:] = 0
+    back = np.empty_like(array)
+    queue.download(back, memory)
+    assert (back == np.arange(12.0).reshape(3, 4)).all()
+
+
+def test_host_work_is_on_the_device_and_on_our_own_stream(queue, fake):
+    assert queue.stream is not fake.before
+    assert queue.allocate(8).place == (1, queue.stream)
+
+
+def test_a_launch_is_timed_by_events_around_it(queue, fake):
+    kernel = queue.kernel("text", "gemm", {})
+    fake.log.clear()
+    arguments = [queue.allocate(8), np.int32(3)]
+    event = queue.launch(kernel, (5, 6, 7), (32, 8, 1), arguments)
+    (_, first, _), call, (_, last, _) = fake.log
+    assert call == ("gemm", (5, 6, 7), (32, 8, 1), arguments, queue.stream)
+    assert all(record[2] is queue.stream for record in (fake.log[0], fake.log[2]))
+    assert event.kernel_s == 2.5e-3
+    del event
+    queue.launch(kernel, (1, 1, 1), (1, 1, 1), [])
+    assert {id(record[1]) for record in fake.log if record[0] == "record"} == {id(first), id(last)}
+
+
+def test_events_of_two_launches_are_apart(queue, fake):
+    kernel = queue.kernel("text", "gemm", {})
+    held = [queue.launch(kernel, (1, 1, 1), (1, 1, 1), []) for _ in range(3)]
+    assert len({id(event) for launch in held for event in (launch.first, launch.last)}) == 6
+
+
+def test_users_arrays_are_multiplied_on_the_stream_that_is_current(cuda, queue, fake):
+    of_arrays = cuda._queue_for_arrays(cuda.devices[1])
+    assert of_arrays is cuda._queue_for_arrays(cuda.devices[1])
+    kernel = of_arrays.kernel("text", "gemm", {})
+    assert queue.kernel("text", "gemm", {}) is kernel
+    assert sum(entry[0] == "load" for entry in fake.log) == 1
+    for stream in (fake.before, FakeStream(fake)):
+        stream.use()
+        of_arrays.launch(kernel, (1, 1, 1), (1, 1, 1), [])
+        assert fake.log[-1][2] is stream
+        assert of_arrays.allocate(8).place == (1, stream)
+    fake.before.use()
+
+
+def test_a_kernel_is_built_once_a_machine(queue, cuda, fake, folder):
+    queue.kernel("text", "gemm", {"N": 1})
+    again = CudaQueue(cuda.devices[1], fake)
+    again.kernel("text", "gemm", {"N": 1})
+    again.kernel("text", "gemm", {"N": 2})
+    assert [build.how for build in (*queue.builds, *again.builds)] == ["source", "disk", "source"]
+
+
+def test_a_program_that_the_driver_refuses_is_built_again(queue, cuda, fake, monkeypatch):
+    monkeypatch.setattr(FakeModule, "load", lambda self, binary: None)
+    monkeypatch.setattr(module, "compile_text", lambda source, defines, arch: b"of another driver")
+    queue.kernel("text", "gemm", {})
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "compile_text", lambda source, defines, arch: b"program")
+    again = CudaQueue(cuda.devices[1], fake)
+    again.kernel("text", "gemm", {})
+    assert [build.how for build in again.builds] == ["source"]
+
+
+@pytest.mark.parametrize(
+    ("capability", "arch"), [("90", "sm_90"), ("103", "compute_100"), ("86", "compute_80"), ("61", "compute_61")]
+)
+def test_an_architecture_that_nvrtc_does_not_know_takes_the_one_before(capability, arch, queue, monkeypatch):
+    monkeypatch.setattr(FakeDevice, "compute_capability", capability)
+    assert queue.arch == arch
+    assert queue.target() == f"{arch}, NVRTC 13.5"
+
+
+@pytest.mark.parametrize("error", [OutOfMemory("full"), RuntimeFailure(2, "full"), DriverFailure(2, "full")])
+def test_a_full_device_says_so_and_goes_on(error, queue):
+    full = r"ran out of memory allocating 8 bytes \(full\): free arrays on it"
+    with pytest.raises(DeviceError, match=full), queue.trouble("allocating 8 bytes"):
+        raise error
+    assert not queue.failed
+
+
+def test_other_trouble_is_told_and_the_device_goes_on(queue, cuda):
+    failed = r"failed starting a kernel \(DriverFailure: invalid value\): try again"
+    with pytest.raises(DeviceError, match=failed), queue.at_work("starting a kernel"):
+        raise DriverFailure(1, "invalid value")
+    assert cuda.queue(queue.device) is queue
+
+
+def test_our_own_errors_and_those_of_others_pass(queue):
+    for error in (DeviceError("ours"), ValueError("another's")):
+        with pytest.raises(type(error), match=r"s$"), queue.trouble("working"):
+            raise error
+
+
+def test_a_lost_context_says_that_a_new_process_is_needed(queue, cuda, fake):
+    event = queue.launch(queue.kernel("text", "gemm", {}), (1, 1, 1), (1, 1, 1), [])
+    of_arrays = cuda._queue_for_arrays(queue.device)
+    fake.broken = RuntimeFailure(700, "cudaErrorIllegalAddress")
+    lost = r"failed running a kernel \(cudaErrorIllegalAddress\), and CUDA is lost to this process: start a new one"
+    with pytest.raises(DeviceError, match=lost):
+        event.wait()
+    assert queue.failed
+    with pytest.raises(DeviceError, match=r"failed opening it .* lost to this process"):
+        cuda.queue(queue.device)
+    with pytest.raises(DeviceError, match="lost to this process"):
+        of_arrays.allocate(8)
+
+
+# CuPy's own arrays; they need no device to be looked at
+
+
+def at(address, nbytes=1 << 20):
+    cuda = pytest.importorskip("cupy.cuda")
+    return cuda.MemoryPointer(cuda.UnownedMemory(address, nbytes, None, 1), 0)
+
+
+@pytest.fixture
+def looking(cuda):
+    """A runtime that looks at CuPy's arrays, and works on the stand-in."""
+    cupy = pytest.importorskip("cupy")
+    for name in ("MemoryPointer", "UnownedMemory"):
+        setattr(cuda.cupy.cuda, name, getattr(cupy.cuda, name))
+    return cuda
+
+
+@pytest.mark.parametrize("base", [0x7F0000000000, 0x200000000], ids=["Linux", "Windows"])
+def test_an_array_is_adopted_as_it_lies(base, looking):
+    cupy = pytest.importorskip("cupy")
+    array = cupy.ndarray((4, 6), np.float32, at(base + 512))[1:, ::-1]
+    adopted = looking.adopt(array)
+    assert adopted.memory.ptr == adopted.address
+    assert adopted.address + adopted.start_bytes == base + 512 + 24 + 20
+    assert (adopted.shape, adopted.strides, adopted.dtype) == ((3, 6), (24, -4), np.float32)
+    assert adopted.queue.device.index == 1
+    assert adopted.queue is looking.adopt(array.T).queue
+
+
+def test_arrays_that_overlap_are_seen_whoever_allocated_them(looking):
+    cupy = pytest.importorskip("cupy")
+    base = 0x7F0000000000
+    whole = cupy.ndarray((8, 8), np.float64, at(base))
+    lower = cupy.ndarray((4, 8), np.float64, at(base + 256))  # what DLPack brings begins where the array does
+    apart = cupy.ndarray((8, 8), np.float64, at(base + 512))
+    place = Place(looking.adopt(whole).queue)
+    whole, lower, apart = [place.stand_in(looking.adopt(array)) for array in (whole, lower, apart)]
+    assert np.may_share_memory(whole, lower)
+    assert not np.may_share_memory(whole, apart)
+    memory, start_bytes = place.where(lower[1:])
+    assert memory.ptr + start_bytes == base + 256 + 64
+
+
+def test_a_result_is_made_on_the_device_of_its_operand(looking, fake):
+    cupy = pytest.importorskip("cupy")
+    like = cupy.ndarray((2, 2), np.float32, at(0x7F0000000000))
+    looking.cupy.empty = lambda shape, dtype: (shape, dtype, fake.device, fake.current)
+    assert looking.empty(like, (3, 4)) == ((3, 4), np.float32, 1, fake.before)
+
+
+# What a GPU answers
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    found = Cuda()
+    try:
+        found.device("gpu")
+    except BackendUnavailable as error:
+        pytest.skip(str(error))
+    return found
+
+
+def integers(dtype, *shape):
+    """Small integers: their products and sums are exact in any order."""
+    return np.random.default_rng(sum(shape)).integers(-8, 9, shape).astype(dtype)
+
+
+def multiply(gpu, queue, rung, operands, size):
+    backend = RungBackend(gpu, rung)
+    return backend.multiply(queue, rung.plan({}, "gpu"), operands[0].dtype.name, size, *map(in_memory, operands))
+
+
+def in_memory(x):
+    """An adopted stack of matrices as the kernels take it."""
+    step, ld, _ = (stride // x.dtype.itemsize for stride in x.strides)
+    return Operand(x.memory, x.start_bytes // x.dtype.itemsize, ld, step)
+
+
+def uploaded(queue, array):
+    memory = queue.allocate(array.nbytes)
+    queue.upload(memory, array)
+    return SimpleNamespace(memory=memory, start_bytes=0, strides=array.strides, dtype=array.dtype)
+
+
+def product_of_host_arrays(gpu, queue, rung, a, b):
+    out = np.full((len(a), a.shape[1], b.shape[2]), np.nan, a.dtype)
+    operands = [uploaded(queue, x) for x in (a, b, out)]
+    event = multiply(gpu, queue, rung, operands, Size(*out.shape[1:], a.shape[2], len(a)))
+    queue.download(out, operands[2].memory)
+    return out, event
+
+
+@every_rung
+@every_dtype
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (67, 129, 43), (131, 33, 300), (5, 7, 0)])
+def test_products_of_integers_are_exact(rung, dtype, m, n, k, gpu):
+    queue = gpu.queue(gpu.device("gpu"))
+    a, b = integers(dtype, 3, m, k), integers(dtype, 3, k, n)
+    out, event = product_of_host_arrays(gpu, queue, rung, a, b)
+    np.testing.assert_array_equal(out, a @ b)
+    assert 0 < event.kernel_s < 1
+
+
+def test_kernels_of_a_later_process_come_from_disk(gpu):
+    a = integers("float32", 1, 40, 40)
+    for how in ("source", "disk"):
+        later = Cuda()
+        queue = later.queue(later.device("gpu"))
+        out, _ = product_of_host_arrays(later, queue, RUNGS[0], a, a)
+        np.testing.assert_array_equal(out, a @ a)
+        assert [build.how for build in queue.builds] == [how]
+
+
+def test_a_full_gpu_says_so_and_goes_on(gpu):
+    queue = gpu.queue(gpu.device("gpu"))
+    with pytest.raises(DeviceError, match="ran out of memory allocating"):
+        queue.allocate(4 * queue.device.memory_bytes)
+    a = integers("float64", 1, 30, 30)
+    assert (product_of_host_arrays(gpu, gpu.queue(queue.device), RUNGS[0], a, a)[0] == a @ a).all()
+
+
+def test_users_arrays_are_multiplied_where_they_are_and_in_order(gpu):
+    cupy = pytest.importorskip("cupy")
+    a, b = integers("float32", 3, 70, 300), integers("float32", 3, 300, 90)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    for use in (stream.use, cupy.cuda.Stream.null.use):
+        current = use()
+        whole = cupy.asarray(np.pad(a, ((0, 0), (2, 3), (5, 1))))
+        given = whole[:, 2:-3, 5:-1], cupy.asarray(b)
+        out = gpu.empty(given[0], (3, 70, 90))
+        adopted = [gpu.adopt(x) for x in (*given, out)]
+        for x in adopted:
+            assert x.address + x.start_bytes == x.array.data.ptr
+        for rung in RUNGS:
+            out.fill(np.nan)
+            multiply(gpu, adopted[0].queue, rung, adopted, Size(70, 90, 300, 3))
+            np.testing.assert_array_equal(gpu.values(out + 1), a @ b + 1)
+        assert cupy.cuda.get_current_stream() == current
+
+
+def test_the_one_call_takes_and_gives_cupys_arrays(gpu):
+    cupy = pytest.importorskip("cupy")
+    a, b = integers("float64", 50, 61), integers("float64", 61, 44)
+    out = gemmlab.matmul(cupy.asarray(a), cupy.asarray(b).T.copy().T, backend="cuda-local4")
+    assert isinstance(out, cupy.ndarray)
+    np.testing.assert_array_equal(out.get(), a @ b)
+
+
+LOSE_THE_CONTEXT = """
+import numpy, gemmlab
+from gemmlab._gpu import runtime_named
+cuda = runtime_named("cuda")
+device = cuda.device("gpu")
+queue = cuda.queue(device)
+kernel = queue.kernel("__kernel void stray(__global int *p) { p[0] = 1; }", "stray", {})
+a = numpy.eye(3)
+for attempt in (
+    lambda: queue.launch(kernel, (1, 1, 1), (1, 1, 1), [numpy.uint64(8)]).wait(),
+    lambda: gemmlab.matmul(a, a, backend="cuda-naive"),
+):
+    try:
+        attempt()
+    except gemmlab.DeviceError as error:
+        print(error)
+print(gemmlab.matmul(a, a, backend="cpu-ikj").sum())
+"""
+
+
+def test_after_a_stray_kernel_only_a_new_process_helps(gpu, tmp_path):
+    first, second, third = output_of(LOSE_THE_CONTEXT, GEMMLAB_CACHE_DIR=str(tmp_path)).splitlines()
+    assert "failed running a kernel" in first
+    assert "CUDA is lost to this process: start a new one" in first
+    assert "CUDA is lost to this process: start a new one" in second
+    assert third == "3.0"
