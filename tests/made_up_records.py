@@ -28,6 +28,18 @@ LADDER: dict[str, tuple[float, float, float | None]] = {
     "cpu-mkl": (231, 110, None),
 }
 
+GPU = "Imaginary GPU"
+# name -> (GFLOP/s in float32 at a large size, size at which half of that is reached)
+GPU_LADDER: dict[str, tuple[float, float]] = {
+    "opencl-naive": (300, 100),
+    "opencl-private": (700, 120),
+    "opencl-local": (2100, 200),
+    "opencl-local4": (4800, 300),
+    "opencl-register": (6100, 500),
+    "opencl-register-global": (900, 400),
+    "opencl-clblast": (9000, 700),
+}
+
 
 def environment(**overrides: Any) -> Record:
     """The environment block, with every key of docs/records.md."""
@@ -132,6 +144,7 @@ def gemm(
         },
         "transfers_counted": None,
         "copies": 0,
+        "kernel_s": None,
         "gflop": gflop,
         "gflop_per_s": gflop_per_s,
         "error_over_bound": 0.02,
@@ -163,6 +176,7 @@ def ceiling(kind: str, threads: int = 2, **keys: Any) -> Record:
             "gflop_per_s": None,
             "operation": None,
             "level": None,
+            "memory": None,
             "working_set_bytes": None,
             "gb_per_s": None,
         }
@@ -244,6 +258,42 @@ def layers(dtype: str = "float32") -> list[Record]:
         for name, (rate, _, intensity) in LADDER.items()
         if name not in ("cpu-naive", "cpu-blas")
     ]
+
+
+def gpu_product(backend: str, size: int, gflop_per_s: float, transfers: bool = False, **overrides: Any) -> Record:
+    """A product on the GPU; its kernels take all of the time, or with transfers what moving at 20 GB/s leaves."""
+    record = gemm(backend, size, gflop_per_s, intensity=None, **overrides)
+    kernel_s = record["gflop"] / gflop_per_s
+    if transfers:
+        record |= times(kernel_s + record["bytes_compulsory"] / 20e9)
+        record["gflop_per_s"] = record["gflop"] / record["median_s"]
+    return record | {
+        "device": GPU, "threads": None, "transfers_counted": transfers, "kernel_s": kernel_s, "thread_scope": None
+    }  # fmt: skip
+
+
+def gpu_ceilings(peak: float = 15000.0, local: float = 6000.0, dram: float = 700.0) -> list[Record]:
+    """The roofs of the GPU: its own levels, and transfers, which a CPU has not."""
+    made = [
+        ceiling("fma", isa=None, dtype=dtype, gflop_per_s=peak * part)
+        for dtype, part in (("float32", 1.0), ("float64", 0.5))
+    ]
+    for level, rate in (("local", local), ("DRAM", dram)):
+        made.append(ceiling("bandwidth", isa=None, level=level, operation="load", gb_per_s=rate))
+    for operation in ("to device", "from device"):
+        for memory, rate in (("pageable", 9.0), ("pinned", 22.0)):
+            made.append(ceiling("transfer", isa=None, dtype=None, operation=operation, memory=memory, gb_per_s=rate))
+    return [record | {"device": GPU, "threads": None} for record in made]
+
+
+def gpu(sizes: Sequence[int] = SIZES) -> list[Record]:
+    """The ladder on the GPU over square sizes, each rung without transfers and with them; ceilings of its own."""
+    made = []
+    for name, (rate, half) in GPU_LADDER.items():
+        for size in sizes:
+            speed = rate / (1 + half / size)
+            made += [gpu_product(name, size, speed), gpu_product(name, size, speed, transfers=True)]
+    return made + gpu_ceilings()
 
 
 def machine() -> list[Record]:

@@ -157,7 +157,7 @@ def test_errors_are_numpys(place: str) -> None:
 
 @every_runtime
 def test_what_is_refused(place: str) -> None:
-    a, b, device_a, device_b = both(place, (3, 4), (4, 5))
+    _, b, device_a, device_b = both(place, (3, 4), (4, 5))
     backend = backend_at(place, "private")
     with pytest.raises(UnsupportedProblem, match="different kinds"):
         gemmlab.matmul(device_a, b)
@@ -183,7 +183,7 @@ def test_arrays_of_two_devices() -> None:
     a = integers((3, 3), "float32")
     with pytest.raises(UnsupportedProblem, match="bring them to one device"):
         gemmlab.matmul(to_device(first, a), to_device(second, a))
-    with pytest.raises(UnsupportedProblem, match="is on .* the operands on"):
+    with pytest.raises(UnsupportedProblem, match=r"is on .* the operands on"):
         gemmlab.matmul(to_device(first, a), to_device(first, a), backend="opencl-private:1")
 
 

@@ -93,7 +93,7 @@ def test_a_missing_package_has_a_fix(runtime: str, monkeypatch: pytest.MonkeyPat
 def test_no_device_has_a_fix(runtime: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gemmlab._gpu.runtime.find_spec", lambda name: True)
     fresh = type(runtime_named(runtime))()
-    monkeypatch.setattr(fresh, "_find", lambda: [])
+    monkeypatch.setattr(fresh, "_find", list)
     with pytest.raises(BackendUnavailable, match=r"sees no device; fix: \w+"):
         _ = fresh.devices
 

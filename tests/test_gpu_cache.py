@@ -74,7 +74,7 @@ def test_parts_of_the_key_do_not_run_together():
 
 
 def test_a_program_of_another_version_of_gemmlab_is_not_loaded(kept, monkeypatch):
-    monkeypatch.setattr("gemmlab.__version__", "0.0.0")
+    monkeypatch.setattr("gemmlab._gpu.cache.__version__", "0.0.0")
     assert ENTRY.load() is None
 
 

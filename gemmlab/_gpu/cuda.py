@@ -29,7 +29,7 @@ class Cuda(Runtime):
     """The GPUs of NVIDIA's driver."""
 
     name, package, extra = "cuda", "cupy", "cuda"
-    no_device = "run where nvidia-smi shows a GPU, with CuPy for its CUDA: pip install 'cupy-cuda13x[ctk]', or 12x"
+    no_device = "run where nvidia-smi shows a GPU, with CuPy for its CUDA: pip install 'cupy-cuda13x[ctk]' (or 12x)"
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,9 +64,8 @@ class Cuda(Runtime):
         whoever allocated them: of what came through DLPack, CuPy knows no more than where the array begins.
         """
         start_bytes = array.data.ptr % _WINDOW
-        address, cuda = array.data.ptr - start_bytes, self.cupy.cuda
+        address, queue, cuda = array.data.ptr - start_bytes, self._queue_of(array), self.cupy.cuda
         window = cuda.MemoryPointer(cuda.UnownedMemory(address, 0, array, array.device.id), 0)
-        queue = self._queue_of(array)
         return Adopted(array, queue, window, address, start_bytes, array.shape, array.strides, array.dtype)
 
     def _queue_of(self, array: Any) -> CudaQueue:
@@ -108,6 +107,7 @@ class CudaQueue(Queue):
     def __init__(self, device: Device, cuda: Any) -> None:
         super().__init__(device)
         self.cuda, self.stream = cuda, None
+        self.errors = cuda.memory.OutOfMemoryError, cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError
         self.spare_events: list[tuple[Any, Any]] = []
 
     @contextmanager
@@ -131,7 +131,6 @@ class CudaQueue(Queue):
     def upload(self, memory: Any, array: HostArray) -> None:
         with self.at_work("copying to it") as stream:
             memory.copy_from_host_async(array.ctypes.data, array.nbytes, stream)
-            stream.synchronize()
 
     def download(self, array: HostArray, memory: Any) -> None:
         with self.at_work("copying from it") as stream:
@@ -179,10 +178,8 @@ class CudaQueue(Queue):
     def trouble(self, doing: str) -> Iterator[None]:
         try:
             yield
-        except self.cuda.memory.OutOfMemoryError as error:
-            raise runtime.out_of_memory(self.device, doing, error) from error
-        except (self.cuda.runtime.CUDARuntimeError, self.cuda.driver.CUDADriverError) as error:
-            if error.status == _OUT_OF_MEMORY:
+        except self.errors as error:
+            if getattr(error, "status", _OUT_OF_MEMORY) == _OUT_OF_MEMORY:  # that of CuPy's pool has no status
                 raise runtime.out_of_memory(self.device, doing, error) from error
             if not self._is_lost():
                 raise runtime.failed(self.device, doing, error) from error
@@ -244,10 +241,8 @@ def _described(cuda: Any, handle: int) -> Device:
     versions = cuda.runtime.driverGetVersion(), cuda.runtime.runtimeGetVersion()
     driver, library = (f"{version // 1000}.{version % 1000 // 10}" for version in versions)
     return Device(
-        "cuda", handle, found["name"].decode(), kind="gpu", platform="CUDA",
-        driver=f"CUDA {driver} driver, {library} runtime",
+        "cuda", handle, found["name"].decode(), "gpu", "CUDA", driver=f"CUDA {driver} driver, {library} runtime",
         compute_units=found["multiProcessorCount"], group_limit=found["maxThreadsPerBlock"],
-        local_bytes=found["sharedMemPerBlock"],
         memory_bytes=found["totalGlobalMem"], allocation_bytes=found["totalGlobalMem"],
-        float64=True, handle=handle,
+        local_bytes=found["sharedMemPerBlock"], float64=True, handle=handle,
     )  # fmt: skip
