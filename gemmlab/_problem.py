@@ -105,7 +105,7 @@ class Problem:
     @property
     def result_shape(self) -> tuple[int, ...]:
         """The shape of what the caller gets."""
-        return self._answer.shape
+        return tuple(self._answer.shape)
 
     def result(self) -> Any:
         """What the caller gets, once `out` is filled: his own `out`, a new array, or a scalar."""

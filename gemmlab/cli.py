@@ -11,11 +11,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from gemmlab._config import MAX_THREADS, check_threads
 from gemmlab._errors import GemmlabError
 
+WIDTH = 80
 EXAMPLES = """examples:
   gemmlab report                 measure this machine, write report/index.html
   gemmlab bench --backends cpu-blocked,cpu-blas --sizes 512,1024
@@ -78,6 +80,8 @@ def parser() -> argparse.ArgumentParser:
     bench.add_argument("--sizes", type=_sizes, help="edges of squares, such as 512,1024")
     bench.add_argument("--suite", choices=("squares", "layers"), help="a suite of sizes (squares)")
     bench.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    bench.add_argument("--transfers", choices=("both", "with", "without"), default="both",
+                       help="of a device: times with moving operands there and back, without, or both")  # fmt: skip
     bench.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of all of them")
     bench.add_argument("--cap", type=_positive, default=5.0, metavar="SECONDS", help="skip what takes longer (5)")
     bench.add_argument("--rounds", type=_count, default=5, help="turns of each backend at a product (5)")
@@ -192,10 +196,20 @@ def run_backends(arguments: Any) -> int:
             Column("what", lambda row: row["summary"], number=False),
         ]
         print(text_table(rows, columns))
+        missing: dict[tuple[str, str], list[str]] = {}
         for row in rows:
             if not row["available"]:
-                print(f"{row['name']}: {row['reason']}" + (f"\n    fix: {row['fix']}" if row["fix"] else ""))
+                missing.setdefault((row["reason"], row["fix"]), []).append(row["name"])
+        for (reason, fix), names in missing.items():
+            print(_wrapped(f"{', '.join(names)}: {reason}"))
+            if fix:
+                print(_wrapped(f"    fix: {fix}"))
     return 1 if any(row["works"] not in ("", "yes") for row in rows) else 0
+
+
+def _wrapped(text: str) -> str:
+    """Text in 80 columns; a command to copy stays whole."""
+    return fill(text, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
 
 
 def _tiny_product(name: str) -> str:
@@ -221,7 +235,7 @@ def run_bench(arguments: Any) -> int:
     params = dict.fromkeys(names, _params(arguments.param, names))
     plan = job.Plan(
         _cases(arguments), names, arguments.threads, ceilings_s=0, cap_s=arguments.cap,
-        rounds=arguments.rounds, budget_s=arguments.budget, params=params,
+        rounds=arguments.rounds, budget_s=arguments.budget, params=params, transfers=arguments.transfers,
     )  # fmt: skip
     records: list[dict[str, Any]] = []
     try:

@@ -29,7 +29,7 @@ class Cuda(Runtime):
     """The GPUs of NVIDIA's driver."""
 
     name, package, extra = "cuda", "cupy", "cuda"
-    no_device = "run where nvidia-smi shows a GPU, with CuPy for its CUDA: pip install 'cupy-cuda13x[ctk]' (or 12x)"
+    no_device = "on a machine with an NVIDIA GPU: pip install 'cupy-cuda13x[ctk]'"
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,6 +131,7 @@ class CudaQueue(Queue):
     def upload(self, memory: Any, array: HostArray) -> None:
         with self.at_work("copying to it") as stream:
             memory.copy_from_host_async(array.ctypes.data, array.nbytes, stream)
+            stream.synchronize()
 
     def download(self, array: HostArray, memory: Any) -> None:
         with self.at_work("copying from it") as stream:

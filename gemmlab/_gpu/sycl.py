@@ -5,7 +5,7 @@ Intel's GPUs, and CPUs by Intel's CPU runtime, which the first use names to the 
 
 Work is ordered as dpnp orders its own: dpctl's `SequentialOrderManager` lists what is under way on each queue. A launch
 waits for what is listed for the queues of its arguments, and is listed there itself. A host task after the kernel keeps
-the arguments alive: memory freed under a kernel is a crash.
+the arguments alive: to free memory that a kernel works on would at best wait for it, with the GIL held.
 """
 
 from __future__ import annotations
@@ -23,21 +23,8 @@ from typing import Any
 import numpy as np
 
 from gemmlab._errors import BackendUnavailable, GemmlabError, UnsupportedProblem
-from gemmlab._gpu import runtime_named
-from gemmlab._gpu.runtime import (
-    KINDS,
-    Adopted,
-    Defines,
-    Device,
-    Event,
-    HostArray,
-    Queue,
-    Runtime,
-    build_failed,
-    failed,
-    numbered,
-    out_of_memory,
-)
+from gemmlab._gpu import runtime, runtime_named
+from gemmlab._gpu.runtime import KINDS, Adopted, Defines, Device, Event, HostArray, Queue, Runtime
 
 SCALARS = {np.int32: ctypes.c_int, np.int64: ctypes.c_longlong, np.float32: ctypes.c_float, np.float64: ctypes.c_double}
 _KEPT_QUEUES = 16  # of ours and of arrays that users bring
@@ -57,13 +44,14 @@ class Sycl(Runtime):
     # devices
 
     def _find(self) -> list[Device]:
-        if "dpctl" in sys.modules:
-            self.no_device = f"{type(self).no_device}; dpctl, imported before, may have looked without it: start anew"
+        was_here = "dpctl" in sys.modules
         with _cpu_runtime_announced():
             import dpctl
 
             handles = dpctl.get_devices(backend="opencl")
-        devices = numbered([_described(number, handle) for number, handle in enumerate(handles)])
+        if was_here and not handles:
+            self.no_device = f"{type(self).no_device}; dpctl, imported before, looked for devices without it: start anew"
+        devices = runtime.numbered([_described(number, handle) for number, handle in enumerate(handles)])
         self._handles = [handles[device.handle] for device in devices]
         return devices
 
@@ -73,11 +61,11 @@ class Sycl(Runtime):
         try:
             queue = dpctl.SyclQueue(self._handles[device.index], property="enable_profiling")
         except dpctl.SyclQueueCreationError as error:
-            raise failed(device, "opening it", error) from error
+            raise runtime.failed(device, "opening it", error) from error
         return self._known(SyclQueue(device, queue))
 
     def _known(self, queue: SyclQueue) -> SyclQueue:
-        """Enter a queue; kernels are built once a context, and dpctl has one context for all plain queues of a device."""
+        """Enter a queue; kernels are built once a context, which a device's queues share by default."""
         self._queues = [ours for ours in self._queues[1 - _KEPT_QUEUES :] if not ours.failed]
         for ours in self._queues:
             if (ours.context, ours.device) == (queue.context, queue.device):
@@ -133,7 +121,7 @@ class Sycl(Runtime):
     def wait(self, array: Any) -> None:
         queue = self._queue_of(array)
         with queue.trouble("running a kernel"):
-            _wait_for(queue.order.submitted_events)
+            _wait_for(queue.orders[queue.queue].submitted_events)
 
 
 class SyclQueue(Queue):
@@ -142,13 +130,11 @@ class SyclQueue(Queue):
     cached = False  # dpctl gives no binary back
 
     def __init__(self, device: Device, queue: Any) -> None:
+        from dpctl.utils import SequentialOrderManager
+
         super().__init__(device)
         self.queue, self.context = queue, queue.sycl_context
-
-    @property
-    def order(self) -> Any:
-        """What is under way on this queue, dpnp's work too."""
-        return _order_of(self.queue)
+        self.orders = SequentialOrderManager  # by queue
 
     # memory
 
@@ -168,7 +154,7 @@ class SyclQueue(Queue):
         """Copy after all work given so far, and wait; what only that work has kept alive is freed by then."""
         with self.trouble(doing):
             with self.lock:
-                order = self.order
+                order = self.orders[self.queue]
                 kept = order.host_task_events
                 event = self.queue.memcpy_async(target, source, nbytes, order.submitted_events)
                 order.add_event_pair(event, event)
@@ -184,9 +170,9 @@ class SyclQueue(Queue):
         except Exception:  # of another name in each version, and without the compiler's log
             self._build_through_opencl(source, name, defines)
             log = "(dpctl does not pass on what it says; pip install 'gemmlab[opencl]' brings it here)"
-            raise build_failed(self.device, log) from None
+            raise runtime.build_failed(self.device, log) from None
         if not program.has_sycl_kernel(name):  # dpctl would give one that crashes
-            raise build_failed(self.device, f"(nothing, but the text has no kernel {name!r})")
+            raise runtime.build_failed(self.device, f"(nothing, but the text has no kernel {name!r})")
         return program.get_sycl_kernel(name), b""
 
     def _build_through_opencl(self, source: str, name: str, defines: Defines) -> None:
@@ -211,7 +197,7 @@ class SyclQueue(Queue):
             raise UnsupportedProblem("operands of different SYCL contexts: bring them to one with to_device")
         size = [many * items for many, items in zip(groups, group, strict=True)]
         with self.lock, self.trouble("starting a kernel"):
-            orders = [_order_of(queue) for queue in queues]
+            orders = [self.orders[queue] for queue in queues]
             before = [event for order in orders for event in order.submitted_events]
             # SYCL's last dimension is OpenCL's first.
             event = self.queue.submit_async(kernel, given, size[::-1], [*group[::-1]], before)
@@ -230,10 +216,10 @@ class SyclQueue(Queue):
         except GemmlabError:
             raise
         except USMAllocationError as error:
-            raise out_of_memory(self.device, doing, error) from error
+            raise runtime.out_of_memory(self.device, doing, error) from error
         except (dpctl.SyclKernelSubmitError, RuntimeError, ValueError) as error:
             self.failed = True
-            raise failed(self.device, doing, error) from error
+            raise runtime.failed(self.device, doing, error) from error
 
 
 class SyclEvent(Event):
@@ -252,12 +238,6 @@ class SyclEvent(Event):
         self.wait()
         timed = self.queue.queue.has_enable_profiling
         return (self.event.profiling_info_end - self.event.profiling_info_start) * 1e-9 if timed else float("nan")
-
-
-def _order_of(queue: Any) -> Any:
-    from dpctl.utils import SequentialOrderManager
-
-    return SequentialOrderManager[queue]
 
 
 def _wait_for(events: Sequence[Any]) -> None:
@@ -297,14 +277,14 @@ def _described(handle: int, device: Any) -> Device:
 
 @contextmanager
 def _cpu_runtime_announced() -> Iterator[None]:
-    """Have the OpenCL loader, which looks once, see Intel's CPU runtime of the wheel; a list that a user gives is his."""
-    libraries: list[Any] = []
+    """Have the OpenCL loader, which looks once, see Intel's CPU runtime of the wheel; a user's own list is his."""
+    found: list[Any] = []
     with suppress(PackageNotFoundError):
-        libraries = [file for file in files("intel-opencl-rt") or () if file.name == "libintelocl.so"]
-    if "OCL_ICD_FILENAMES" in os.environ or not libraries:
+        found = [file.locate() for file in files("intel-opencl-rt") or () if file.name == "libintelocl.so"]
+    if not found or "OCL_ICD_FILENAMES" in os.environ:
         yield
         return
-    os.environ["OCL_ICD_FILENAMES"] = os.path.realpath(libraries[0].locate())
+    os.environ["OCL_ICD_FILENAMES"] = os.path.realpath(found[0])
     try:
         yield
     finally:
