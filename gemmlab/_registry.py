@@ -18,7 +18,7 @@ from typing import Any
 from gemmlab._backend import Availability, Backend, BackendInfo
 from gemmlab._config import config
 from gemmlab._errors import BackendUnavailable, UnknownBackend
-from gemmlab._gpu import RUNG_NAMES, RUNTIMES, VENDORS
+from gemmlab._gpu import RUNG_NAMES, RUNTIMES, VENDORS, best_rung
 from gemmlab._problem import Problem
 
 GROUP = "gemmlab.backends"
@@ -56,7 +56,7 @@ BUILT_IN: Mapping[str, Callable[[str], Backend]] = {
 # A family's name stands for its best rung that can run here, best first.
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "cpu": ("cpu-blocked-local", "cpu-blocked", "cpu-ikj", "cpu-naive"),
-    **{runtime: (f"{runtime}-local4",) for runtime in RUNTIMES},
+    **dict.fromkeys(RUNTIMES, ()),  # see `gemmlab._gpu.best_rung`
 }
 AUTO = ("cpu-numpy",)
 # What "auto" takes for arrays that are on a device already, by their runtime: what came with them.
@@ -96,9 +96,10 @@ def resolve_name(name: Any) -> str:
         raise TypeError(f"backend must be a name such as 'cpu-blocked', not {name!r}")
     if plain(name) in BUILT_IN or name in _loaded:
         return name
-    if (family := plain(name)) in FAMILIES:
-        rungs = [rung + name[len(family) :] for rung in FAMILIES[family]]
-        return next((rung for rung in rungs if availability(rung).ok), rungs[0])
+    if (family := plain(name)) in RUNTIMES:
+        return best_rung(family, name.partition(":")[2])
+    if name in FAMILIES:
+        return next((rung for rung in FAMILIES[name] if availability(rung).ok), FAMILIES[name][0])
     if name == "auto":
         return AUTO[0]
     if name in _plugins():

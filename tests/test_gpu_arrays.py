@@ -67,6 +67,7 @@ def test_auto_takes_what_came_with_the_arrays(place: str) -> None:
     assert gemmlab.explain(device_a, device_b).rows[0][0] == calls[0].backend
 
 
+@pytest.mark.filterwarnings("ignore:Non-empty compiler output")  # of pyopencl, for its own kernel
 @every_runtime
 def test_a_product_does_not_block_and_hands_back_its_event(place: str) -> None:
     backend = gemmlab.get_backend(backend_at(place, "naive"))

@@ -13,6 +13,7 @@ import gemmlab
 from gemmlab import BackendUnavailable, DeviceError, UnsupportedProblem
 from gemmlab._gpu import RUNTIMES, VENDORS, backend_named, runtime_named
 from gemmlab._gpu import backend as host_code
+from gemmlab._gpu import staging
 
 pytestmark = pytest.mark.skipif(not PLACES, reason="no runtime has a device here")
 
@@ -140,7 +141,7 @@ def test_too_large_is_said_before_anything_moves(
 def test_a_broadcast_operand_is_sent_once(monkeypatch: pytest.MonkeyPatch) -> None:
     queue, sent = queue_of(PLACE), []
     upload = queue.upload
-    monkeypatch.setattr(queue, "upload", lambda memory, array: (sent.append(array.size), upload(memory, array)))
+    monkeypatch.setattr(queue, "move_in", lambda memory, array: (sent.append(array.size), upload(memory, array)))
     a, b = integers((4, 3, 5), "float32"), integers((5, 6), "float32")
     assert np.array_equal(gemmlab.matmul(a, b, backend=PRIVATE), a @ b)
     assert sent == [60, 30]
@@ -152,6 +153,31 @@ def test_large_grids_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
         for rung in ("private", "local", "register"):
             a, b = integers((5, 1, 300, 7), "float32"), integers((2, 7, 9), "float32")
             assert np.array_equal(gemmlab.matmul(a, b, backend=backend_at(place, rung)), a @ b)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("count", [1, 1000, staging.PIECE_BYTES // 4, 3 * staging.PIECE_BYTES + 5])
+def test_staged_transfers_bring_every_byte(place: str, count: int) -> None:
+    queue = queue_of(place)
+    if not queue.stages:
+        pytest.skip("copies go straight there")
+    values, back = integers((count,), "float32"), np.full(count, np.nan, "float32")
+    memory = queue.allocate(values.nbytes)
+    queue.staging.upload(memory, values)
+    queue.staging.download(back, memory)
+    assert np.array_equal(values, back)
+
+
+def test_large_arrays_go_to_a_gpu_by_way_of_pinned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = queue_of(PLACE)
+    monkeypatch.setattr(queue, "device", replace(queue.device, kind="gpu"))
+    monkeypatch.setattr(queue, "upload", lambda memory, array: pytest.fail("large, and not staged"))
+    monkeypatch.setattr(queue, "download", lambda array, memory: pytest.fail("large, and not staged"))
+    a = integers((staging.WORTH_BYTES // 4 // 64, 64), "float32")
+    memory, back = queue.allocate(a.nbytes), np.full_like(a, np.nan)
+    queue.move_in(memory, a)
+    queue.move_out(back, memory)
+    assert np.array_equal(a, back)
 
 
 # Trouble
@@ -169,7 +195,7 @@ def test_a_build_failure_shows_the_log_and_later_calls_work(place: str, monkeypa
 
 
 @pytest.mark.parametrize("place", FIRST_PLACES)
-@pytest.mark.parametrize("step", ["allocate", "upload", "launch", "download"])
+@pytest.mark.parametrize("step", ["allocate", "move_in", "launch", "move_out"])
 def test_a_device_lost_in_use(place: str, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name = backend_at(place, "private")
     queue = queue_of(place)

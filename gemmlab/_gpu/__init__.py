@@ -4,8 +4,10 @@
     rungs.py        the ladder as data
     runtime.py      what a runtime is
     opencl.py  sycl.py  cuda.py      the three runtimes: devices, memory, compile, launch, event time
+    staging.py      large host arrays, by way of pinned memory
     cache.py        compiled programs on disk
     operands.py     where matrices lie in device memory
+    traffic.py      bytes that each rung moves
     backend.py      what happens to a product, whichever the runtime
     vendor.py       CLBlast, oneMKL, cuBLAS
     arrays.py       arrays that users bring on a device
@@ -55,6 +57,17 @@ def backend_named(name: str) -> DeviceBackend:
 
         return vendor_named(way, runtime_named(runtime), wanted)
     return RungBackend(runtime_named(runtime), next(rung for rung in RUNGS if rung.name == way), wanted)
+
+
+def best_rung(runtime: str, wanted: str) -> str:
+    """The rung that a runtime's family name stands for: the fastest one on the kind of device that was asked for."""
+    from gemmlab._errors import BackendUnavailable
+
+    try:
+        on_cpu = runtime_named(runtime).device(wanted).kind == "cpu"
+    except BackendUnavailable:
+        on_cpu = False
+    return f"{runtime}-{'local4' if on_cpu else 'register'}" + (f":{wanted}" if wanted else "")
 
 
 def devices() -> dict[str, tuple[Device, ...] | str]:

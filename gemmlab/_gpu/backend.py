@@ -19,6 +19,7 @@ from gemmlab._errors import BackendUnavailable, DeviceError
 from gemmlab._gpu.operands import Operand, Stacked, launches, row_major
 from gemmlab._gpu.rungs import ITEMSIZE, MOST_GROUPS, Rung, kernel_text
 from gemmlab._gpu.runtime import Device, Event, HostArray, Queue, Runtime
+from gemmlab._gpu.traffic import traffic
 from gemmlab._problem import Problem
 
 MOST_EDGE = 2**31 - 1 - 4096  # edges are ints in the kernels, and the last tile may reach beyond
@@ -58,12 +59,16 @@ class DeviceBackend:
     kind: str
     name: str
     source: str
-    summary: str
     params: Mapping[str, Param]
 
     def __init__(self, runtime: Runtime, name: str, wanted: str = "") -> None:
         self.runtime, self.wanted = runtime, wanted
         self.name = f"{name}:{wanted}" if wanted else name
+
+    @property
+    def summary(self) -> str:
+        """What it is, in half a line."""
+        raise NotImplementedError
 
     @property
     def device(self) -> Device:
@@ -79,10 +84,14 @@ class DeviceBackend:
         """Available where the runtime has the device, and a program runs on it."""
         try:
             device = self.device
+            self.load()
         except BackendUnavailable as error:
             reason, _, fix = str(error).partition("; fix: ")
             return Availability(False, reason, fix)
         return Availability(True, device=device.label)
+
+    def load(self) -> None:
+        """Load what it needs besides the runtime; BackendUnavailable, with the fix, where that is missing."""
 
     def supports(self, problem: Problem) -> bool | str:
         if problem.dtype.name not in ITEMSIZE:
@@ -113,6 +122,10 @@ class DeviceBackend:
         """C = A @ B for a stack with one step from each product to the next."""
         raise NotImplementedError
 
+    def takes(self, columns: int, ld: int) -> bool:
+        """Whether `multiply` takes matrices with `ld` elements from row to row; others are packed first."""
+        return True
+
     def _queue_for(self, problem: Problem) -> Queue:
         return self.queue if problem.place is None else problem.place.queue
 
@@ -122,7 +135,7 @@ class DeviceBackend:
         out = problem.out if problem.out.flags.c_contiguous else np.empty(problem.out.shape, problem.dtype)
         memory = queue.allocate(out.nbytes)
         events = self._launch_all(queue, problem, plan, (a, b, row_major(memory, out.shape, problem.n)))
-        queue.download(out, memory)
+        queue.move_out(out, memory)
         if out is not problem.out:
             np.copyto(problem.out, out)
             problem.copies += 1
@@ -131,18 +144,23 @@ class DeviceBackend:
     def _in_place(self, queue: Queue, problem: Problem, plan: Mapping[str, Any]) -> Handle:
         stacks, events = [], []
         for x in (problem.a, problem.b):
-            stack = _stacked(problem.place.where(x), x)
+            stack = self._as_it_lies(problem, x)
             if stack is None:
                 stack = row_major(queue.allocate(x.size * x.itemsize), x.shape, x.shape[-1])
                 events += _copy(queue, problem, x, stack)
             stacks.append(stack)
         aim = problem.out if problem.target is None else problem.target
-        direct = _stacked(problem.place.where(aim), aim) if problem.target is None else None
+        direct = self._as_it_lies(problem, aim) if problem.target is None else None
         out = direct or row_major(queue.allocate(aim.size * aim.itemsize), aim.shape, problem.n)
         events += self._launch_all(queue, problem, plan, (*stacks, out))
         if direct is None:  # it overlaps an operand, or its rows are not contiguous
             events += _copy(queue, problem, aim, out, back=True)
         return Handle(events)
+
+    def _as_it_lies(self, problem: Problem, x: HostArray) -> Stacked | None:
+        """A device operand without a copy, if it can be multiplied so."""
+        stack = _stacked(problem.place.where(x), x)
+        return stack if stack is not None and self.takes(x.shape[-1], stack.ld) else None
 
     def _launch_all(
         self, queue: Queue, problem: Problem, plan: Mapping[str, Any], stacks: Sequence[Stacked]
@@ -170,14 +188,22 @@ class RungBackend(DeviceBackend):
     def __init__(self, runtime: Runtime, rung: Rung, wanted: str = "") -> None:
         super().__init__(runtime, f"{runtime.name}-{rung.name}", wanted)
         self.rung = rung
-        self.summary, self.source = rung.summary, rung.source
+        self.source = rung.source
         self.params = {param.name: param for param in rung.params}
+
+    @property
+    def summary(self) -> str:
+        return self.rung.summary
 
     def resolve(self, problem: Problem, params: Mapping[str, Any]) -> dict[str, Any]:
         return self.rung.plan(params, self._queue_for(problem).device.kind)
 
     def rows_a_launch(self, plan: Mapping[str, Any]) -> int:
         return MOST_GROUPS * self.rung.piece(plan)[1]
+
+    def traffic(self, problem: Problem, machine: Mapping[str, int], **params: Any) -> dict[str, float]:
+        """Bytes that the rung's text moves at each memory level, whatever the machine's caches."""
+        return traffic(self.rung.name, problem, self.resolve(problem, params))
 
     def multiply(
         self, queue: Queue, plan: Mapping[str, Any], dtype: str, size: Size, a: Operand, b: Operand, c: Operand
@@ -221,7 +247,7 @@ def _sent(queue: Queue, x: HostArray, problem: Problem) -> Stacked:
         distinct = np.ascontiguousarray(distinct)
         problem.copies += 1
     memory = queue.allocate(distinct.nbytes)
-    queue.upload(memory, distinct)
+    queue.move_in(memory, distinct)
     return row_major(memory, distinct.shape, x.shape[-1])
 
 

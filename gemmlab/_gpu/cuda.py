@@ -9,7 +9,7 @@ a kernel of that stream still works on it: whoever gets it next comes after the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any
@@ -108,7 +108,6 @@ class CudaQueue(Queue):
         super().__init__(device)
         self.cuda, self.stream = cuda, None
         self.errors = cuda.memory.OutOfMemoryError, cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError
-        self.spare_events: list[tuple[Any, Any]] = []
 
     @contextmanager
     def at_work(self, doing: str) -> Iterator[Any]:
@@ -137,6 +136,22 @@ class CudaQueue(Queue):
         with self.at_work("copying from it") as stream:
             memory.copy_to_host_async(array.ctypes.data, array.nbytes, stream)
             stream.synchronize()
+
+    def pinned(self, nbytes: int) -> HostArray:
+        with self.at_work(f"pinning {nbytes} bytes"):
+            return np.frombuffer(self.cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
+
+    def send(self, memory: Any, start: int, piece: HostArray) -> CudaEvent:
+        place = memory + start
+        return self.timed(
+            "copying to it", lambda stream: place.copy_from_host_async(piece.ctypes.data, piece.nbytes, stream)
+        )
+
+    def fetch(self, piece: HostArray, memory: Any, start: int) -> CudaEvent:
+        place = memory + start
+        return self.timed(
+            "copying from it", lambda stream: place.copy_to_host_async(piece.ctypes.data, piece.nbytes, stream)
+        )
 
     # compile
 
@@ -168,10 +183,14 @@ class CudaQueue(Queue):
     def launch(
         self, kernel: Any, groups: tuple[int, int, int], group: tuple[int, int, int], arguments: Sequence[Any]
     ) -> CudaEvent:
-        with self.lock, self.at_work("starting a kernel") as stream:
-            first, last = self.spare_events.pop() if self.spare_events else (self.cuda.Event(), self.cuda.Event())
+        return self.timed("starting a kernel", lambda stream: kernel(groups, group, arguments, stream=stream))
+
+    def timed(self, doing: str, work: Callable[[Any], None]) -> CudaEvent:
+        """Have `work` put something on the stream, between two events."""
+        with self.lock, self.at_work(doing) as stream:
+            first, last = self.cuda.Event(), self.cuda.Event()
             first.record(stream)
-            kernel(groups, group, arguments, stream=stream)
+            work(stream)
             last.record(stream)
             return CudaEvent(self, first, last)
 
@@ -197,7 +216,7 @@ class CudaQueue(Queue):
 
 
 class CudaEvent(Event):
-    """A kernel between two events of its stream; they are used again once nobody holds it."""
+    """A kernel between two events of its stream."""
 
     def __init__(self, queue: CudaQueue, first: Any, last: Any) -> None:
         self.queue, self.first, self.last = queue, first, last
@@ -212,9 +231,6 @@ class CudaEvent(Event):
         self.wait()
         with self.queue.trouble("timing a kernel"):
             return float(self.queue.cuda.get_elapsed_time(self.first, self.last)) * 1e-3
-
-    def __del__(self) -> None:
-        self.queue.spare_events.append((self.first, self.last))
 
 
 def compile_text(source: str, defines: Defines, arch: str) -> bytes:

@@ -158,6 +158,29 @@ class OpenCLQueue(Queue):
         with self.trouble("copying from it"):
             cl.enqueue_copy(self.queue, array, memory, is_blocking=True)
 
+    def pinned(self, nbytes: int) -> HostArray:
+        """A buffer that the driver keeps in host memory, mapped until the array goes: drivers know its addresses."""
+        import pyopencl as cl
+
+        with self.trouble(f"pinning {nbytes} bytes"):
+            buffer = cl.Buffer(self.context, cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR, nbytes)
+            both: Any = cl.map_flags.READ | cl.map_flags.WRITE
+            array: HostArray
+            array, _ = cl.enqueue_map_buffer(self.queue, buffer, both, 0, (nbytes,), np.dtype(np.uint8))
+            return array
+
+    def send(self, memory: Any, start: int, piece: HostArray) -> OpenCLEvent:
+        import pyopencl as cl
+
+        with self.trouble("copying to it"):
+            return OpenCLEvent(self, cl.enqueue_copy(self.queue, memory, piece, dst_offset=start, is_blocking=False))
+
+    def fetch(self, piece: HostArray, memory: Any, start: int) -> OpenCLEvent:
+        import pyopencl as cl
+
+        with self.trouble("copying from it"):
+            return OpenCLEvent(self, cl.enqueue_copy(self.queue, piece, memory, src_offset=start, is_blocking=False))
+
     # compile
 
     def target(self) -> str:

@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from gemmlab._errors import BackendUnavailable, DeviceError
 from gemmlab._gpu import cache
+from gemmlab._gpu.staging import WORTH_BYTES, Staging
 
 HostArray = npt.NDArray[Any]
 Defines = Mapping[str, int | str]
@@ -103,6 +104,44 @@ class Queue(ABC):
     @abstractmethod
     def download(self, array: HostArray, memory: Any) -> None:
         """Copy the start of `memory` into a C-contiguous host array, after all work given so far."""
+
+    @abstractmethod
+    def pinned(self, nbytes: int) -> HostArray:
+        """Host memory, as bytes, that the device copies to and from without a detour; it goes back with the array."""
+
+    stages = True  # whether `send` and `fetch` are there
+
+    def send(self, memory: Any, start: int, piece: HostArray) -> Event:
+        """Start copying pinned bytes to `memory`, `start` bytes into it."""
+        raise NotImplementedError
+
+    def fetch(self, piece: HostArray, memory: Any, start: int) -> Event:
+        """Start copying bytes of `memory`, from `start` on, into pinned ones."""
+        raise NotImplementedError
+
+    def move_in(self, memory: Any, array: HostArray) -> None:
+        """`upload`, by way of pinned memory where that pays."""
+        if self._pays(array):
+            with self.staging.lock:
+                self.staging.upload(memory, array)
+        else:
+            self.upload(memory, array)
+
+    def move_out(self, array: HostArray, memory: Any) -> None:
+        """`download`, by way of pinned memory where that pays."""
+        if self._pays(array):
+            with self.staging.lock:
+                self.staging.download(array, memory)
+        else:
+            self.download(array, memory)
+
+    def _pays(self, array: HostArray) -> bool:
+        return self.stages and self.device.kind == "gpu" and array.nbytes >= WORTH_BYTES
+
+    @cached_property
+    def staging(self) -> Staging:
+        """Threads and pinned memory for large arrays."""
+        return Staging(self)
 
     # compile
 

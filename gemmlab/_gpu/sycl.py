@@ -50,7 +50,7 @@ class Sycl(Runtime):
 
             handles = dpctl.get_devices(backend="opencl")
         if was_here and not handles:
-            self.no_device = f"{type(self).no_device}; dpctl, imported before, looked for devices without it: start anew"
+            self.no_device = f"{Sycl.no_device}; if that is there, dpctl was asked for its devices before gemmlab was"
         devices = runtime.numbered([_described(number, handle) for number, handle in enumerate(handles)])
         self._handles = [handles[device.handle] for device in devices]
         return devices
@@ -128,6 +128,7 @@ class SyclQueue(Queue):
     """A queue of dpctl's; with profiling, unless a user brought it."""
 
     cached = False  # dpctl gives no binary back
+    stages = False  # and copies to no place inside an allocation
 
     def __init__(self, device: Device, queue: Any) -> None:
         from dpctl.utils import SequentialOrderManager
@@ -149,6 +150,12 @@ class SyclQueue(Queue):
 
     def download(self, array: HostArray, memory: Any) -> None:
         self._copy(array, memory, array.nbytes, "copying from it")
+
+    def pinned(self, nbytes: int) -> HostArray:
+        from dpctl.memory import MemoryUSMHost
+
+        with self.trouble(f"pinning {nbytes} bytes"):
+            return np.frombuffer(MemoryUSMHost(nbytes, queue=self.queue), np.uint8)
 
     def _copy(self, target: Any, source: Any, nbytes: int, doing: str) -> None:
         """Copy after all work given so far, and wait; what only that work has kept alive is freed by then."""
@@ -192,12 +199,9 @@ class SyclQueue(Queue):
         self, kernel: Any, groups: tuple[int, int, int], group: tuple[int, int, int], arguments: Sequence[Any]
     ) -> SyclEvent:
         given = [SCALARS[type(x)](x) if type(x) in SCALARS else x for x in arguments]
-        queues = {self.queue, *(x.sycl_queue for x in given if hasattr(x, "sycl_queue"))}
-        if any(queue.sycl_context != self.context for queue in queues):
-            raise UnsupportedProblem("operands of different SYCL contexts: bring them to one with to_device")
         size = [many * items for many, items in zip(groups, group, strict=True)]
         with self.lock, self.trouble("starting a kernel"):
-            orders = [self.orders[queue] for queue in queues]
+            orders = self.orders_of(given)
             before = [event for order in orders for event in order.submitted_events]
             # SYCL's last dimension is OpenCL's first.
             event = self.queue.submit_async(kernel, given, size[::-1], [*group[::-1]], before)
@@ -205,6 +209,13 @@ class SyclQueue(Queue):
             for order in orders:
                 order.add_event_pair(kept, event)
         return SyclEvent(self, event)
+
+    def orders_of(self, arguments: Sequence[Any]) -> list[Any]:
+        """What is under way on this queue, and on those that the arguments' memory came with."""
+        queues = {self.queue, *(x.sycl_queue for x in arguments if hasattr(x, "sycl_queue"))}
+        if any(queue.sycl_context != self.context for queue in queues):
+            raise UnsupportedProblem("operands of different SYCL contexts: bring them to one with to_device")
+        return [self.orders[queue] for queue in queues]
 
     @contextmanager
     def trouble(self, doing: str) -> Iterator[None]:

@@ -1,13 +1,44 @@
-"""The products that vendors ship, to be measured against: CLBlast, oneMKL, cuBLAS."""
+"""The libraries to be measured against, on the rungs' own memory and queues.
+
+    opencl-clblast   CLBlast, through its C library (clblast.py)
+    sycl-onemkl      Intel's oneMKL, through dpnp.matmul
+    cuda-cublas      NVIDIA's cuBLAS, through CuPy's handle
+
+Matrices that lie row by row are taken as they lie; others are packed first and counted, as for a rung.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
 from typing import Any
 
+import numpy as np
+
 from gemmlab._backend import Param
-from gemmlab._gpu.backend import DeviceBackend
-from gemmlab._gpu.runtime import Runtime
+from gemmlab._errors import BackendUnavailable, GemmlabError
+from gemmlab._gpu import runtime as runtimes
+from gemmlab._gpu.backend import DeviceBackend, RungBackend, Size
+from gemmlab._gpu.cuda import CudaEvent, CudaQueue
+from gemmlab._gpu.operands import Operand
+from gemmlab._gpu.rungs import ITEMSIZE, RUNGS
+from gemmlab._gpu.runtime import Event, Queue, Runtime
+from gemmlab._gpu.sycl import SyclEvent, SyclQueue
+from gemmlab._problem import Problem
+
+INT32_MAX = 2**31 - 1
+Plan = Mapping[str, Any]
+
+
+def vendor_named(way: str, runtime: Runtime, wanted: str) -> DeviceBackend:
+    """The backend of "clblast", "onemkl" or "cublas", on the runtime that it belongs to."""
+    from gemmlab._gpu.clblast import CLBlast
+
+    vendors: tuple[type[Vendor], ...] = (CLBlast, OneMKL, CuBLAS)
+    return next(vendor for vendor in vendors if vendor.way == way)(runtime, wanted)
 
 
 class Vendor(DeviceBackend):
@@ -20,27 +51,180 @@ class Vendor(DeviceBackend):
     def __init__(self, runtime: Runtime, wanted: str = "") -> None:
         super().__init__(runtime, f"{runtime.name}-{self.way}", wanted)
 
+    @property
+    def summary(self) -> str:
+        """What it is, with its version where it can be known."""
+        with suppress(GemmlabError):
+            if self.probe().ok:
+                return f"{self.source} {self.version()}".rstrip()
+        return self.source
 
-class CLBlast(Vendor):
-    """CLBlast, through its C library."""
+    @cached_property
+    def library(self) -> Any:
+        """What is called; BackendUnavailable, with the fix, where it is missing."""
+        raise NotImplementedError
 
-    way, source, summary = "clblast", "CLBlast", "CLBlast"
+    def load(self) -> None:
+        _ = self.library
+
+    def version(self) -> str:
+        """Of the loaded library; "" where it does not tell."""
+        raise NotImplementedError
+
+    def takes(self, columns: int, ld: int) -> bool:
+        return columns <= ld <= INT32_MAX
+
+    def multiply(self, queue: Queue, plan: Plan, dtype: str, size: Size, a: Operand, b: Operand, c: Operand) -> Event:
+        if size.k == 0:  # an empty sum, which not every library takes
+            naive = RungBackend(self.runtime, RUNGS[0])
+            return naive.multiply(queue, naive.rung.plan({}, queue.device.kind), dtype, size, a, b, c)
+        return self.product(queue, plan, dtype, size, a, b, c)
+
+    def product(self, queue: Any, plan: Plan, dtype: str, size: Size, a: Operand, b: Operand, c: Operand) -> Event:
+        """C = A @ B by the library; m, n, k and products are at least 1."""
+        raise NotImplementedError
 
 
 class OneMKL(Vendor):
-    """oneMKL, through dpnp."""
+    """`dpnp.matmul`, which takes oneMKL's gemm, gemm_batch, gemv or dot."""
 
-    way, source, summary = "onemkl", "oneMKL", "oneMKL"
+    way, source = "onemkl", "Intel oneMKL"
+
+    @cached_property
+    def library(self) -> Any:
+        try:
+            import dpnp
+        except ImportError as error:
+            raise BackendUnavailable(f"dpnp cannot be imported ({error}); fix: pip install 'gemmlab[sycl]'") from None
+        return dpnp
+
+    def version(self) -> str:
+        own = ""
+        with suppress(PackageNotFoundError):  # conda has another name for it
+            own = f"{version_of('onemkl-sycl-blas')} "
+        return f"{own}through dpnp {self.library.__version__}"
+
+    def takes(self, columns: int, ld: int) -> bool:
+        """Dense matrices: dpnp would copy others, and nobody would count it."""
+        return ld == columns
+
+    def product(
+        self, queue: SyclQueue, plan: Plan, dtype: str, size: Size, a: Operand, b: Operand, c: Operand
+    ) -> SyclEvent:
+        def view(x: Operand, rows: int, columns: int) -> Any:
+            stack = [(size.products, x.step)] if size.products > 1 else []
+            shape, strides = zip(*stack, (rows, x.ld), (columns, 1), strict=True)
+            strides = tuple(stride * ITEMSIZE[dtype] for stride in strides)
+            array = self.library.ndarray(shape, dtype, buffer=x.memory, offset=x.start, strides=strides)
+            return array.to_device(queue.queue)  # the same memory: dpnp wants all operands on one queue
+
+        with queue.lock, queue.trouble("multiplying"):
+            orders = queue.orders_of([x.memory for x in (a, b, c)])
+            before = _barrier(queue, orders)
+            self.library.matmul(view(a, size.m, size.k), view(b, size.k, size.n), out=view(c, size.m, size.n))
+            return SyclSpan(queue, before, _barrier(queue, orders))
+
+
+def _barrier(queue: SyclQueue, orders: Sequence[Any]) -> Any:
+    """An event that comes after all that is under way, and before all that is given later."""
+    from dpctl import SyclEvent
+
+    # A barrier after no event waits for all that there is, dpctl's housekeeping too: for that it may need the lock of
+    # Python, held here. So there is always one, which has happened already.
+    event = queue.queue.submit_barrier([SyclEvent(), *(event for order in orders for event in order.submitted_events)])
+    for order in orders:
+        order.add_event_pair(event, event)
+    return event
+
+
+class SyclSpan(SyclEvent):
+    """All that ran between two events: dpnp tells of none."""
+
+    def __init__(self, queue: SyclQueue, before: Any, after: Any) -> None:
+        super().__init__(queue, after)
+        self.before = before
+
+    @property
+    def kernel_s(self) -> float:
+        """Seconds from one to the other: on an idle device that counts the host's share."""
+        self.wait()
+        timed = self.queue.queue.has_enable_profiling
+        return (self.event.profiling_info_end - self.before.profiling_info_end) * 1e-9 if timed else float("nan")
 
 
 class CuBLAS(Vendor):
-    """cuBLAS, through CuPy."""
+    """`cublasGemmEx` and, for a stack, `cublasGemmStridedBatchedEx`, on the queue's stream."""
 
-    way, source, summary = "cublas", "cuBLAS", "cuBLAS"
+    way, source = "cublas", "NVIDIA cuBLAS"
+    compute_types: Mapping[str, str] = {
+        "float32": "CUBLAS_COMPUTE_32F", "tf32": "CUBLAS_COMPUTE_32F_FAST_TF32", "float64": "CUBLAS_COMPUTE_64F",
+    }  # fmt: skip
+    params: Mapping[str, Param] = {
+        "compute": Param(
+            "compute", None, ("float32", "tf32"),
+            "what float32 is multiplied in; tf32, on tensor cores, keeps 10 bits after the point",
+            "float32 or tf32; float64 for float64", lambda value: value in CuBLAS.compute_types,
+        )
+    }  # fmt: skip
 
+    @cached_property
+    def library(self) -> Any:
+        try:
+            from cupy.cuda import cublas
+        except ImportError as error:
+            reason = str(error).partition("\n")[0]
+            fix = "pip install 'cupy-cuda13x[ctk]' (or 12x)"
+            raise BackendUnavailable(f"cuBLAS cannot be loaded ({reason}); fix: {fix}") from None
+        return cublas
 
-def vendor_named(way: str, runtime: Runtime, wanted: str) -> DeviceBackend:
-    """The vendor's backend on a runtime."""
-    vendors: dict[str, Any] = {vendor.way: vendor for vendor in (CLBlast, OneMKL, CuBLAS)}
-    vendor: DeviceBackend = vendors[way](runtime, wanted)
-    return vendor
+    def version(self) -> str:
+        queue = self.queue
+        assert isinstance(queue, CudaQueue)
+        with queue.at_work("asking cuBLAS for its version"), self._handle(queue) as handle:
+            number = self.library.getVersion(handle)
+        return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+    def resolve(self, problem: Problem, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The compute type in force, always said: CuPy's own setting, CUPY_TF32, has no say here."""
+        compute, dtype = params.get("compute") or problem.dtype.name, problem.dtype.name
+        if compute != dtype and (compute, dtype) != ("tf32", "float32"):
+            raise ValueError(f"{self.name}: {dtype} is not multiplied in {compute}; leave compute out")
+        return {"compute": compute}
+
+    def product(
+        self, queue: CudaQueue, plan: Plan, dtype: str, size: Size, a: Operand, b: Operand, c: Operand
+    ) -> CudaEvent:
+        cublas, one_by_one = self.library, size.products == 1
+        kind = {"float32": queue.cuda.runtime.CUDA_R_32F, "float64": queue.cuda.runtime.CUDA_R_64F}[dtype]
+        one, zero = np.ones(1, dtype), np.zeros(1, dtype)
+
+        def placed(x: Operand) -> tuple[int, ...]:
+            lies = x.memory.ptr + x.start * ITEMSIZE[dtype], kind, x.ld
+            return lies if one_by_one else (*lies, x.step)
+
+        def work(stream: Any) -> None:
+            with self._handle(queue) as handle:
+                # cuBLAS knows columns only: row by row, C = A @ B is C^T = B^T @ A^T column by column.
+                (cublas.gemmEx if one_by_one else cublas.gemmStridedBatchedEx)(
+                    handle, cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_N, size.n, size.m, size.k,
+                    one.ctypes.data, *placed(b), *placed(a), zero.ctypes.data, *placed(c),
+                    *(() if one_by_one else (size.products,)),
+                    getattr(cublas, self.compute_types[plan["compute"]]), cublas.CUBLAS_GEMM_DEFAULT,
+                )  # fmt: skip
+
+        return queue.timed("multiplying", work)
+
+    @contextmanager
+    def _handle(self, queue: CudaQueue) -> Iterator[int]:
+        """CuPy's handle of this thread and device, set as we need it: it is as others have left it."""
+        cublas, handle = self.library, queue.cuda.Device(queue.device.handle).cublas_handle
+        scalars, math = cublas.getPointerMode(handle), cublas.getMathMode(handle)
+        try:
+            cublas.setPointerMode(handle, cublas.CUBLAS_POINTER_MODE_HOST)
+            cublas.setMathMode(handle, cublas.CUBLAS_DEFAULT_MATH)  # TF32 by the compute type alone
+            yield handle
+        except cublas.CUBLASError as error:
+            raise runtimes.failed(queue.device, "multiplying by cuBLAS", error) from error
+        finally:
+            cublas.setPointerMode(handle, scalars)
+            cublas.setMathMode(handle, math)

@@ -27,3 +27,14 @@ __device__ inline size_t get_global_size(int dimension)
 {
     return get_num_groups(dimension) * get_local_size(dimension);
 }
+
+// OpenCL C calculates with whole vectors.
+__device__ inline float4 operator+(const float4 a, const float4 b)
+{
+    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+__device__ inline float4 operator*(const float4 a, const float b)
+{
+    return make_float4(a.x * b, a.y * b, a.z * b, a.w * b);
+}

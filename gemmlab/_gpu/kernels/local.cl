@@ -19,10 +19,14 @@ __kernel GROUP void gemm(OPERANDS)
     const int i = get_group_id(1) * TILE_Y + y, j = get_group_id(0) * TILE_X + x;
     real sum = 0;
     for (int p0 = 0; p0 < k; p0 += TILE_K) {
-        for (int p = x; p < TILE_K; p += TILE_X)
-            tile_a[y][p] = i < m && p0 + p < k ? A[i * lda + p0 + p] : 0;
-        for (int p = y; p < TILE_K; p += TILE_Y)
-            tile_b[p][x] = j < n && p0 + p < k ? B[(p0 + p) * ldb + j] : 0;
+        #pragma unroll
+        for (int p = 0; p < TILE_K; p += TILE_X)
+            if (TILE_K % TILE_X == 0 || p + x < TILE_K)
+                tile_a[y][p + x] = i < m && p0 + p + x < k ? A[i * lda + p0 + p + x] : 0;
+        #pragma unroll
+        for (int p = 0; p < TILE_K; p += TILE_Y)
+            if (TILE_K % TILE_Y == 0 || p + y < TILE_K)
+                tile_b[p + y][x] = j < n && p0 + p + y < k ? B[(p0 + p + y) * ldb + j] : 0;
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int p = 0; p < TILE_K; p++)
             sum += tile_a[y][p] * tile_b[p][x];

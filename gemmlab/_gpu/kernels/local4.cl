@@ -22,10 +22,13 @@ __kernel GROUP void gemm(OPERANDS)
     const int x = get_local_id(0), y = get_local_id(1);
     const int i0 = get_group_id(1) * TILE, j = get_group_id(0) * TILE + x;
     real sum[PER_ITEM];
+    #pragma unroll
     for (int r = 0; r < PER_ITEM; r++)
-        sum[r] = 0;  // not by "= {0}": PoCL 3.0 then gives two elements one value
+        sum[r] = 0;
     for (int p0 = 0; p0 < k; p0 += TILE) {
-        for (int row = y; row < TILE; row += STEP) {
+        #pragma unroll
+        for (int r = 0; r < PER_ITEM; r++) {
+            const int row = y + r * STEP;
             tile_a[row][x] = i0 + row < m && p0 + x < k ? A[(i0 + row) * lda + p0 + x] : 0;
             tile_b[row][x] = p0 + row < k && j < n ? B[(p0 + row) * ldb + j] : 0;
         }
@@ -39,6 +42,7 @@ __kernel GROUP void gemm(OPERANDS)
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
+    #pragma unroll
     for (int r = 0; r < PER_ITEM; r++) {
         const int i = i0 + y + r * STEP;
         if (i < m && j < n)
