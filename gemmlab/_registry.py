@@ -190,6 +190,11 @@ def available_names() -> list[str]:
     return [name for name in names() if availability(name).ok]
 
 
+def on_cpu_device(name: str) -> bool:
+    """Whether an available backend runs on a CPU by way of a device runtime."""
+    return plain(name).partition("-")[0] in RUNTIMES and get(name).device.kind == "cpu"  # type: ignore[attr-defined]
+
+
 def info(name: str) -> BackendInfo:
     """The row of `gemmlab.backends()` for one name."""
     found = availability(name)

@@ -96,6 +96,18 @@ def parser() -> argparse.ArgumentParser:
     _selection(roofline)
     _json(roofline)
 
+    study = command("study", run_study, "run a source document's experiment again, its figures beside ours")
+    study.add_argument("name", nargs="?", help="a study; none: list them")
+    study.add_argument("--quick", action="store_true", help="a short version, for CPU devices and a first look")
+    study.add_argument("--sizes", type=_sizes, default=[], help="edges of squares instead of the source's")
+    study.add_argument("--runtime", type=_runtimes, default=[], metavar="NAMES",
+                       help="opencl, sycl, cuda, with commas, also opencl:1 (all that can run)")  # fmt: skip
+    study.add_argument("--threads", type=_threads, help="threads of CPU backends (all CPUs this process may use)")
+    study.add_argument("--cap", type=_positive, metavar="SECONDS", help="skip what takes longer (2 to 10)")
+    study.add_argument("--from", dest="source", metavar="RECORDS", help="draw and judge records again")
+    study.add_argument("--out", type=Path, help="folder for records, figures and text (study-NAME)")
+    _json(study)
+
     verify = command("verify", run_verify, "audit the correctness of a backend, or of all that can run")
     verify.add_argument("backend", nargs="*", help="a name; none: every available backend")
     verify.add_argument("--seed", type=int, help="repeat an audit")
@@ -124,6 +136,10 @@ def _names(text: str) -> list[str]:
     if not names:
         raise argparse.ArgumentTypeError("must be names of backends with commas, such as cpu-blocked,cpu-blas")
     return names
+
+
+def _runtimes(text: str) -> list[str]:
+    return [] if text == "all" else _names(text)
 
 
 def _positive(text: str) -> float:
@@ -169,7 +185,7 @@ def run_report(arguments: Any) -> int:
     else:
         from gemmlab.report import job
 
-        names = _ready(arguments.backends)
+        names = _contestants(arguments.backends)
         plan = job.PLANS[arguments.plan](tuple(arguments.input) if arguments.input else None, names, arguments.threads)
         with _progress() as progress:
             page = job.make(plan, arguments.out, progress)
@@ -231,7 +247,7 @@ def run_bench(arguments: Any) -> int:
     from gemmlab.report import job
     from gemmlab.roofline import peak_of
 
-    names = _ready(arguments.backends)
+    names = _contestants(arguments.backends)
     params = dict.fromkeys(names, _params(arguments.param, names))
     plan = job.Plan(
         _cases(arguments), names, arguments.threads, ceilings_s=0, cap_s=arguments.cap,
@@ -289,7 +305,7 @@ def run_roofline(arguments: Any) -> int:
         if not records:
             raise ValueError(f"{arguments.source} holds no records: measure some with gemmlab roofline")
     else:
-        names = _ready(arguments.backends)
+        names = _contestants(arguments.backends)
         job.make_folder(arguments.out)
         plan = job.roofline(None, names, arguments.threads)
         with _progress() as progress:
@@ -298,6 +314,33 @@ def run_roofline(arguments: Any) -> int:
     ceilings = [record for record in records if record["kind"] == "ceiling"]
     print(json.dumps(ceilings, indent=1) if arguments.json else "\n".join(map(str, figures)))
     return 0
+
+
+def run_study(arguments: Any) -> int:
+    """gemmlab study"""
+    from gemmlab import studies
+
+    if arguments.name is None:
+        listed = studies.listing()
+        print(json.dumps(listed, indent=1) if arguments.json else studies.listing_text(listed))
+        return 0
+    study = studies.named(arguments.name)
+    directory = arguments.out or Path(f"study-{study.name}")
+    if arguments.source:
+        from gemmlab.measure.records import read
+
+        outcome = studies.conclude(study, read(arguments.source), directory)
+    else:
+        options = studies.Options(
+            tuple(arguments.runtime), tuple(arguments.sizes), arguments.quick, arguments.threads, arguments.cap
+        )
+        with _progress() as progress:
+            outcome = studies.run(study, options, directory, progress)
+    if arguments.json:
+        print(json.dumps(outcome.to_dict(), indent=1))
+    else:
+        print("\n".join([outcome.text, "", *map(str, outcome.files)]))
+    return 1 if outcome.failed else 0
 
 
 def run_verify(arguments: Any) -> int:
@@ -379,6 +422,20 @@ def _ready(names: Sequence[str] | None) -> list[str]:
     from gemmlab import _registry
 
     return [_registry.get(name).name for name in names or ()] or _registry.available_names()
+
+
+def _contestants(names: Sequence[str] | None) -> list[str]:
+    """As `_ready`, but of what nobody named a CPU behind a runtime is left out: minutes, for what few ask."""
+    if names:
+        return _ready(names)
+    from gemmlab import _registry
+
+    everyone = _registry.available_names()
+    left_out = [name for name in everyone if _registry.on_cpu_device(name)]
+    if left_out:
+        runtimes = dict.fromkeys(name.partition("-")[0] for name in left_out)
+        print(_wrapped(f"not measured: {', '.join(runtimes)} on CPU devices; name them in --backends"), file=sys.stderr)
+    return [name for name in everyone if name not in left_out]
 
 
 @contextmanager

@@ -42,7 +42,8 @@ def gemm_benchmark(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """Time `gemmlab.matmul(a, b, **options)` with pytest-benchmark, checked first.
 
     The problem, GFLOP/s and the share of the measured peak go to the benchmark's `extra_info`, marked as
-    measured in a shared process: other libraries' threads live beside it. `gemmlab bench` keeps them apart.
+    measured in a shared process: other libraries' threads live beside it. `gemmlab bench` keeps them apart. On a
+    device, moving the operands there and the result back is in the time.
     """
     if not request.config.pluginmanager.hasplugin("benchmark"):
         pytest.skip("gemm_benchmark needs pytest-benchmark: pip install 'gemmlab[test]'")
@@ -81,12 +82,18 @@ def _check(product: Problem, backend: str) -> None:
 
 
 def _row(config: pytest.Config, median_s: float, asked: Problem, call: Call) -> dict[str, Any]:
+    import gemmlab
+
     gflop_per_s = 2e-9 * asked.m * asked.n * asked.k * asked.batch / median_s
-    peak = _peak(config, asked.dtype.name, call.threads)
+    on_device = hasattr(gemmlab.get_backend(call.backend), "runtime")
+    threads = None if on_device else call.threads
+    peak = _peak(config, asked.dtype.name, threads)
     sizes = {"m": asked.m, "n": asked.n, "k": asked.k, "batch": asked.batch}
     return {
         "params": dict(call.params),
-        "threads": call.threads,
+        "device": call.device,
+        "threads": threads,
+        "transfers_counted": True if on_device else None,
         "problem": {**sizes, "dtype": asked.dtype.name},
         "gflop_per_s": gflop_per_s,
         "share_of_peak": gflop_per_s / peak if peak else None,
@@ -94,9 +101,9 @@ def _row(config: pytest.Config, median_s: float, asked: Problem, call: Call) -> 
     }
 
 
-def _peak(config: pytest.Config, dtype: str, threads: int) -> float | None:
-    """The multiply-add rate of so many threads, measured once a session; None for a dtype without a ceiling."""
-    if dtype not in ("float32", "float64"):
+def _peak(config: pytest.Config, dtype: str, threads: int | None) -> float | None:
+    """The multiply-add rate of so many threads, measured once a session; None on a device, or for other dtypes."""
+    if threads is None or dtype not in ("float32", "float64"):
         return None
     peaks = config.stash[PEAKS]
     if (dtype, threads) not in peaks:
@@ -112,8 +119,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if not rows:
         return
     terminalreporter.section("gemmlab: products (measured in one shared process)")
+    width = max(20, *(len(row["backend"]) for row in rows))
     terminalreporter.write_line(
-        f"{'backend':<20}{'m x n x k':>15}{'dtype':>11}{'threads':>8}{'GFLOP/s':>10}"
+        f"{'backend':<{width}}{'m x n x k':>15}{'dtype':>11}{'threads':>8}{'GFLOP/s':>10}"
         f"{'peak':>8}"
     )
     for row in sorted(rows, key=lambda row: (row["problem"]["dtype"], row["problem"]["m"], -row["gflop_per_s"])):
@@ -122,7 +130,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         if problem["batch"] != 1:
             size = f"{problem['batch']}*{size}"
         share = "" if row["share_of_peak"] is None else f"{row['share_of_peak']:.1%}"
+        threads = row["threads"] or "-"
         terminalreporter.write_line(
-            f"{row['backend']:<20}{size:>15}{problem['dtype']:>11}{row['threads']:>8}{row['gflop_per_s']:>10.3g}"
+            f"{row['backend']:<{width}}{size:>15}{problem['dtype']:>11}{threads:>8}{row['gflop_per_s']:>10.3g}"
             f"{share:>8}"
         )

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import fake_device
 import numpy as np
 
 from gemmlab import _registry
@@ -125,4 +126,5 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         for backend in ALL:
             stack.enter_context(_registry.registered(backend()))
+        stack.enter_context(fake_device.installed())
         worker.main()

@@ -145,10 +145,13 @@ def gemm(
         "transfers_counted": None,
         "copies": 0,
         "kernel_s": None,
+        "build_s": None,
+        "start_s": None,
         "gflop": gflop,
         "gflop_per_s": gflop_per_s,
         "error_over_bound": 0.02,
         "bytes_compulsory": (m * k + k * n + m * n) * ITEM_BYTES[dtype],
+        "bytes_model_local": None,
         "bytes_model_l1": None,
         "bytes_model_l2": None,
         "bytes_model_l3": modelled,
@@ -275,14 +278,15 @@ def gpu_product(backend: str, size: int, gflop_per_s: float, transfers: bool = F
 def gpu_ceilings(peak: float = 15000.0, local: float = 6000.0, dram: float = 700.0) -> list[Record]:
     """The roofs of the GPU: its own levels, and transfers, which a CPU has not."""
     made = [
-        ceiling("fma", isa=None, dtype=dtype, gflop_per_s=peak * part)
+        ceiling("fma", isa="opencl", dtype=dtype, gflop_per_s=peak * part)
         for dtype, part in (("float32", 1.0), ("float64", 0.5))
     ]
-    for level, rate in (("local", local), ("DRAM", dram)):
-        made.append(ceiling("bandwidth", isa=None, level=level, operation="load", gb_per_s=rate))
+    for level, rate in (("DRAM", dram), ("L1", local / 2), ("local", local)):
+        made.append(ceiling("bandwidth", isa="opencl", level=level, operation="load", gb_per_s=rate))
     for operation in ("to device", "from device"):
         for memory, rate in (("pageable", 9.0), ("pinned", 22.0)):
-            made.append(ceiling("transfer", isa=None, dtype=None, operation=operation, memory=memory, gb_per_s=rate))
+            keys = {"isa": "opencl", "dtype": None, "operation": operation, "memory": memory}
+            made.append(ceiling("transfer", gb_per_s=rate, **keys))
     return [record | {"device": GPU, "threads": None} for record in made]
 
 

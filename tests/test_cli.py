@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from devices import FIRST_PLACES, backend_at
 from helpers import run_python
 
 import gemmlab
@@ -115,6 +116,17 @@ def test_bench_passes_options_on(command):
     (record,) = products(json.loads(done.out))
     assert (record["backend"], record["problem"]["dtype"], record["threads"]) == ("cpu-blocked-local", "float64", 1)
     assert (record["params"]["bs_c"], record["params"]["schedule"]) == (16, "guided")
+
+
+@pytest.mark.skipif(not FIRST_PLACES, reason="no runtime has a device here")
+@pytest.mark.parametrize(("option", "counted"), [([], [False, True]), (["with"], [True]), (["without"], [False])])
+def test_bench_times_a_device_with_transfers_and_without(command, option, counted):
+    chosen = ["--transfers", *option] if option else []
+    name = backend_at(FIRST_PLACES[0], "private")
+    done = command("bench", "--backends", name, "--sizes", "16", *BRIEF, *chosen, "--out", "r.jsonl")
+    assert (done.status, widest(done.out) <= 80) == (0, True)
+    assert [record["transfers_counted"] for record in products(read("r.jsonl"))] == counted
+    assert done.out.count(" + transfers\n") == counted.count(True)
 
 
 def test_bench_takes_your_own_matrices_and_any_cap(command):

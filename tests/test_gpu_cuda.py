@@ -166,7 +166,7 @@ def test_without_a_driver_or_nvrtc_it_says_what_to_do(missing, fake, monkeypatch
     monkeypatch.setattr(runtime, "find_spec", lambda name: name)
     cuda = Cuda()
     cuda.cupy = SimpleNamespace(cuda=fake)
-    with pytest.raises(BackendUnavailable, match=r"driver version is insufficient; fix: on a machine with an NVIDIA GPU"):
+    with pytest.raises(BackendUnavailable, match=r"driver version is insufficient; fix: on a machine with an"):
         _ = cuda.devices
 
 

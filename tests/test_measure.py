@@ -367,7 +367,8 @@ def test_records_of_a_session():
     assert first["device"] == machine.cpu_name()
     assert first["wait_policy"] == wait_policy()
     assert first["environment"]["thread_pools"]
-    done, totals = [step[0] for step in steps], {step[1] for step in steps}
+    assert [step[2] for step in steps[:2]] == ["starting good", "starting chatty"]
+    done, totals = [step[0] for step in steps[2:]], {step[1] for step in steps[2:]}
     assert done == sorted(done)
     assert (done[0], done[-1], totals) == (0, 12, {12})
 
@@ -419,9 +420,11 @@ def test_a_hanging_backend_fails(monkeypatch):
 def test_a_session_keeps_its_workers_from_one_measurement_to_the_next():
     with Session(worker_command=FAKE) as session:
         session.measure(["good"], sized([10]), threads=1, rounds=1, budget_s=0)
-        process = session._entrants["good", 1]._process
+        (entrant,) = session._entrants.values()
+        process = entrant._process
         session.measure(["good"], sized([20]), threads=1, rounds=1, budget_s=0)
-        assert session._entrants["good", 1]._process is process
+        assert list(session._entrants.values()) == [entrant]
+        assert entrant._process is process
     assert process._process.returncode is not None
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from importlib.metadata import entry_points
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
+from devices import FIRST_PLACES, backend_at
 
 pytest_plugins = ["pytester"]
 
@@ -63,7 +65,7 @@ def test_what_was_measured_is_in_extra_info(run, pytester):
     assert list(rows) == ["cpu-ikj", "cpu-blocked"]
     row = rows["cpu-blocked"]
     assert row["problem"] == {"m": 40, "n": 60, "k": 50, "batch": 1, "dtype": "float32"}
-    assert (row["threads"], row["process"]) == (1, "shared")
+    assert (row["threads"], row["process"], row["transfers_counted"]) == (1, "shared", None)
     assert set(row["params"]) == {"bs_r", "bs_c", "bs_k", "schedule"}
     median = {benchmark["extra_info"]["backend"]: benchmark["stats"]["median"] for benchmark in benchmarks}
     assert row["gflop_per_s"] == pytest.approx(2e-9 * 40 * 60 * 50 / median["cpu-blocked"])
@@ -85,6 +87,39 @@ def test_stacks_vectors_and_other_dtypes_are_measured_too(run):
     done.assert_outcomes(passed=3)
     lines = ["*3[*]8x8x8 *float64 *%", "* 1x7x9 *float64 *%", "* 6x6x6 *complex128 *"]
     done.stdout.fnmatch_lines_random(lines)
+
+
+@needs_benchmark
+def test_a_device_has_no_threads_and_no_peak_of_a_cpu(run, pytester):
+    test = f"""
+    import sys
+    sys.path.append({str(Path(__file__).parent)!r})
+    import fake_device
+    import numpy as np
+
+    def test_device(gemm_benchmark):
+        with fake_device.installed():
+            out = gemm_benchmark(np.ones((8, 9)), np.ones((9, 7)), backend="opencl-fake:1")
+        assert out.tolist() == [[9.0] * 7] * 8
+    """
+    done = run(test, "--benchmark-json=records.json", *BRIEF)
+    done.assert_outcomes(passed=1)
+    done.stdout.fnmatch_lines(["opencl-fake:1 * 8x7x9 *float64 * - *"])
+    (benchmark,) = json.loads((pytester.path / "records.json").read_text())["benchmarks"]
+    row = benchmark["extra_info"]
+    assert (row["device"], row["threads"], row["share_of_peak"]) == ("Fake GPU", None, None)
+    assert row["transfers_counted"] is True
+
+
+@needs_benchmark
+@pytest.mark.skipif(not FIRST_PLACES, reason="no runtime has a device here")
+def test_a_device_that_is_here(run):
+    test = f"""
+    import numpy as np
+    def test_device(gemm_benchmark):
+        gemm_benchmark(np.ones((8, 8)), np.ones((8, 8)), backend={backend_at(FIRST_PLACES[0], "private")!r})
+    """
+    run(test, *BRIEF).assert_outcomes(passed=1)
 
 
 @needs_benchmark

@@ -13,10 +13,11 @@ import pytest
 
 from gemmlab import CannotWrite
 from gemmlab.measure import RecordFile, complete, read, write
-from gemmlab.measure.records import KEYS
+from gemmlab.measure.records import KEYS, name_of
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "records.md"
 ENVIRONMENT = {"python": "3.11"}
+LATER = ("kernel_s", "memory")  # keys that the first files lack
 
 
 def record(**given):
@@ -54,6 +55,21 @@ def test_what_is_written_is_read(tmp_path):
     write(path, [record(threads=1), record(threads=2)])
     assert [one["threads"] for one in read(path)] == [1, 2]
     assert os.listdir(tmp_path) == ["records.jsonl"]
+
+
+@pytest.mark.parametrize("given", [{"kind": "gemm", "problem": {}}, {"kind": "ceiling"}])
+def test_a_file_of_an_earlier_gemmlab_reads_as_one_of_today(tmp_path, given):
+    path = tmp_path / "r"
+    today = complete(given, run_id="r", device="d", environment=ENVIRONMENT)
+    earlier = {key: value for key, value in today.items() if key not in LATER}
+    assert earlier != today
+    path.write_text(json.dumps(earlier) + "\n")
+    assert read(path) == [today]
+
+
+def test_the_name_of_a_record_says_whether_transfers_are_counted():
+    counted = [name_of({"backend": "opencl-local", "transfers_counted": value}) for value in (None, False, True)]
+    assert counted == ["opencl-local", "opencl-local", "opencl-local + transfers"]
 
 
 def test_numpy_scalars_and_numbers_that_json_lacks(tmp_path):

@@ -142,6 +142,12 @@ PARTIAL: dict[str, Callable[[], list[Record]]] = {
                                     operation="load", working_set_bytes=8192) | {"environment": {}}),
     "many long names": lambda: [made.gemm(f"opencl-register-global-{i}", 512, 10 + i, transfers_counted=True)
                                 for i in range(14)],
+    "a GPU of its own kind": lambda: [*made.gpu(),
+                                      made.ceiling("latency", isa="opencl", threads=None) | {"device": made.GPU},
+                                      made.ceiling("bandwidth", level="HBM", operation="load", gb_per_s=9.0),
+                                      made.ceiling("sweep", operation="store", working_set_bytes=8192, gb_per_s=9.0)],
+    "a GPU's ceilings alone": made.gpu_ceilings,
+    "transfers alone": lambda: [ceiling for ceiling in made.gpu_ceilings() if ceiling["ceiling"] == "transfer"],
     "a GPU": lambda: [record | {"device": "A GPU", "threads": None}
                       for record in [made.gemm("opencl-local", 512, 99), made.gemm("opencl-naive", 512, 9),
                                      *made.ceilings()]],
@@ -167,6 +173,23 @@ class TestGroups:
             page.all("id")
         )
         assert len(page.all("id")) == len(set(page.all("id")))
+
+    def test_a_cpu_and_a_gpu_have_a_section_each(self, tmp_path: Path):
+        page = page_of(tmp_path, *made.machine(), *made.gpu())
+        figures = {value.removesuffix("-heading") for value in page.all("id") if value.endswith("-heading")}
+        gpus = {"roofline-float32", "speed-float32", "speed-float32-transfers", "accuracy-float32"}
+        assert {name.removesuffix("-device2") for name in figures if name.endswith("-device2")} == gpus
+        cpu, gpu = page.text[page.text.index("The answer") :].split(made.GPU, 1)
+        assert "Speed over size, float32 + transfers" in gpu
+        assert "transfers" not in cpu
+        for part in ("6710 GFLOP/s", "45 % of the measured peak of 15000 GFLOP/s", "Transfers between host and device"):
+            assert part in gpu, part
+        assert "the times marked “+ transfers” only" in gpu
+        assert "thread" not in gpu[: gpu.index("How it was measured")]
+        local = (tmp_path / "report" / "roofline-float32-device2.svg").read_text()
+        assert "local 6000 GB/s" in local
+        assert "opencl, 15000" in local
+        assert "L2" not in local
 
     def test_thread_counts_are_kept_apart(self, tmp_path: Path):
         one = [made.gemm(name, 512, 20, threads=1) for name in ("cpu-packed", "cpu-numpy")]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gemmlab.measure import records
-from gemmlab.roofline import Roof, ceilings, intensity, measure_ceilings
+from gemmlab.roofline import Roof, ceilings, intensity, measure_ceilings, peak_of
 
 KIB, MIB = 1 << 10, 1 << 20
 CACHES = {"L1": 48 * KIB, "L2": 1 * MIB, "L3": 32 * MIB}
@@ -41,6 +41,15 @@ def product(
 
 # Ridge over DRAM at 5 flop/byte.
 CEILINGS = [fma(100.0), bandwidth(20.0), bandwidth(200.0, "L2")]
+
+
+def test_a_peak_is_that_of_the_products_own_device():
+    gpu = {"device": "GPU", "threads": None, "isa": "opencl"}
+    peak = peak_of([*CEILINGS, fma(900.0, **gpu), {"kind": "ceiling", "ceiling": "transfer", **gpu}])
+    assert peak(product(50.0)) == 100.0
+    assert peak(product(50.0, device="GPU", threads=None)) == 900.0
+    assert peak(product(50.0, device="another GPU", threads=None)) is None
+    assert peak_of([])(product(50.0)) is None
 
 
 class TestRoof:
@@ -119,8 +128,8 @@ class TestProduct:
         assert intensity(product(1.0, flop=6e9, moved=2e9, bytes_model_dram=4e9), "L2") == (3.0, "compulsory")
         assert intensity(product(1.0, bytes_model_l2=0), "L2") == (math.inf, "modelled")
 
-    def test_intensity_knows_four_levels(self):
-        with pytest.raises(ValueError, match="L1, L2, L3, DRAM, not 'L4'"):
+    def test_intensity_knows_the_levels(self):
+        with pytest.raises(ValueError, match="local, L1, L2, L3, DRAM, not 'L4'"):
             intensity(product(1.0), "L4")
 
     def test_shares(self):
@@ -159,6 +168,17 @@ class TestProduct:
     def test_operands_come_from_the_innermost_level_with_room(self, moved, threads, level):
         roof = Roof([bandwidth(1.0, name) for name in ("L1", "L2", "L3", "DRAM")])
         assert roof.feeding_level(product(1.0, moved=moved, threads=threads)) == level
+
+    @pytest.mark.parametrize(("moved", "level"), [(256 * MIB, "L1"), (257 * MIB, "DRAM")])
+    def test_the_caches_of_a_device_are_not_those_of_the_cpu(self, moved, level):
+        roof = Roof([bandwidth(1.0, name, threads=None) for name in ("local", "L1", "DRAM")])
+        assert roof.feeding_level(product(1.0, moved=moved, threads=None)) == level
+
+    def test_local_memory_has_a_slope_and_feeds_nothing(self):
+        roof = Roof([fma(100.0, threads=None), bandwidth(10.0, "local", threads=None)])
+        record = product(1.0, flop=1e9, bytes_model_local=2e8, threads=None)
+        assert intensity(record, "local") == (5.0, "modelled")
+        assert roof.share_of_attainable(record, "local") == 0.02
 
     def test_only_measured_levels_feed(self):
         assert Roof(CEILINGS).feeding_level(product(1.0, moved=100)) == "L2"

@@ -8,7 +8,8 @@ import pytest
 
 from gemmlab.report import method, verdicts
 from gemmlab.report.groups import Group, devices
-from gemmlab.report.tables import results
+from gemmlab.report.roofs import standing
+from gemmlab.report.tables import RESULT_COLUMNS, ceilings, results
 
 Record = dict[str, Any]
 
@@ -300,10 +301,35 @@ class TestGroups:
         assert "reaches 50 % of the measured peak of 280" in " ".join(verdicts.answer(cpu.groups[0]))
         assert "reaches 50 % of the measured peak of 1000" in " ".join(verdicts.answer(other.groups[0]))
 
-    def test_with_and_without_transfers_are_two_contestants(self):
-        kernel = made.gemm("opencl-local", gflop_per_s=500, transfers_counted=False)
-        whole = made.gemm("opencl-local", gflop_per_s=100, transfers_counted=True)
-        assert group_of(kernel, whole).backends() == ["opencl-local", "opencl-local + transfers"]
+    def test_with_and_without_transfers_are_two_contests(self):
+        (device,) = devices([*made.gpu(), made.gpu_product("opencl-local", 512, 99, dtype="float64")])
+        titles = ["float32", "float32 + transfers", "float64"]
+        assert [group.title for group in device.groups] == titles
+        assert [group.slug for group in device.groups] == ["float32", "float32-transfers", "float64"]
+        assert {len(group.backends()) for group in device.groups[:2]} == {len(made.GPU_LADDER)}
+        whole, moved = (" ".join(verdicts.answer(group)) for group in device.groups[:2])
+        assert "opencl-clblast is the fastest at N = 2048 in float32: 6710 GFLOP/s" in whole
+        assert "opencl-clblast is the fastest at N = 2048 in float32 with transfers: 3380 GFLOP/s" in moved
+
+    def test_a_product_that_waits_for_transfers_is_bound_by_them(self):
+        ceilings = made.gpu_ceilings()
+        moved = verdict("opencl-local4", made.gpu_product("opencl-local4", 256, 2000, transfers=True), *ceilings)
+        assert moved.bound == "transfers"
+        assert "Bound by transfers: its kernels take 30 % of the time" in moved.text
+        alone = verdict("opencl-local4", made.gpu_product("opencl-local4", 256, 2000), *ceilings)
+        slow = verdict("opencl-naive", made.gpu_product("opencl-naive", 256, 2, transfers=True), *ceilings)
+        assert (alone.bound, slow.bound) == ("unknown", "unknown")
+
+    def test_transfers_stop_the_others(self):
+        records = [made.gpu_product(name, 256, speed, transfers=True) for name, speed in (("a", 1500), ("b", 1200))]
+        assert "transfers hold back b." in answer(*records, *made.gpu_ceilings())
+
+    def test_the_caches_of_the_cpu_are_not_the_gpus(self):
+        """Theirs are not known: the nearest may have what is not larger than any."""
+        small, large = (made.gpu_product("opencl-local", 64, 1500, bytes_compulsory=size) for size in (2**27, 2**29))
+        (device,) = devices([small, large, *made.gpu_ceilings()])
+        group = device.groups[0]
+        assert [standing(group, record).level for record in group.products] == ["L1", "DRAM"]
 
     def test_of_several_parameters_the_fastest_counts(self):
         records = [made.gemm("cpu-blocked", gflop_per_s=speed, params={"bs_r": speed}) for speed in (30, 50, 40)]
@@ -333,6 +359,23 @@ class TestMethod:
         assert "marked" in self.said([inside, outside])
         assert "Moving" not in self.said([made.gemm("cpu-x")])
 
+    def test_kernels(self):
+        assert "by the device's own clock" in self.said([made.gpu_product("opencl-local", 64, 9)])
+        assert "clock" not in self.said([made.gemm("cpu-x")])
+
+
+class TestCeilings:
+    def test_transfers_have_a_table_and_a_gpu_no_threads(self):
+        tables = {table.slug: table for table in ceilings(made.gpu_ceilings())}
+        assert tables["ceilings-fma"].columns == ("Runtime", "float32", "float64")
+        assert tables["ceilings-fma"].rows[0].cells == ("opencl", "15000", "7500")
+        assert [row.cells[0] for row in tables["ceilings-bandwidth"].rows] == ["DRAM", "L1", "local"]
+        assert tables["ceilings-transfer"].columns == ("Host memory", "to device", "from device")
+        assert tables["ceilings-transfer"].rows[1].cells == ("pinned", "22", "22")
+
+    def test_of_other_kinds_nothing_is_said(self):
+        assert ceilings([made.ceiling("latency")]) == []
+
 
 class TestResults:
     def test_rows_are_sorted_and_reasons_listed(self):
@@ -351,6 +394,18 @@ class TestResults:
     def test_a_time_above_its_roof_says_so(self):
         (table,) = results(group_of(made.gemm("cpu-mkl", gflop_per_s=300), *made.ceilings(peak=250)))
         assert table.rows[0].cells[table.columns.index("Of its roof")] == "120 % (above)"
+
+    def test_a_column_without_anything_in_it_is_left_out(self):
+        (cpu,) = results(group_of(made.gemm("cpu-x"), made.gemm("cpu-ikj"), *made.ceilings()))
+        (gpu,) = results(group_of(made.gpu_product("opencl-local", 512, 99), made.not_run("opencl-x", "failed", "no")))
+        assert "Kernel" not in cpu.columns
+        assert {"Threads", "Over cpu-ikj", "Of peak"}.isdisjoint(gpu.columns)
+        assert gpu.rows[0].cells[gpu.columns.index("Kernel")] == "2.71 ms"
+        assert len(gpu.rows[0].cells) == len(gpu.columns)
+
+    def test_nothing_timed_keeps_every_column(self):
+        (table,) = results(group_of(made.not_run("cpu-x", "failed", "no")))
+        assert table.columns == RESULT_COLUMNS
 
     def test_every_suite_has_a_table_and_the_readers_own_comes_first(self):
         records = [made.gemm("cpu-x"), made.gemm("cpu-x", (8, 9, 10), suite="files"), *made.layers()]

@@ -9,7 +9,7 @@ A library that multiplies on a device (`vendor.py`) differs in `multiply` alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,7 @@ class DeviceBackend:
     name: str
     source: str
     params: Mapping[str, Param]
+    transposes = False  # whether `multiply` takes A and B column-major too
 
     def __init__(self, runtime: Runtime, name: str, wanted: str = "") -> None:
         self.runtime, self.wanted = runtime, wanted
@@ -145,6 +146,8 @@ class DeviceBackend:
         stacks, events = [], []
         for x in (problem.a, problem.b):
             stack = self._as_it_lies(problem, x)
+            if stack is None and self.transposes:
+                stack = self._as_it_lies(problem, x, transposed=True)
             if stack is None:
                 stack = row_major(queue.allocate(x.size * x.itemsize), x.shape, x.shape[-1])
                 events += _copy(queue, problem, x, stack)
@@ -157,10 +160,13 @@ class DeviceBackend:
             events += _copy(queue, problem, aim, out, back=True)
         return Handle(events)
 
-    def _as_it_lies(self, problem: Problem, x: HostArray) -> Stacked | None:
+    def _as_it_lies(self, problem: Problem, x: HostArray, transposed: bool = False) -> Stacked | None:
         """A device operand without a copy, if it can be multiplied so."""
+        x = x.swapaxes(-1, -2) if transposed else x
         stack = _stacked(problem.place.where(x), x)
-        return stack if stack is not None and self.takes(x.shape[-1], stack.ld) else None
+        if stack is None or not self.takes(x.shape[-1], stack.ld):
+            return None
+        return replace(stack, transposed=transposed)
 
     def _launch_all(
         self, queue: Queue, problem: Problem, plan: Mapping[str, Any], stacks: Sequence[Stacked]

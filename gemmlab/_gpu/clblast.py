@@ -26,7 +26,7 @@ from gemmlab._problem import Problem
 
 LIBRARY = "libclblast.so.1"
 LETTERS = {"float32": ("S", ctypes.c_float), "float64": ("D", ctypes.c_double)}
-COLUMN_MAJOR, AS_IT_IS = 102, 111
+COLUMN_MAJOR, AS_IT_IS, TRANSPOSED = 102, 111, 112
 MOST_TILE = 128  # the largest of its tiles: what an edge is padded to
 # What its calls may return, from clblast_c.h.
 STATUS = {
@@ -50,7 +50,7 @@ _one_at_a_time = threading.Lock()
 class CLBlast(Vendor):
     """CLBlast's gemm and, for a stack, its batched ones."""
 
-    way, source = "clblast", "CLBlast"
+    way, source, transposes = "clblast", "CLBlast", True
 
     @cached_property
     def library(self) -> Any:
@@ -118,7 +118,8 @@ class CLBlast(Vendor):
         one, zero = ((real * many)(*[x] * many) if kind == "Batched" else real(x) for x in (1, 0))
         handle = ctypes.c_void_p(queue.queue.int_ptr)
         status: int = getattr(self.library, f"CLBlast{letter}gemm{kind}")(
-            COLUMN_MAJOR, AS_IT_IS, AS_IT_IS, count(size.n), count(size.m), count(size.k),
+            COLUMN_MAJOR, *(TRANSPOSED if x.transposed else AS_IT_IS for x in (b, a)),
+            count(size.n), count(size.m), count(size.k),
             one, *placed(b), *placed(a), zero, *placed(c), *([count(many)] if kind else []), ctypes.byref(handle), None,
         )  # fmt: skip
         return status
@@ -143,8 +144,9 @@ class Span(OpenCLEvent):
 
 
 def _shaped(size: Size, a: Operand, b: Operand, c: Operand) -> tuple[tuple[Operand, int, int], ...]:
-    """The operands with their rows and columns."""
-    return (a, size.m, size.k), (b, size.k, size.n), (c, size.m, size.n)
+    """The operands with rows and columns as they lie."""
+    shapes = (size.m, size.k), (size.k, size.n), (size.m, size.n)
+    return tuple((x, *(shape[::-1] if x.transposed else shape)) for x, shape in zip((a, b, c), shapes, strict=True))
 
 
 def _last(x: Operand, products: int, rows: int, columns: int) -> int:

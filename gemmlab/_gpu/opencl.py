@@ -53,7 +53,7 @@ class OpenCL(Runtime):
     # devices
 
     def _find(self) -> list[Device]:
-        with _drivers_announced():
+        with drivers_announced():
             import pyopencl as cl
 
             platforms = cl.get_platforms()
@@ -289,7 +289,7 @@ def _whole(memory: Any) -> tuple[Any, int] | None:
 
 
 @contextmanager
-def _drivers_announced() -> Iterator[None]:
+def drivers_announced() -> Iterator[None]:
     """Have the loader, which reads it once, see a folder with all drivers; a folder that the user names is his."""
     # PoCL would compile a kernel once more at its first launch, for that launch's size: half a second that no
     # cache keeps, and no gain where the size of the groups stands in the text.

@@ -11,16 +11,20 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Operand:
-    """Row-major matrices in device memory: `start`, `ld` and `step` as the kernels take them, in elements."""
+    """Row-major matrices in device memory: `start`, `ld` and `step` as the kernels take them, in elements.
+
+    What lies there `transposed` is column-major: a library may take it, a rung does not.
+    """
 
     memory: Any
     start: int
     ld: int
     step: int = 0
+    transposed: bool = False
 
     def moved(self, rows: int = 0, products: int = 0) -> Operand:
         """The same, from a later row and a later product on."""
-        return replace(self, start=self.start + rows * self.ld + products * self.step)
+        return replace(self, start=self.start + rows * (1 if self.transposed else self.ld) + products * self.step)
 
 
 @dataclass(frozen=True)
@@ -31,11 +35,12 @@ class Stacked:
     start: int
     lead: tuple[int, ...]
     ld: int
+    transposed: bool = False
 
     def at(self, index: Sequence[int], step: int) -> Operand:
         """The operand at an index of the outer axes, with the innermost axis as its stack."""
         offset = sum(i * stride for i, stride in zip(index, self.lead, strict=False))
-        return Operand(self.memory, self.start + offset, self.ld, step)
+        return Operand(self.memory, self.start + offset, self.ld, step, self.transposed)
 
 
 def row_major(memory: Any, shape: Sequence[int], columns: int) -> Stacked:

@@ -8,14 +8,13 @@ are made one by one meanwhile. Here several threads do both at once, each with a
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from gemmlab._cpu import machine
 
 if TYPE_CHECKING:
     from gemmlab._gpu.runtime import HostArray, Queue
@@ -31,7 +30,7 @@ class Staging:
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.lock = threading.Lock()
-        self.pieces = [queue.pinned(PIECE_BYTES) for _ in range(min(MOST_THREADS, machine.usable_cpus()))]
+        self.pieces = [queue.pinned(PIECE_BYTES) for _ in range(min(MOST_THREADS, os.cpu_count() or 1))]
         self.threads = ThreadPoolExecutor(len(self.pieces), thread_name_prefix="gemmlab-staging")
 
     def upload(self, memory: Any, array: HostArray) -> None:

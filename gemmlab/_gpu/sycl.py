@@ -24,6 +24,7 @@ import numpy as np
 
 from gemmlab._errors import BackendUnavailable, GemmlabError, UnsupportedProblem
 from gemmlab._gpu import runtime, runtime_named
+from gemmlab._gpu.opencl import drivers_announced
 from gemmlab._gpu.runtime import KINDS, Adopted, Defines, Device, Event, HostArray, Queue, Runtime
 
 SCALARS = {np.int32: ctypes.c_int, np.int64: ctypes.c_longlong, np.float32: ctypes.c_float, np.float64: ctypes.c_double}
@@ -211,8 +212,8 @@ class SyclQueue(Queue):
         return SyclEvent(self, event)
 
     def orders_of(self, arguments: Sequence[Any]) -> list[Any]:
-        """What is under way on this queue, and on those that the arguments' memory came with."""
-        queues = {self.queue, *(x.sycl_queue for x in arguments if hasattr(x, "sycl_queue"))}
+        """What is under way: on this queue first, then on those that the arguments' memory came with."""
+        queues = dict.fromkeys([self.queue, *(x.sycl_queue for x in arguments if hasattr(x, "sycl_queue"))])
         if any(queue.sycl_context != self.context for queue in queues):
             raise UnsupportedProblem("operands of different SYCL contexts: bring them to one with to_device")
         return [self.orders[queue] for queue in queues]
@@ -297,6 +298,7 @@ def _cpu_runtime_announced() -> Iterator[None]:
         return
     os.environ["OCL_ICD_FILENAMES"] = os.path.realpath(found[0])
     try:
-        yield
+        with drivers_announced():  # once CLBlast has the system's loader here, dpctl gets that one, which reads folders
+            yield
     finally:
         del os.environ["OCL_ICD_FILENAMES"]

@@ -4,7 +4,7 @@
     sycl-onemkl      Intel's oneMKL, through dpnp.matmul
     cuda-cublas      NVIDIA's cuBLAS, through CuPy's handle
 
-Matrices that lie row by row are taken as they lie; others are packed first and counted, as for a rung.
+Matrices on the device that lie as a library can take them are not moved; others are packed first, and counted.
 """
 
 from __future__ import annotations
@@ -110,52 +110,41 @@ class OneMKL(Vendor):
 
     def product(
         self, queue: SyclQueue, plan: Plan, dtype: str, size: Size, a: Operand, b: Operand, c: Operand
-    ) -> SyclEvent:
+    ) -> Event:
         def view(x: Operand, rows: int, columns: int) -> Any:
-            stack = [(size.products, x.step)] if size.products > 1 else []
-            shape, strides = zip(*stack, (rows, x.ld), (columns, 1), strict=True)
-            strides = tuple(stride * ITEMSIZE[dtype] for stride in strides)
+            axes = [(size.products, x.step)] * (size.products > 1) + [(rows, x.ld), (columns, 1)]
+            shape, strides = zip(*((count, stride * ITEMSIZE[dtype]) for count, stride in axes), strict=True)
             array = self.library.ndarray(shape, dtype, buffer=x.memory, offset=x.start, strides=strides)
             return array.to_device(queue.queue)  # the same memory: dpnp wants all operands on one queue
 
         with queue.lock, queue.trouble("multiplying"):
-            orders = queue.orders_of([x.memory for x in (a, b, c)])
-            before = _barrier(queue, orders)
+            own, *others = queue.orders_of([x.memory for x in (a, b, c)])
+            for event in [event for order in others for event in order.submitted_events]:
+                own.add_event_pair(event, event)  # dpnp waits for what its own queue lists
             self.library.matmul(view(a, size.m, size.k), view(b, size.k, size.n), out=view(c, size.m, size.n))
-            return SyclSpan(queue, before, _barrier(queue, orders))
+            under_way = own.submitted_events
+            for order in others:
+                order.add_event_pair(under_way, under_way)
+            return UnderWay(queue, under_way)
 
 
-def _barrier(queue: SyclQueue, orders: Sequence[Any]) -> Any:
-    """An event that comes after all that is under way, and before all that is given later."""
-    from dpctl import SyclEvent
+class UnderWay(Event):
+    """All that a queue has under way. No time: dpnp passes on no event, and oneMKL's own may be its last kernel's."""
 
-    # A barrier after no event waits for all that there is, dpctl's housekeeping too: for that it may need the lock of
-    # Python, held here. So there is always one, which has happened already.
-    event = queue.queue.submit_barrier([SyclEvent(), *(event for order in orders for event in order.submitted_events)])
-    for order in orders:
-        order.add_event_pair(event, event)
-    return event
+    kernel_s = float("nan")
 
+    def __init__(self, queue: SyclQueue, events: Sequence[Any]) -> None:
+        self.events = [SyclEvent(queue, event) for event in events]
 
-class SyclSpan(SyclEvent):
-    """All that ran between two events: dpnp tells of none."""
-
-    def __init__(self, queue: SyclQueue, before: Any, after: Any) -> None:
-        super().__init__(queue, after)
-        self.before = before
-
-    @property
-    def kernel_s(self) -> float:
-        """Seconds from one to the other: on an idle device that counts the host's share."""
-        self.wait()
-        timed = self.queue.queue.has_enable_profiling
-        return (self.event.profiling_info_end - self.before.profiling_info_end) * 1e-9 if timed else float("nan")
+    def wait(self) -> None:
+        for event in self.events:
+            event.wait()
 
 
 class CuBLAS(Vendor):
     """`cublasGemmEx` and, for a stack, `cublasGemmStridedBatchedEx`, on the queue's stream."""
 
-    way, source = "cublas", "NVIDIA cuBLAS"
+    way, source, transposes = "cublas", "NVIDIA cuBLAS", True
     compute_types: Mapping[str, str] = {
         "float32": "CUBLAS_COMPUTE_32F", "tf32": "CUBLAS_COMPUTE_32F_FAST_TF32", "float64": "CUBLAS_COMPUTE_64F",
     }  # fmt: skip
@@ -206,7 +195,8 @@ class CuBLAS(Vendor):
             with self._handle(queue) as handle:
                 # cuBLAS knows columns only: row by row, C = A @ B is C^T = B^T @ A^T column by column.
                 (cublas.gemmEx if one_by_one else cublas.gemmStridedBatchedEx)(
-                    handle, cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_N, size.n, size.m, size.k,
+                    handle, *(cublas.CUBLAS_OP_T if x.transposed else cublas.CUBLAS_OP_N for x in (b, a)),
+                    size.n, size.m, size.k,
                     one.ctypes.data, *placed(b), *placed(a), zero.ctypes.data, *placed(c),
                     *(() if one_by_one else (size.products,)),
                     getattr(cublas, self.compute_types[plan["compute"]]), cublas.CUBLAS_GEMM_DEFAULT,

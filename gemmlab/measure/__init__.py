@@ -5,6 +5,7 @@
       entrant.py     one backend in it: its pace, its run at one case
       process.py     the worker as its parent sees it: asked, suspended, ended
       worker.py      the worker: one backend in one process, timed and checked
+      product.py     what it times: operands in host memory, or on a device
     statistics.py    what the samples say
     environment.py   the machine and the software behind a number
     records.py       records as lines of JSON, whole files or none

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
+from gemmlab._registry import plain
 from gemmlab.measure.problems import Case
 from gemmlab.measure.process import CAN_SUSPEND, WorkerDied, WorkerProcess
+from gemmlab.measure.records import titled
 from gemmlab.measure.statistics import summarise
 
 MOST_SAMPLES_A_TURN = 200
@@ -41,11 +45,12 @@ class Pace:
 
 
 class Entrant:
-    """One backend in a session."""
+    """One backend in a session; `resident` has a device's operands be on the device beforehand."""
 
-    def __init__(self, backend: str, threads: int, command: Sequence[str]) -> None:
+    def __init__(self, backend: str, threads: int, command: Sequence[str], resident: bool = False) -> None:
         self.backend = backend
         self.threads = threads
+        self.resident = resident
         self.cap_s = float("inf")  # seconds that one product may take; each measurement sets it
         self.hello: dict[str, Any] = {}
         self._command = command
@@ -55,18 +60,31 @@ class Entrant:
 
     def ask(self, command: str, more_s: float = 0.0, **arguments: Any) -> dict[str, Any]:
         """Ask the backend's process; `more_s` is time that the command itself asks for."""
-        if self._never is not None:
-            raise Over(*self._never)
-        try:
+        with self._mortal():
             answer = self._started().ask(command, self._patience_s + more_s, **arguments)
-        except WorkerDied as death:
-            self.close(gently=False)
-            if not self.hello:
-                self._never = "failed", str(death)
-            raise Over("failed", str(death)) from None
         if over := _over_by(answer):
             raise over
         return answer
+
+    def start(self) -> None:
+        """Start the process, so that `hello` says what it is; whatever stops it, later questions meet again."""
+        with suppress(Over), self._mortal():
+            self._started()
+
+    @property
+    def title(self) -> str:
+        """The backend, and whether its times include transfers."""
+        return titled(self.backend, self.transfers_counted)
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the backend runs on a device, as far as is known; until it says so, it does not."""
+        return not self.hello.get("on_cpu", True)
+
+    @property
+    def transfers_counted(self) -> bool | None:
+        """Whether moving operands to and from a device is in its times; None on a CPU."""
+        return not self.resident if self.on_device else None
 
     def close(self, gently: bool = True) -> None:
         """End the process; a later question starts another."""
@@ -98,6 +116,19 @@ class Entrant:
                 return predicted_s
             self.prepare(probe, params)
 
+    @contextmanager
+    def _mortal(self) -> Iterator[None]:
+        """Turn the death of the process into the end of a run; one that died at its start stays dead."""
+        if self._never is not None:
+            raise Over(*self._never)
+        try:
+            yield
+        except WorkerDied as death:
+            self.close(gently=False)
+            if not self.hello:
+                self._never = "failed", str(death)
+            raise Over("failed", str(death)) from None
+
     @property
     def _patience_s(self) -> float:
         return max(_PATIENCE_S, _PATIENCE_CAPS * self.cap_s)
@@ -105,7 +136,8 @@ class Entrant:
     def _started(self) -> WorkerProcess:
         if self._process is None:
             self._process = WorkerProcess(self.threads, self._command)
-            hello = self._process.ask("hello", self._patience_s, backend=self.backend, threads=self.threads)
+            wish = {"backend": self.backend, "threads": self.threads, "resident": self.resident}
+            hello = self._process.ask("hello", self._patience_s, **wish)
             if over := _over_by(hello):
                 self._never = over.status, str(over)
                 raise over
@@ -143,6 +175,7 @@ class Run:
     reason: str | None = None
     prepared: dict[str, Any] = field(default_factory=dict)
     samples_s: list[float] = field(default_factory=list)
+    kernels_s: list[float] = field(default_factory=list)
     calls_per_sample: int | None = None
 
     def prepare(self) -> None:
@@ -160,6 +193,7 @@ class Run:
             "time", more_s=budget_s, budget_s=budget_s, min_samples=1, max_samples=MOST_SAMPLES_A_TURN
         )
         self.samples_s += answer["samples_s"]
+        self.kernels_s += [answer["kernel_s"]] if answer["kernel_s"] is not None else []
         self.calls_per_sample = answer["calls_per_sample"]
 
     def finish(self) -> None:
@@ -185,22 +219,22 @@ class Run:
 
     def record(self) -> dict[str, Any]:
         """Return what this run adds to a record; the session adds the rest."""
-        prepared, hello = self.prepared, self.entrant.hello
+        entrant, prepared, hello = self.entrant, self.prepared, self.entrant.hello
         traffic = prepared.get("traffic") or {}
         record = {
             "kind": "gemm",
             "status": self.status,
             "reason": self.reason,
-            "backend": self.entrant.backend,
+            "backend": plain(entrant.backend),
             "params": prepared.get("params", dict(self.params)),
             "problem": self.case.problem(),
-            "threads": prepared.get("threads", self.entrant.threads),
-            "transfers_counted": None if hello.get("on_cpu", True) else True,
+            "threads": prepared.get("threads", None if entrant.on_device else entrant.threads),
+            "transfers_counted": entrant.transfers_counted,
             "copies": prepared.get("copies"),
             "gflop": self.case.gflop,
             "error_over_bound": prepared.get("error_over_bound"),
             "bytes_compulsory": self.case.bytes_compulsory,
-            **{f"bytes_model_{level}": traffic.get(level) for level in ("l1", "l2", "l3", "dram")},
+            **{f"bytes_model_{level}": traffic.get(level) for level in ("local", "l1", "l2", "l3", "dram")},
             "wait_policy": wait_policy(),
             "thread_scope": hello.get("thread_scope"),
         }
@@ -208,6 +242,7 @@ class Run:
             record |= summarise(self.samples_s)
             record["calls_per_sample"] = self.calls_per_sample
             record["gflop_per_s"] = self.case.gflop / max(record["median_s"], 1e-9)
+            record["kernel_s"] = median(self.kernels_s) if self.kernels_s else None
         return record
 
     def _require_right(self, error: float) -> None:

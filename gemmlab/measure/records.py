@@ -24,17 +24,19 @@ _COMMON = (
     "median_s", "p20_s", "p80_s", "min_s", "noise_percent", "noisy",
 )  # fmt: skip
 _GEMM = (
-    "status", "reason", "backend", "params", "problem", "transfers_counted", "copies", "gflop", "gflop_per_s",
-    "error_over_bound", "bytes_compulsory", "bytes_model_l1", "bytes_model_l2", "bytes_model_l3",
-    "bytes_model_dram", "wait_policy", "thread_scope",
+    "status", "reason", "backend", "params", "problem", "transfers_counted", "copies", "kernel_s", "build_s",
+    "start_s", "gflop", "gflop_per_s", "error_over_bound", "bytes_compulsory", "bytes_model_local", "bytes_model_l1",
+    "bytes_model_l2", "bytes_model_l3", "bytes_model_dram", "wait_policy", "thread_scope",
 )  # fmt: skip
 _CEILING = (
-    "ceiling", "isa", "dtype", "gflop_per_s", "operation", "level", "working_set_bytes", "gb_per_s",
+    "ceiling", "isa", "dtype", "gflop_per_s", "operation", "level", "memory", "working_set_bytes", "gb_per_s",
 )  # fmt: skip
 KEYS = {
     "gemm": (*_COMMON, *_GEMM, "environment"),
     "ceiling": (*_COMMON, *_CEILING, "environment"),
 }
+# Keys that files of an earlier gemmlab lack. They are read as null, so nothing else has to know of older files.
+_LATER = frozenset(("kernel_s", "build_s", "start_s", "memory", "bytes_model_local"))
 
 
 def complete(record: Mapping[str, Any], *, run_id: str, device: str, environment: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,6 +72,16 @@ def complete(record: Mapping[str, Any], *, run_id: str, device: str, environment
     }
     given = {**record, **added}
     return {key: given.get(key) for key in KEYS[kind]}
+
+
+def name_of(record: Mapping[str, Any]) -> str:
+    """The backend, and whether moving data to and from a device is in its time: that is another contest."""
+    return titled(record["backend"], record["transfers_counted"])
+
+
+def titled(name: str, transfers_counted: bool | None) -> str:
+    """A name that says whether transfers are counted."""
+    return f"{name} + transfers" if transfers_counted else name
 
 
 class RecordFile:
@@ -191,6 +203,7 @@ def _parse(line: bytes) -> dict[str, Any]:
     kind = record.get("kind")
     if not isinstance(kind, str) or kind not in KEYS:
         raise ValueError(f"kind is {kind!r}, not one of {', '.join(KEYS)}")
+    record = dict.fromkeys(_LATER.intersection(KEYS[kind])) | record
     if missing := [key for key in KEYS[kind] if key not in record]:
         raise ValueError(f"lacks {', '.join(missing)}")
     for key in ("environment", "problem"):

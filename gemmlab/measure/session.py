@@ -23,6 +23,8 @@ from gemmlab.measure.records import complete
 
 Progress = Callable[[int, int, str], None]
 OnRecord = Callable[[dict[str, Any]], None]
+Params = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+TRANSFERS = ("both", "with", "without")
 
 
 class Session:
@@ -46,7 +48,7 @@ class Session:
         self.run_id = run_id or uuid.uuid4().hex[:12]
         self._worker_command = worker_command
         self._environment = environment(pools=[])
-        self._entrants: dict[tuple[str, int], Entrant] = {}
+        self._entrants: dict[tuple[str, int, int, bool], Entrant] = {}
 
     def __enter__(self) -> Session:
         return self
@@ -66,15 +68,16 @@ class Session:
         backends: Sequence[str],
         cases: Sequence[Case],
         *,
-        params: Mapping[str, Mapping[str, Any]] | None = None,
+        params: Mapping[str, Params] | None = None,
         threads: int | None = None,
+        transfers: str = "both",
         cap_s: float = 2.0,
         rounds: int = 5,
         budget_s: float = 1.0,
         progress: Progress | None = None,
         on_record: OnRecord | None = None,
     ) -> list[dict[str, Any]]:
-        """Measure every backend at every case; a record each.
+        """Measure every backend at every case; a record each, for a backend on a device one or two.
 
         Parameters
         ----------
@@ -82,10 +85,13 @@ class Session:
             Their names.
         cases : sequence of Case
             In any order; they are measured from the least work to the most.
-        params : mapping of str to mapping, optional
-            Parameters of a backend, by its name.
+        params : mapping of str to mapping or sequence of mapping, optional
+            Parameters of a backend, by its name. Several sets of them take turns, each in a process of its own.
         threads : int, optional
             Threads of each product; by default `gemmlab.config.threads`, else all usable CPUs.
+        transfers : {"both", "with", "without"}
+            Whether moving operands to a device and the result back is in the times of a backend on a device, or
+            both, in processes and records apart. A CPU moves nothing.
         cap_s : float
             A product that is predicted to take longer is skipped.
         rounds : int
@@ -103,14 +109,22 @@ class Session:
         list of dict
             Records of kind "gemm", as `docs/records.md` describes them.
         """
+        if transfers not in TRANSFERS:
+            raise ValueError(f"transfers is one of {', '.join(TRANSFERS)}, not {transfers!r}")
         count = threads or config.threads or machine.usable_cpus()
-        entrants = [self._entrant(name, count, cap_s) for name in backends]
-        given = params or {}
+        given: dict[Entrant, Mapping[str, Any]] = {}
+        for name in backends:
+            if progress is not None:
+                progress(0, 1, f"starting {name}")
+            own = (params or {}).get(name, {})
+            for number, choice in enumerate([own] if isinstance(own, Mapping) else own):
+                given |= dict.fromkeys(self._entrants_of(name, number, count, cap_s, transfers), choice)
+        entrants = list(given)
         steps = _Steps(len(cases) * len(entrants) * (rounds + 1), progress)
         records: list[dict[str, Any]] = []
         for case in sorted(cases, key=lambda case: case.gflop):
             for together in _that_fit(entrants, case):
-                runs = [Run(entrant, case, given.get(entrant.backend, {})) for entrant in together]
+                runs = [Run(entrant, case, given[entrant]) for entrant in together]
                 try:
                     _race(runs, rounds, budget_s / rounds, steps)
                 finally:  # an interruption keeps what there is
@@ -121,13 +135,20 @@ class Session:
                                 on_record(records[-1])
         return records
 
-    def _entrant(self, backend: str, threads: int, cap_s: float) -> Entrant:
+    def _entrants_of(self, backend: str, number: int, threads: int, cap_s: float, transfers: str) -> list[Entrant]:
+        """One of a CPU; of a device two, where both times are wanted. `number` tells a backend's several apart."""
+        first = self._entrant(backend, number, threads, cap_s, resident=transfers != "with")
+        if transfers == "both" and first.on_device:
+            return [first, self._entrant(backend, number, threads, cap_s, resident=False)]
+        return [first]
+
+    def _entrant(self, backend: str, number: int, threads: int, cap_s: float, resident: bool) -> Entrant:
         """The backend's process and pace are kept from one measurement to the next."""
-        key = backend, threads
-        if key not in self._entrants:
-            self._entrants[key] = Entrant(backend, threads, self._worker_command)
-        self._entrants[key].cap_s = cap_s
-        return self._entrants[key]
+        key = backend, number, threads, resident
+        entrant = self._entrants.setdefault(key, Entrant(backend, threads, self._worker_command, resident))
+        entrant.cap_s = cap_s
+        entrant.start()
+        return entrant
 
     def _record(self, run: Run) -> dict[str, Any]:
         hello = run.entrant.hello
@@ -150,7 +171,7 @@ class _Steps:
     def next(self, run: Run, step: Callable[..., None], *arguments: Any) -> None:
         """Say what comes, and do it."""
         if self._progress is not None:
-            self._progress(self.done, self.total, f"{run.entrant.backend} {run.case.label}")
+            self._progress(self.done, self.total, f"{run.entrant.title} {run.case.label}")
         run.attempt(step, *arguments)
         self.done += 1
         if self._progress is not None and self.done == self.total:
@@ -170,8 +191,9 @@ def _race(runs: list[Run], rounds: int, turn_s: float, steps: _Steps) -> None:
 
 
 def _that_fit(entrants: list[Entrant], case: Case) -> Iterator[list[Entrant]]:
-    """Yield groups whose operands, with as much again for copies, fill at most half the memory."""
-    together = max(1, _memory_bytes() // (4 * case.bytes_compulsory))
+    """Yield groups whose operands, with as much again for copies, fill at most half the memory, a device's included."""
+    devices = [entrant.hello["memory_bytes"] for entrant in entrants if entrant.on_device]
+    together = max(1, min([_memory_bytes(), *devices]) // (4 * case.bytes_compulsory))
     for start in range(0, len(entrants), together):
         yield entrants[start : start + together]
 

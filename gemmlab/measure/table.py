@@ -7,13 +7,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from gemmlab.measure.records import name_of, titled
 from gemmlab.measure.statistics import NOISY_PERCENT
 
 WIDTH = 80
 _GAP = "  "
 _SHORTEST_TEXT = 6
-_LEGEND = f"""thr: threads. noise: spread of the middle 60 % of the samples, ! over {NOISY_PERCENT:g} %.
+_NOTHING = "-"
+_LEGEND = f"""noise: spread of the middle 60 % of the samples, ! over {NOISY_PERCENT:g} %.
 err/bd: largest error over the bound of rounding; over 1 would be wrong."""
+_CPU_LEGEND = "thr: threads."
+_DEVICE_LEGEND = """kernel: the device's own time of its kernels, of a call alone.
++ transfers: bringing operands to the device and the result back is timed too."""
 
 Record = Mapping[str, Any]
 Peak = Callable[[Record], float | None]
@@ -63,21 +68,24 @@ def text_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> 
 def gemm_table(records: Iterable[Record], peak: Peak | None = None) -> str:
     """Return records of kind "gemm" as text: a table for each dtype and device, then what was not measured.
 
+    Times with transfers have a table of their own. A column in which no row has anything is left out.
+
     Parameters
     ----------
     records : iterable of dict
         Records of other kinds are passed over.
     peak : callable, optional
-        GFLOP/s that a record's device could reach, or None; adds the column "peak".
+        GFLOP/s that a record's device could reach, or None; fills the column "peak".
     """
     products = [record for record in records if record["kind"] == "gemm"]
     measured = [record for record in products if record["status"] == "ok"]
-    columns = _columns(peak)
     parts = []
-    for heading, rows in groupby(sorted(measured, key=_heading), key=_heading):
-        parts.append(f"{heading}\n\n{text_table(_by_size(rows), columns)}")
+    for heading, group in groupby(sorted(measured, key=_heading), key=_heading):
+        rows = _by_size(group)
+        columns = [column for column in _columns(peak) if any(column.cell(row) != _NOTHING for row in rows)]
+        parts.append(f"{textwrap.fill(heading, WIDTH)}\n\n{text_table(rows, columns)}")
     if measured:
-        parts.append(_LEGEND)
+        parts.append(_legend(measured))
     if others := [record for record in products if record["status"] != "ok"]:
         parts.append("Not measured:\n" + "\n".join(map(_reason_line, others)))
     return "\n\n".join(parts)
@@ -105,22 +113,26 @@ def size(problem: Mapping[str, Any]) -> str:
 
 
 def _columns(peak: Peak | None) -> list[Column]:
-    columns = [
+    return [
         Column("backend", lambda row: str(row["backend"]), number=False),
         Column("m x n x k", lambda row: size(row["problem"])),
-        Column("thr", lambda row: str(row["threads"])),
+        Column("thr", lambda row: _shown(str, row["threads"])),
         Column("median", lambda row: seconds(row["median_s"])),
+        Column("kernel", lambda row: _shown(seconds, row["kernel_s"])),
         Column("GFLOP/s", lambda row: _three_digits(row["gflop_per_s"])),
+        Column("peak", lambda row: _share(row["gflop_per_s"], peak and peak(row))),
         Column("noise", lambda row: f"{row['noise_percent']:.0f}%{'!' if row['noisy'] else ' '}"),
         Column("err/bd", lambda row: f"{row['error_over_bound']:.2g}"),
     ]
-    if peak is not None:
-        columns.insert(5, Column("peak", lambda row: _share(row["gflop_per_s"], peak(row))))
-    return columns
 
 
 def _heading(record: Record) -> str:
-    return f"{record['problem']['dtype']} on {record['device']}"
+    return titled(f"{record['problem']['dtype']} on {record['device']}", record["transfers_counted"])
+
+
+def _legend(measured: Sequence[Record]) -> str:
+    on_device = [record["transfers_counted"] is not None for record in measured]
+    return "\n".join([_CPU_LEGEND] * (not all(on_device)) + [_LEGEND] + [_DEVICE_LEGEND] * any(on_device))
 
 
 def _by_size(rows: Iterable[Record]) -> list[Record]:
@@ -128,12 +140,16 @@ def _by_size(rows: Iterable[Record]) -> list[Record]:
 
 
 def _reason_line(record: Record) -> str:
-    text = f"{record['backend']} {size(record['problem'])} {record['status']}: {record['reason']}"
+    text = f"{name_of(record)} {size(record['problem'])} {record['status']}: {record['reason']}"
     return textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="      ")
 
 
 def _share(rate: float, peak: float | None) -> str:
-    return f"{100 * rate / peak:.0f}%" if peak else "-"
+    return f"{100 * rate / peak:.0f}%" if peak else _NOTHING
+
+
+def _shown(text: Callable[[Any], str], value: Any) -> str:
+    return _NOTHING if value is None else text(value)
 
 
 def _three_digits(value: float) -> str:

@@ -3,10 +3,12 @@
 Two BLAS libraries or OpenMP runtimes in one process get into each other's way, so each backend has a
 process of its own. It reads one JSON command a line and answers with one JSON object a line:
 
-    hello    backend, threads                    load it, set its threads, say what it is
+    hello    backend, threads, resident          load it, set its threads, say what it is
     prepare  case, params                        make the operands, run one product, check it
     time     budget_s, min_samples, max_samples  time it
     release                                      check the last timed product, let go of the operands
+
+`resident` has a device's operands be on the device beforehand; a CPU has no such difference.
     quit
 
 An exception is answered as {"error": "Type: message"}, and the worker goes on. `process.py` starts it; by hand,
@@ -23,7 +25,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
 from itertools import repeat
 from time import perf_counter_ns
 from typing import IO, Any
@@ -38,6 +39,7 @@ from gemmlab._cpu.baselines import thread_scope
 from gemmlab._problem import Problem
 from gemmlab.measure.environment import thread_pools
 from gemmlab.measure.problems import Case, operands
+from gemmlab.measure.product import Product, ResidentProduct
 from gemmlab.verify.bounds import error_over_bound, freivalds
 
 SHORTEST_SAMPLE_S = 0.5e-3  # thousands of ticks of any clock
@@ -45,87 +47,94 @@ _LONG_CALL_S = 50e-3  # such a call warms itself up
 CHECK_ALL = 128**3  # multiplications; up to here every element is checked
 _CHECK_ROWS, _CHECK_COLUMNS = 16, 64
 COMMANDS = ("hello", "prepare", "time", "release")
-_RUNTIMES = ("opencl", "sycl", "cuda")
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-
-Product = Callable[[], Any]
 
 
 class Worker:
     """One backend, and the product that it is working on."""
 
-    def hello(self, backend: str, threads: int) -> dict[str, Any]:
+    def hello(self, backend: str, threads: int, resident: bool = False) -> dict[str, Any]:
         """Load the backend and set its threads, once for the life of this process."""
-        self._backend = gemmlab.get_backend(backend)  # with the libraries whose threads are set next
+        self._backend: Any = gemmlab.get_backend(backend)  # with the libraries whose threads are set next
         # Not gemmlab.config.threads: a baseline would be limited anew in every call, on its time.
         threadpoolctl.threadpool_limits(threads)
-        on_cpu = self._backend.name.partition("-")[0] not in _RUNTIMES
-        return {
-            "device": machine.cpu_name() if on_cpu else self._backend.probe().device,
-            "on_cpu": on_cpu,
-            "thread_scope": f"environment and threadpoolctl; reaches {thread_scope(self._backend.name)}",
-            "thread_pools": thread_pools(),
-        }
+        self._on_cpu = not hasattr(self._backend, "runtime")
+        self._resident = resident and not self._on_cpu
+        return {"on_cpu": self._on_cpu, "thread_pools": thread_pools(), **self._machine()}
+
+    def _machine(self) -> dict[str, Any]:
+        """What the backend runs on; the memory of a CPU is the session's to know."""
+        if self._on_cpu:
+            scope = f"environment and threadpoolctl; reaches {thread_scope(self._backend.name)}"
+            return {"device": machine.cpu_name(), "thread_scope": scope}
+        device = self._backend.device
+        return {"device": device.label, "memory_bytes": device.memory_bytes, "resident": self._resident}
 
     def prepare(self, case: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
         """Run the case once into an `out` full of NaN, check the result, and see how long a call takes."""
         a, b = operands(Case.from_json(case))
-        c = np.full((*a.shape[:-1], b.shape[-1]), np.nan, a.dtype)
-        product = partial(gemmlab.matmul, a, b, out=c, backend=self._backend.name, **params)
+        product = (ResidentProduct if self._resident else Product)(self._backend, a, b, params)
         with gemmlab.trace() as calls:
-            first_s = seconds_a_call(product, 1)
-        error = check(a, b, c)
-        call_s = first_s if first_s > _LONG_CALL_S or error > 1 else seconds_a_warm_call(product)
-        traffic = self._traffic(Problem.from_call(a, b, c), calls[-1].params)
-        self._arrays, self._product, self._call_s = (a, b, c), product, call_s
+            first_s = seconds_a_call(product.start, 1, product.finish)
+        error = check(a, b, product.result())
+        call_s = first_s
+        if error <= 1 and not self._on_cpu:
+            call_s = seconds_a_call(product.start, 1, product.finish)  # the first one may have built a kernel
+        if error <= 1 and call_s <= _LONG_CALL_S:
+            call_s = seconds_a_warm_call(product.start, product.finish)
+        traffic = self._traffic(a, b, calls[-1].params)
+        self._product, self._call_s = product, call_s
         return {
             "error_over_bound": error,
             "first_s": first_s,
             "call_s": call_s,
             "copies": calls[-1].copies,
             "params": dict(calls[-1].params),
-            "threads": calls[-1].threads,
+            "threads": calls[-1].threads if self._on_cpu else None,
             "traffic": traffic,
         }
 
     def time(self, budget_s: float, min_samples: int, max_samples: int) -> dict[str, Any]:
-        """Time samples until the budget is spent, at least and at most so many."""
-        self._arrays[2].fill(np.nan)  # what `release` checks is then what was timed here
+        """Time samples until the budget is spent, at least and at most so many; on a device, one call by its clock."""
+        product = self._product
+        product.poison()  # what `release` checks is then what was timed here
         if self._call_s < _LONG_CALL_S:
-            self._product()  # back into the caches, after the turns of others
+            seconds_a_call(product.start, 1, product.finish)  # back into the caches, after the turns of others
         calls = calls_a_sample(self._call_s)
         samples: list[float] = []
         spent_s = 0.0
         while len(samples) < max_samples and (len(samples) < min_samples or spent_s < budget_s):
-            samples.append(seconds_a_call(self._product, calls))
+            samples.append(seconds_a_call(product.start, calls, product.finish))
             spent_s += samples[-1] * calls
-        return {"samples_s": samples, "calls_per_sample": calls}
+        kernel_s = None if self._on_cpu else product.kernel_s()
+        return {"samples_s": samples, "calls_per_sample": calls, "kernel_s": kernel_s}
 
     def release(self) -> dict[str, Any]:
         """Check what the last call left, and let go of the operands."""
-        error = check(*self._arrays)
-        del self._arrays, self._product
+        error = check(self._product.a, self._product.b, self._product.result())
+        del self._product
         gc.collect()
         return {"error_over_bound": error}
 
-    def _traffic(self, problem: Problem, params: Mapping[str, Any]) -> dict[str, float] | None:
+    def _traffic(self, a: NDArray[Any], b: NDArray[Any], params: Mapping[str, Any]) -> dict[str, float] | None:
         """Bytes that the backend's own model expects to pass from each memory level."""
         model = getattr(self._backend, "traffic", None)
-        return None if model is None else dict(model(problem, machine.caches(), **params))
+        return None if model is None else dict(model(Problem.from_call(a, b), machine.caches(), **params))
 
 
-def seconds_a_call(product: Product, calls: int) -> float:
-    """Time `calls` calls together; return seconds for one of them."""
-    start = perf_counter_ns()
+def seconds_a_call(start: Callable[[], Any], calls: int, finish: Callable[[], None] = lambda: None) -> float:
+    """Time `calls` calls together, and one wait for the end of what they started; return seconds for one of them."""
+    start_ns = perf_counter_ns()
     for _ in repeat(None, calls):
-        product()
-    return (perf_counter_ns() - start) / 1e9 / calls
+        start()
+    finish()
+    return (perf_counter_ns() - start_ns) / 1e9 / calls
 
 
-def seconds_a_warm_call(product: Product) -> float:
+def seconds_a_warm_call(start: Callable[[], Any], finish: Callable[[], None]) -> float:
     """Time as many calls, doubled each time, as together last long enough to be believed."""
     calls = 1
-    while (call_s := seconds_a_call(product, calls)) * calls < SHORTEST_SAMPLE_S:
+    while (call_s := seconds_a_call(start, calls, finish)) * calls < SHORTEST_SAMPLE_S:
         calls *= 2
     return call_s
 

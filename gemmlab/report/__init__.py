@@ -1,7 +1,7 @@
 """The report: a page, figures and sentences worked out from records.
 
     job.py          measures by a plan, and hands the records on: the only file here that measures
-    groups.py       records sorted by device, number type and threads; what everything else asks of them
+    groups.py       records sorted by device, number type, threads and transfers; what all else asks of them
     roofs.py        where a product stands under the roofs
     verdicts.py     what the numbers say: a rule for every sentence
     findings.py     the sources' figures beside ours, and whether they hold

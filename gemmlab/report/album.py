@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from gemmlab.report import figures, machine_figures
 from gemmlab.report.drawing import Style, save, styles
 from gemmlab.report.folder import written_into
-from gemmlab.report.groups import OWN_SUITE, Device, Group, Record, devices, in_order, name_of
+from gemmlab.report.groups import OWN_SUITE, Device, Group, Record, devices, in_order
 from gemmlab.report.tables import results_slug, sweep_slug
 
 Looks = Mapping[str, Style]
@@ -31,7 +31,7 @@ class Drawn:
 
 def looks_of(device: Device) -> dict[str, Style]:
     """A look for every backend of a device."""
-    return styles(in_order(name_of(record) for group in device.groups for record in group.products))
+    return styles(in_order(record["backend"] for group in device.groups for record in group.products))
 
 
 def album(device: Device, looks: Looks) -> Iterator[Drawn]:

@@ -7,6 +7,7 @@ alone: each backend has a marker of its own, and baselines have dashed lines and
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ INK, QUIET, GRID, ALARM = "#1f2328", "#5c6570", "#e4e7eb", "#c1121f"
 BLUE, ORANGE, GREEN = "#0062a8", "#c44f00", "#00805c"
 WIDTH_INCHES = 4.9
 LETTER_INCHES = 0.08  # of a label's letter
+TICK_INCHES = 0.3  # of a tick's label, on an axis of either direction
 PLATE = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8}  # behind text over lines
 
 LOOK: Any = {
@@ -86,7 +88,7 @@ def canvas(height_inches: float, labels: Sequence[str] = ()) -> Iterator[tuple[F
         column = 0.42 + LETTER_INCHES * max(map(len, labels)) if labels else 0.15
         below, above = 0.52 / height_inches, 0.2 / height_inches
         right = max(0.45, 1 - column / WIDTH_INCHES)
-        figure.subplots_adjust(left=0.135, right=right, bottom=below, top=1 - above)
+        figure.subplots_adjust(left=0.175, right=right, bottom=below, top=1 - above)
         yield figure, axes
 
 
@@ -111,12 +113,15 @@ def label_lines(axes: Axes, ends: Mapping[str, tuple[float, float]], looks: Mapp
 
 
 def plain_log(axis: Axis) -> None:
-    """Ticks of a logarithmic axis in plain numbers: at 1, 2, 5, 10, ..., or at powers of ten if it is long.
+    """Ticks of a logarithmic axis in plain numbers: at 1, 2, 5, 10, ..., or at powers of ten where those have no room.
 
     Call it after the limits are set.
     """
     low, high = axis.get_view_interval()
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 1000 else (1.0,), numticks=12))
+    box = axis.axes.get_window_extent()
+    length_inches = (box.width if axis is axis.axes.xaxis else box.height) / axis.axes.figure.dpi
+    all_fit = 3 * math.log10(high / low) * TICK_INCHES < length_inches
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if all_fit else (1.0,), numticks=12))
     axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
     axis.set_minor_locator(NullLocator())
 

@@ -13,13 +13,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from gemmlab.report.drawing import ALARM, INK, PLATE, QUIET, Style, canvas, label_lines, plain_log
-from gemmlab.report.groups import Group, Record, in_order, is_square, name_of, problem_text
-from gemmlab.report.roofs import bandwidths, fma_ceilings, is_above, peak
+from gemmlab.report.groups import Group, Record, in_order, is_square, problem_text
+from gemmlab.report.roofs import bandwidths, fma_ceilings, is_above, is_in_use, loop_name, peak
 from gemmlab.report.words import number
 from gemmlab.roofline.model import intensity
 
 Looks = Mapping[str, Style]
 REFERENCE = "cpu-ikj"
+APART = 1.4  # bandwidths whose labels have room beside each other
 
 
 def roofline(group: Group, looks: Looks) -> Figure | None:
@@ -59,7 +60,7 @@ def _roofline_limits(axes: Axes, group: Group, points: Sequence[tuple[float, flo
     if top is not None:
         ys += [top.gflop_per_s] if points else [top.gflop_per_s, top.gflop_per_s / 100]
         xs += [top.gflop_per_s / speed for speed in speeds.values()]
-    axes.set_xlim(min(xs) / 3, max(xs) * 2)
+    axes.set_xlim(min(xs) / 6, max(xs) * 2)
     axes.set_ylim(min(ys) / 2, max(ys) * 2)
 
 
@@ -70,19 +71,29 @@ def _roofs(axes: Axes, group: Group) -> None:
     top = peak(group)
     ceiling = top.gflop_per_s if top else axes.get_ylim()[1]
     speeds = bandwidths(group)
-    for level, speed in speeds.items():
+    for speed in speeds.values():
         ends = np.array([max(left, bottom / speed), min(right, ceiling / speed)])
         axes.plot(ends, speed * ends, color=QUIET, linewidth=1.0)
-        _label_slope(axes, f"{level} {number(speed)} GB/s", ends[0] * 1.2, speed)
+    for names, speed in _slope_labels(speeds).items():
+        _label_slope(axes, f"{names} {number(speed)} GB/s", max(left, bottom / speed) * 1.2, speed)
     fastest = max(speeds.values(), default=ceiling / left)
     for record in fma_ceilings(group):
         rate = record["gflop_per_s"]
-        used = record["isa"] == record["environment"].get("isa")
+        used = is_in_use(record)
         colour, width = (INK, 1.8) if used else (QUIET, 0.8)
         axes.plot([max(left, rate / fastest), right], [rate, rate], color=colour, linewidth=width)
-        text = f"{record['isa']} in use, {number(rate)}" if used else f"{record['isa']} {number(rate)}"
+        text = f"{loop_name(record)}{',' * used} {number(rate)}"
         axes.annotate(text, (right, rate), (-1, 2.5), textcoords="offset points", fontsize=8,
                       color=colour, ha="right", bbox=PLATE)  # fmt: skip
+
+
+def _slope_labels(speeds: Mapping[str, float]) -> dict[str, float]:
+    """Whose names to write over which bandwidth: lines too near to each other for two labels share the upper one's."""
+    labels: dict[str, float] = {}
+    for level, speed in sorted(speeds.items(), key=lambda item: item[1]):
+        shared = bool(labels) and speed < APART * max(labels.values())
+        labels[f"{labels.popitem()[0]}, {level}" if shared else level] = speed
+    return labels
 
 
 def _label_slope(axes: Axes, text: str, x: float, speed: float) -> None:
@@ -171,17 +182,17 @@ def layers(group: Group, looks: Looks, suite: str) -> Figure | None:
                 rows.setdefault(record["problem"]["label"] or problem_text(record), []).append(record)
     if len(rows) < 2 or all(is_square(record) for runs in rows.values() for record in runs):
         return None
-    names = in_order(name_of(record) for runs in rows.values() for record in runs)
+    names = in_order(record["backend"] for runs in rows.values() for record in runs)
     top = peak(group)
     with canvas(1.5 + 0.52 * len(rows) + 0.1 * len(names)) as (figure, axes):
         for height, (label, runs) in enumerate(rows.items()):
             best = max(runs, key=lambda record: record["gflop_per_s"])
-            axes.barh(height, best["gflop_per_s"], 0.34, color=looks[name_of(best)].colour, alpha=0.25, zorder=1)
-            fastest = f"{name_of(best)} {number(best['gflop_per_s'])}"
+            axes.barh(height, best["gflop_per_s"], 0.34, color=looks[best["backend"]].colour, alpha=0.25, zorder=1)
+            fastest = f"{best['backend']} {number(best['gflop_per_s'])}"
             axes.text(0, height - 0.26, label, fontsize=9, weight="bold")
             axes.text(0.98, height - 0.26, fastest, fontsize=9, ha="right", transform=axes.get_yaxis_transform())
         for name in names:
-            own = [(r["gflop_per_s"], y) for y, runs in enumerate(rows.values()) for r in runs if name_of(r) == name]
+            own = [(r["gflop_per_s"], y) for y, runs in enumerate(rows.values()) for r in runs if r["backend"] == name]
             axes.plot(*zip(*own, strict=True), linestyle="none", label=name, markersize=6.5, **looks[name].point())
         axes.set(xlabel="GFLOP/s", yticks=[], xlim=(0, None), ylim=(len(rows) - 0.5, -0.7))
         if top is not None and axes.get_xlim()[1] > top.gflop_per_s / 2:  # else the peak would crowd the rest

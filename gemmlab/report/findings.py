@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from gemmlab.report.groups import Group, Record, name_of, overlap, problem_text
+from gemmlab.report.groups import Group, Record, overlap, problem_text
 from gemmlab.report.roofs import peak
 from gemmlab.report.words import listed, number, percent
 
@@ -64,12 +64,12 @@ def concerns(group: Group) -> bool:
     return not {"cpu-ikj", *BLOCKED}.isdisjoint(group.backends())
 
 
-def summary(judged: Sequence[Finding]) -> str:
+def summary(judged: Sequence[Finding], what: str = "findings of the source") -> str:
     """How many findings hold, in one sentence."""
     counts = {holds: sum(finding.holds is holds for finding in judged) for holds in (True, False, None)}
     said = [(counts[True], "held here"), (counts[False], "did not hold"), (counts[None], "could not be judged")]
     parts = [f"{count} {what}" for count, what in said if count]
-    return f"Of {len(judged)} findings of the source, {listed(parts)}."
+    return f"Of {len(judged)} {what}, {listed(parts)}."
 
 
 def _ratio(group: Group, faster: str, slower: str, theirs: tuple[float, float], quoted: str) -> Finding:
@@ -134,4 +134,4 @@ def _fastest_of(group: Group, backends: Sequence[str], rival: str) -> str:
     """The backend that was fastest on what it shares with a rival: the source's "blocked version" is its best."""
     pairs = [pair for pair in (group.shared(backend, rival) for backend in backends) if pair]
     best = min((own for own, _ in pairs), key=lambda own: own["median_s"] / own["gflop"], default=None)
-    return name_of(best) if best is not None else backends[-1]
+    return str(best["backend"]) if best is not None else backends[-1]

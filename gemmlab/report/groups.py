@@ -1,8 +1,8 @@
-"""The records of a run, sorted by device, number type and threads, and the questions the report asks of them.
+"""The records of a run, sorted into groups, and the questions the report asks of them.
 
-A comparison is fair only inside one group: one device, one number type, one number of threads. A product that ran
-on fewer threads than a group has (the serial reference, or one too small to be worth more) stands in the group
-all the same, unless it was measured on more of them too.
+A comparison is fair only inside one group: one device, one number type, one number of threads, and moving operands
+to a device either in the times or not. A product that ran on fewer threads than a group has (the serial reference,
+or one too small to be worth more) stands in the group all the same, unless it was measured on more of them too.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gemmlab.measure.records import titled
 from gemmlab.roofline.model import Roof
 
 Record = Mapping[str, Any]
@@ -28,7 +29,7 @@ BASELINE_ENDINGS = ("-numpy", "-blas", "-mkl", "-blis", "-clblast", "-onemkl", "
 
 @dataclass(frozen=True)
 class Group:
-    """What was asked of one device in one number type on one number of threads.
+    """What was asked of one device in one number type on one number of threads, with or without transfers.
 
     `products` holds the gemm records, whatever their status; `ceilings` those of the device, unsorted, and
     `roof` the model worked out from them, None without ceilings.
@@ -37,6 +38,7 @@ class Group:
     device: str
     dtype: str
     threads: int
+    transfers: bool
     products: tuple[Record, ...]
     ceilings: tuple[Record, ...]
     roof: Roof | None
@@ -44,17 +46,19 @@ class Group:
     @property
     def title(self) -> str:
         """The group in words, as headings and figures name it; a GPU counts no threads."""
-        return f"{self.dtype}, {threads_text(self.threads)}" if self._counts_threads else self.dtype
+        threads = f", {threads_text(self.threads)}" if self._counts_threads else ""
+        return titled(f"{self.dtype}{threads}", self.transfers)
 
     @property
     def phrase(self) -> str:
-        """The group as part of a sentence: "in float32 on 2 threads"."""
-        return f"in {self.dtype}" + (f" on {threads_text(self.threads)}" if self._counts_threads else "")
+        """The group as part of a sentence: "in float32 on 2 threads", "in float32 with transfers"."""
+        threads = f" on {threads_text(self.threads)}" if self._counts_threads else ""
+        return f"in {self.dtype}{threads}{' with transfers' * self.transfers}"
 
     @property
     def slug(self) -> str:
         """The group as part of a file name or an anchor."""
-        return f"{self.dtype}-{self.threads}t"
+        return f"{self.dtype}{f'-{self.threads}t' * self._counts_threads}{'-transfers' * self.transfers}"
 
     @property
     def _counts_threads(self) -> bool:
@@ -62,11 +66,11 @@ class Group:
 
     def backends(self) -> list[str]:
         """Every backend asked, in the order of the ladder."""
-        return in_order(name_of(record) for record in self.products)
+        return in_order(record["backend"] for record in self.products)
 
     def of(self, backend: str) -> list[Record]:
         """The backend's records, whatever their status."""
-        return [record for record in self.products if name_of(record) == backend]
+        return [record for record in self.products if record["backend"] == backend]
 
     def timed(self, backend: str) -> dict[Key, Record]:
         """The backend's good records by problem, from few operations to many; of several, the fastest.
@@ -139,9 +143,11 @@ def _device(name: str, records: tuple[Record, ...]) -> Device:
     dtypes = dict.fromkeys(record["problem"]["dtype"] for record in products)
     groups = []
     for dtype in dtypes or {c["dtype"]: None for c in ceilings if c["ceiling"] == "fma"} or {"float32": None}:
-        own = [record for record in products if record["problem"]["dtype"] == dtype]
-        for threads in _thread_counts(own or ceilings):
-            groups.append(Group(name, dtype, threads, _on(own, threads), ceilings, roof))
+        of_dtype = [record for record in products if record["problem"]["dtype"] == dtype]
+        for transfers in sorted({bool(record["transfers_counted"]) for record in of_dtype} or {False}):
+            own = [record for record in of_dtype if bool(record["transfers_counted"]) is transfers]
+            for threads in _thread_counts(own or ceilings):
+                groups.append(Group(name, dtype, threads, transfers, _on(own, threads), ceilings, roof))
     return Device(name, tuple(sorted(groups, key=_prominence)), ceilings, records)
 
 
@@ -165,13 +171,13 @@ def _on(products: Sequence[Record], threads: int) -> tuple[Record, ...]:
 
 
 def _asked(record: Record) -> Key:
-    return name_of(record), record["problem"]["suite"], problem_key(record)
+    return record["backend"], record["problem"]["suite"], problem_key(record)
 
 
-def _prominence(group: Group) -> tuple[bool, int, bool, int]:
-    """Sort key: a group with times first, then by number of records, then float32, then more threads."""
+def _prominence(group: Group) -> tuple[bool, int, bool, bool, int]:
+    """Sort key: a group with times first, then by number of records, float32, without transfers, on more threads."""
     nothing_timed = not any(map(is_good, group.products))
-    return nothing_timed, -len(group.products), group.dtype != "float32", -group.threads
+    return nothing_timed, -len(group.products), group.dtype != "float32", group.transfers, -group.threads
 
 
 def in_order(names: Iterable[str]) -> list[str]:
@@ -180,14 +186,9 @@ def in_order(names: Iterable[str]) -> list[str]:
     return [name for name in LADDER if name in unique] + [name for name in unique if name not in LADDER]
 
 
-def name_of(record: Record) -> str:
-    """The backend, and whether moving data to and from a device is in its time: that is another contest."""
-    return f"{record['backend']} + transfers" if record["transfers_counted"] else str(record["backend"])
-
-
 def is_baseline(name: str) -> bool:
     """Whether the backend is a vendor's library rather than a rung of the ladder."""
-    return name.removesuffix(" + transfers").endswith(BASELINE_ENDINGS)
+    return name.endswith(BASELINE_ENDINGS)
 
 
 def is_good(record: Record) -> bool:
@@ -210,6 +211,11 @@ def is_square(record: Record) -> bool:
 def threads_of(record: Record) -> int:
     """Threads the work ran on; a device that has none counts as one."""
     return int(record["threads"] or 1)
+
+
+def on_threads(text: str, record: Record) -> str:
+    """A text with the threads that a record's work ran on; a device that counts none leaves it as it is."""
+    return f"{text}, {threads_text(threads_of(record))}" if record["threads"] else text
 
 
 def threads_text(threads: int) -> str:

@@ -1,4 +1,4 @@
-"""The main job: measure this machine's ceilings and the backends, and write the report.
+"""The main job: measure the ceilings of this machine and its devices, and the backends, and write the report.
 
 The one place of this folder that measures, and it does so by `measure` and `roofline` alone; what is drawn
 comes from the records it writes first.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import uuid
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,23 +16,29 @@ from typing import Any
 
 from gemmlab._cpu import machine
 from gemmlab._errors import CannotWrite
+from gemmlab._gpu import RUNTIMES
+from gemmlab._registry import availability, plain
 from gemmlab.measure.environment import environment
 from gemmlab.measure.problems import Case, from_files, layers, sized, squares
 from gemmlab.measure.records import RecordFile, complete
-from gemmlab.measure.session import Session
+from gemmlab.measure.session import Params, Session
 from gemmlab.report import render, require
-from gemmlab.roofline.apart import measure_ceilings_apart
+from gemmlab.roofline.apart import measure_ceilings_apart, measure_device_ceilings_apart
 
 Progress = Callable[[int, int, str], None]
 Inputs = tuple[str, str] | None
 Record = dict[str, Any]
 SMALLEST = (64, 256)
 PEAK_S = 1.5
+DEVICE_SHARE = 0.4  # of a CPU's time for its ceilings: a device has no instruction sets, thread counts and sweep
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured, and how long that may take; without `ceilings_s` the peak is the only ceiling."""
+    """What is measured, and how long that may take; without `ceilings_s` the peak is the only ceiling.
+
+    `transfers` says which times of a device are wanted: "with" moving operands, "without", or "both".
+    """
 
     cases: Sequence[Case]
     backends: Sequence[str]
@@ -40,7 +47,8 @@ class Plan:
     cap_s: float
     rounds: int
     budget_s: float
-    params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    params: Mapping[str, Params] = field(default_factory=dict)
+    transfers: str = "both"
 
 
 def quick(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Plan:
@@ -101,28 +109,51 @@ def make(plan: Plan, directory: Path, progress: Progress) -> Path:
 def measure(plan: Plan, path: str | os.PathLike[str], progress: Progress, records: list[Record]) -> None:
     """Measure by plan into the file `path`, and append each record to `records` as it comes.
 
-    The peak is measured before and after the products, so that a machine that changes its speed is seen.
+    The CPU's peak is measured before and after the products, so that a machine that changes its speed is seen; the
+    ceilings of each device that a backend runs on are measured once.
     """
-    run_id = uuid.uuid4().hex[:12]
-    facts = environment(pools=[])
     with RecordFile(path) as file:
 
         def keep(record: Record) -> None:
             records.append(record)
             file.write(record)
 
-        def ceilings(seconds: float, bandwidth: bool) -> None:
-            for found in measure_ceilings_apart(seconds=seconds, threads=plan.threads, bandwidth=bandwidth):
-                keep(complete(found, run_id=run_id, device=machine.cpu_name(), environment=facts))
+        carry_out(plan, uuid.uuid4().hex[:12], progress, keep)
 
-        progress(0, 1, "ceilings")
-        ceilings(plan.ceilings_s or PEAK_S, bandwidth=plan.ceilings_s > 0)
-        with Session(run_id=run_id) as session:
-            session.measure(
-                plan.backends, plan.cases, params=plan.params, threads=plan.threads, cap_s=plan.cap_s,
-                rounds=plan.rounds, budget_s=plan.budget_s, progress=progress, on_record=keep,
-            )  # fmt: skip
-        ceilings(PEAK_S, bandwidth=False)
+
+def carry_out(plan: Plan, run_id: str, progress: Progress, keep: Callable[[Record], None]) -> None:
+    """Measure by plan, and hand each record on as it comes."""
+    facts = environment(pools=[])
+
+    def ceilings(seconds: float, bandwidth: bool) -> None:
+        for found in measure_ceilings_apart(seconds=seconds, threads=plan.threads, bandwidth=bandwidth):
+            keep(complete(found, run_id=run_id, device=machine.cpu_name(), environment=facts))
+
+    progress(0, 1, "ceilings")
+    seconds, bandwidth = plan.ceilings_s or PEAK_S, plan.ceilings_s > 0
+    ceilings(seconds, bandwidth)
+    for device, backend in on_devices(plan.backends).items():
+        progress(0, 1, f"ceilings of {device}")
+        try:
+            for found in measure_device_ceilings_apart(backend, seconds=DEVICE_SHARE * seconds, bandwidth=bandwidth):
+                keep(complete(found, run_id=run_id, device=device, environment=facts))
+        except RuntimeError as error:  # its products may fail too, and then say so, but not those of others
+            warnings.warn(f"{device}: {error}", stacklevel=2)
+    with Session(run_id=run_id) as session:
+        session.measure(
+            plan.backends, plan.cases, params=plan.params, threads=plan.threads, transfers=plan.transfers,
+            cap_s=plan.cap_s, rounds=plan.rounds, budget_s=plan.budget_s, progress=progress, on_record=keep,
+        )  # fmt: skip
+    ceilings(PEAK_S, bandwidth=False)
+
+
+def on_devices(backends: Iterable[str]) -> dict[str, str]:
+    """The devices that backends run on, each with the first of its backends."""
+    found: dict[str, str] = {}
+    for name in backends:
+        if plain(name).partition("-")[0] in RUNTIMES:
+            found.setdefault(availability(name).device, name)
+    return found
 
 
 def make_folder(directory: Path) -> None:

@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from gemmlab.report.drawing import BLUE, GREEN, INK, ORANGE, Style, canvas, label_lines, plain_log
-from gemmlab.report.groups import Group, threads_of, threads_text
+from gemmlab.report.groups import Group, on_threads, threads_of
+from gemmlab.report.roofs import is_in_use, loop_name
 from gemmlab.report.words import number, size
 
 OPERATIONS = {
@@ -21,8 +22,8 @@ OPERATIONS = {
 
 def bandwidth(group: Group) -> Figure | None:
     """GB/s over the working set of a thread, with the sizes of the caches marked."""
-    points = sorted((c for c in group.ceilings if c["ceiling"] == "sweep" and threads_of(c) == group.threads),
-                    key=lambda record: record["working_set_bytes"])  # fmt: skip
+    sweep = (c for c in group.ceilings if c["ceiling"] == "sweep" and c["operation"] in OPERATIONS)
+    points = sorted((c for c in sweep if threads_of(c) == group.threads), key=lambda c: c["working_set_bytes"])
     if not points:
         return None
     ends = {}
@@ -37,7 +38,8 @@ def bandwidth(group: Group) -> Figure | None:
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: size(value)))
         plain_log(axes.yaxis)
-        for level, cache in (points[0]["environment"].get("cache_bytes") or {}).items():
+        caches = points[0]["environment"].get("cache_bytes") if points[0]["threads"] else None  # a GPU's: not known
+        for level, cache in (caches or {}).items():
             if cache:
                 axes.axvline(cache, color=INK, linewidth=0.9, linestyle=(0, (2, 2)))
                 axes.text(cache, 1.01, level, ha="center", fontsize=9, transform=axes.get_xaxis_transform())
@@ -46,25 +48,24 @@ def bandwidth(group: Group) -> Figure | None:
 
 
 def multiply_adds(group: Group) -> Figure | None:
-    """The multiply-add rate of every instruction set, a bar each, on one thread and on all."""
-    rates = {(c["isa"], c["dtype"], threads_of(c)): c["gflop_per_s"] for c in group.ceilings if c["ceiling"] == "fma"}
-    if not rates:
+    """The multiply-add rate of every instruction set, a bar each, on one thread and on all; a device has none."""
+    measured = [ceiling for ceiling in group.ceilings if ceiling["ceiling"] == "fma" and ceiling["threads"]]
+    if not measured:
         return None
-    used = next(c["environment"].get("isa") for c in group.ceilings if c["ceiling"] == "fma")
-    kinds = list(dict.fromkeys((dtype, threads) for _, dtype, threads in rates))
-    isas = list(dict.fromkeys(isa for isa, _, _ in rates))
-    rows = [(kind, isa) for kind in kinds for isa in isas if (isa, *kind) in rates]
-    with canvas(0.9 + 0.24 * len(rows) + 0.3 * len(kinds)) as (figure, axes):
+    rates = {(loop_name(c), on_threads(c["dtype"], c)): c["gflop_per_s"] for c in measured}
+    used = {loop_name(ceiling) for ceiling in measured if is_in_use(ceiling)}
+    loops, kinds = (list(dict.fromkeys(keys)) for keys in zip(*rates, strict=True))
+    with canvas(0.9 + 0.24 * len(rates) + 0.3 * len(kinds)) as (figure, axes):
         top = max(rates.values())
         height, ticks = 0.0, []
         for kind in kinds:
-            axes.text(0, height, f"{kind[0]}, {threads_text(kind[1])}", fontsize=9, va="center", weight="bold")
-            for isa in isas:
-                if (rate := rates.get((isa, *kind))) is not None:
+            axes.text(0, height, kind, fontsize=9, va="center", weight="bold")
+            for loop in loops:
+                if (rate := rates.get((loop, kind))) is not None:
                     height += 1
-                    axes.barh(height, rate, 0.72, color=BLUE if isa == used else "#b7c4d1")
+                    axes.barh(height, rate, 0.72, color=BLUE if loop in used else "#b7c4d1")
                     axes.text(rate + 0.01 * top, height, number(rate), fontsize=9, va="center")
-                    ticks.append((height, f"{isa}, in use" if isa == used else isa))
+                    ticks.append((height, loop))
             height += 1.25
         axes.set(xlabel="GFLOP/s", xlim=(0, 1.12 * top), ylim=(height - 0.5, -0.7))
         axes.set_yticks(*zip(*ticks, strict=True), fontsize=9)

@@ -19,7 +19,7 @@ TRAFFIC_CAVEAT = (
 def how_measured(records: Sequence[Record]) -> list[str]:
     """The way of measuring, in sentences; `records` are those of one device."""
     products = [record for record in records if record["kind"] == "gemm"]
-    said = [_turns(products), _samples(list(filter(is_good, products))), _transfers(products)]
+    said = [_turns(products), _samples(list(filter(is_good, products))), _transfers(products), _kernels(products)]
     said.append("GFLOP/s is 2 m n k / 10⁹, times the batch, divided by the median time.")
     return [text for text in said if text]
 
@@ -46,6 +46,15 @@ def _samples(timed: Sequence[Record]) -> str:
         f"A time is the median of {number} samples; ranges and bars run from the 20th to the 80th percentile, and "
         f"two times whose ranges overlap count as no difference seen. Of {len(timed)} times, {noisy} are noisy: "
         "their range is wider than 10 % of the median."
+    )
+
+
+def _kernels(products: Sequence[Record]) -> str:
+    if not any(record["kernel_s"] for record in products):
+        return ""
+    return (
+        "“Kernel” is the time of the kernels of one call alone, by the device's own clock. Without transfers the calls "
+        "of a sample are started one after another, and one wait at its end is in the time."
     )
 
 

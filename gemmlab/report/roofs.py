@@ -6,7 +6,7 @@ and the report says that it does not know.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gemmlab.report.groups import Group, Record, threads_of
 from gemmlab.roofline.model import LEVELS, intensity
@@ -14,7 +14,7 @@ from gemmlab.roofline.model import LEVELS, intensity
 
 @dataclass(frozen=True)
 class Peak:
-    """The fastest multiply-add rate measured, and the instruction set that reached it."""
+    """The fastest multiply-add rate measured, and the instruction set that reached it; on a device, its runtime."""
 
     gflop_per_s: float
     isa: str
@@ -51,8 +51,19 @@ def fma_ceilings(group: Group) -> list[Record]:
     return sorted({ceiling["isa"]: ceiling for ceiling in by_speed}.values(), key=by_speed.index)
 
 
+def is_in_use(ceiling: Record) -> bool:
+    """Whether products run in the instruction set of a ceiling's loop; a device has no choice of them."""
+    return ceiling["threads"] is None or ceiling["isa"] == ceiling["environment"].get("isa")
+
+
+def loop_name(ceiling: Record) -> str:
+    """The instruction set of a ceiling's loop, marked if it is the one in use of several; on a device, the runtime."""
+    of_several = ceiling["threads"] is not None and is_in_use(ceiling)
+    return f"{ceiling['isa']}{' in use' * of_several}"
+
+
 def bandwidths(group: Group) -> dict[str, float]:
-    """GB/s of each memory level that was measured on the group's number of threads, from L1 outwards."""
+    """GB/s of each memory level that was measured on the group's number of threads, from the innermost outwards."""
     if group.roof is None:
         return {}
     measured = {c["level"] for c in group.ceilings if c["ceiling"] == "bandwidth" and c["operation"] == "load"
@@ -66,12 +77,12 @@ def standing(group: Group, record: Record) -> Standing | None:
     The roofs are the peak, the bandwidth of the level that its operands come from, and that of every level
     nearer to the core for which the backend has a model of its traffic.
     """
-    own = Group(group.device, group.dtype, threads_of(record), (), group.ceilings, group.roof)
+    own = replace(group, threads=threads_of(record))
     top, speeds = peak(own), bandwidths(own)
     if group.roof is None or top is None:
         return None
     feeding = group.roof.feeding_level(record)
-    inner = [level for level in LEVELS[: LEVELS.index(feeding)] if record[f"bytes_model_{level.lower()}"] is not None]
+    inner = [level for level in LEVELS[: LEVELS.index(feeding)] if intensity(record, level)[1] == "modelled"]
     levels = [level for level in (feeding, *inner) if level in speeds]
     if feeding not in levels:
         return None

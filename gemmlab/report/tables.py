@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gemmlab.report.groups import (
@@ -12,14 +12,14 @@ from gemmlab.report.groups import (
     Group,
     Record,
     is_good,
-    name_of,
+    on_threads,
     overlap,
     problem_key,
     product_text,
     threads_of,
     threads_text,
 )
-from gemmlab.report.roofs import is_above, peak, standing
+from gemmlab.report.roofs import is_above, loop_name, peak, standing
 from gemmlab.report.words import DASH, number, percent, seconds, size
 
 REFERENCE = "cpu-ikj"
@@ -48,7 +48,7 @@ class Table:
 
 
 RESULT_COLUMNS = (
-    "Backend", "GFLOP/s", "Of peak", f"Over {REFERENCE}", "Median", "p20–p80", "Noise", "Flop per byte",
+    "Backend", "GFLOP/s", "Of peak", f"Over {REFERENCE}", "Median", "p20–p80", "Noise", "Kernel", "Flop per byte",
     "Of its roof", "Error / bound", "Threads", "Copies",
 )  # fmt: skip
 
@@ -73,31 +73,44 @@ def _results(group: Group, suite: str, records: Iterable[Record]) -> Table:
         blocks.setdefault(problem_key(record), []).append(record)
     rows = []
     for block in blocks.values():
-        reference = next((record for record in block if name_of(record) == REFERENCE and is_good(record)), None)
+        reference = next((record for record in block if record["backend"] == REFERENCE and is_good(record)), None)
         rows += [_result(group, record, reference, product_text(record) * (record is block[0])) for record in block]
     noisy = any(row.mark == "noisy" for row in rows)
     note = "Noisy times (p20 to p80 over 10 % of the median) are in italics." if noisy else ""
     what = "Your matrices" if suite == OWN_SUITE else f"Suite “{suite}”"
-    return Table(results_slug(group, suite), f"{what}, {group.title}", RESULT_COLUMNS, tuple(rows), 1, note)
+    return _filled(Table(results_slug(group, suite), f"{what}, {group.title}", RESULT_COLUMNS, tuple(rows), 1, note))
+
+
+def _filled(table: Table) -> Table:
+    """The table without the columns in which no row has anything; without rows that are whole, all of them stay."""
+    whole = [row.cells for row in table.rows if not row.note]
+    kept = [i for i in range(len(table.columns)) if not whole or any(cells[i] != DASH for cells in whole)]
+
+    def pick(cells: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(cells[i] for i in kept if i < len(cells))
+
+    rows = tuple(replace(row, cells=pick(row.cells)) for row in table.rows)
+    return replace(table, columns=pick(table.columns), rows=rows)
 
 
 def _result(group: Group, record: Record, reference: Record | None, block: str) -> Row:
     if not is_good(record):
         status = "wrong" if record["status"] == "ok" else record["status"]
-        return Row((name_of(record),), f"{status}: {record['reason'] or 'no reason was recorded'}", block, status)
+        return Row((record["backend"],), f"{status}: {record['reason'] or 'no reason was recorded'}", block, status)
     roof, where = peak(group), standing(group, record)
     cells = (
-        name_of(record),
+        record["backend"],
         number(record["gflop_per_s"]),
         percent(record["gflop_per_s"] / roof.gflop_per_s if roof else None),
         _over(record, reference),
         seconds(record["median_s"]),
         _range(seconds(record["p20_s"]), seconds(record["p80_s"])),
         percent(record["noise_percent"] / 100),
+        seconds(record["kernel_s"]),
         f"{number(where.intensity)} ({where.level or 'peak'})" if where else DASH,
         percent(where.share) + " (above)" * is_above(group, record) if where else DASH,
         number(record["error_over_bound"]),
-        str(threads_of(record)),
+        str(record["threads"] or DASH),
         DASH if record["copies"] is None else str(record["copies"]),
     )
     return Row(cells, "", block, "noisy" if record["noisy"] else "")
@@ -120,13 +133,17 @@ def _over(record: Record, reference: Record | None) -> str:
 
 
 def ceilings(records: Sequence[Record]) -> list[Table]:
-    """The measured ceilings: multiply-adds by instruction set, bandwidth by level, and the sweeps."""
-    fma, levels, sweep = ([r for r in records if r["ceiling"] == kind] for kind in ("fma", "bandwidth", "sweep"))
+    """The measured ceilings: multiply-adds by instruction set, bandwidth by level, transfers, and the sweeps."""
+    kinds = ("fma", "bandwidth", "transfer", "sweep")
+    fma, levels, transfers, sweep = ([r for r in records if r["ceiling"] == kind] for kind in kinds)
+    loops = "Instruction set" if any(record["threads"] for record in fma) else "Runtime"
     made = [
-        _pivot("ceilings-fma", "Multiply-adds, GFLOP/s", "Instruction set", fma, _isa,
-               lambda r: f"{r['dtype']}, {threads_text(threads_of(r))}", "gflop_per_s"),
+        _pivot("ceilings-fma", "Multiply-adds, GFLOP/s", loops, fma, loop_name,
+               lambda r: on_threads(r["dtype"], r), "gflop_per_s"),
         _pivot("ceilings-bandwidth", "Bandwidth of each memory level, GB/s", "Level", levels, lambda r: str(r["level"]),
-               lambda r: f"{r['operation']}, {threads_text(threads_of(r))}", "gb_per_s"),
+               lambda r: on_threads(r["operation"], r), "gb_per_s"),
+        _pivot("ceilings-transfer", "Transfers between host and device, GB/s", "Host memory", transfers,
+               lambda r: str(r["memory"]), lambda r: str(r["operation"]), "gb_per_s"),
     ]  # fmt: skip
     for threads in sorted(set(map(threads_of, sweep)), reverse=True):
         made.append(_sweep(threads, [record for record in sweep if threads_of(record) == threads]))
@@ -148,14 +165,9 @@ def _sweep(threads: int, records: Sequence[Record]) -> Table:
     labels: dict[int, str] = {}
     for record in records:
         labels.setdefault(step(record), size(record["working_set_bytes"]))
-    caption = f"Bandwidth over the working set of a thread, {threads_text(threads)}, GB/s"
+    caption = f"{on_threads('Bandwidth over the working set of a thread', records[0])}, GB/s"
     return _pivot(sweep_slug(threads), caption, "Working set", records, lambda r: labels[step(r)],
                   lambda r: str(r["operation"]), "gb_per_s")  # fmt: skip
-
-
-def _isa(record: Record) -> str:
-    in_use = record["isa"] == record["environment"].get("isa")
-    return f"{record['isa']} (in use)" if in_use else str(record["isa"])
 
 
 def _pivot(
@@ -201,7 +213,7 @@ def thread_pools(records: Sequence[Record]) -> Table:
     for record in records:
         if record["kind"] == "gemm":
             for pool in record["environment"].get("thread_pools") or ():
-                found.setdefault(name_of(record), {})[_pool(pool)] = None
+                found.setdefault(record["backend"], {})[_pool(pool)] = None
     rows = tuple(Row((backend, "; ".join(pools))) for backend, pools in found.items())
     return Table("thread-pools", "Thread pools in each backend's process", ("Backend", "Libraries"), rows, 2)
 

@@ -17,7 +17,6 @@ from gemmlab.report.groups import (
     is_baseline,
     is_good,
     is_wrong,
-    name_of,
     overlap,
     problem_text,
     threads_of,
@@ -36,8 +35,8 @@ class Verdict:
     """What is said of one backend.
 
     `state` is "ok", "wrong", "failed" or "skipped", the worst that holds; `bound` is "memory", "compute",
-    "instructions", "thread" (it runs on fewer than the others), "above" (its roof), "unknown" (its traffic has no
-    model) or None (no roof was measured).
+    "instructions", "thread" (it runs on fewer than the others), "transfers" (to and from a device), "above" (its
+    roof), "unknown" (its traffic has no model) or None (no roof was measured).
     """
 
     backend: str
@@ -69,7 +68,7 @@ def verdict(group: Group, backend: str) -> Verdict:
     said = [
         _speed(best, share) + _speedups(group, backend) + ".",
         _one_thread(group, best),
-        _why(where),
+        _transfers(best) or _why(where),
         _noise(best),
         _correctness(group, backend),
     ]
@@ -107,7 +106,7 @@ def own_matrices(group: Group) -> str:
 
 def against(record: Record, other: Record) -> str:
     """One time against another: "1.3 times the speed of NAME", "40 % of it", or "no difference seen"."""
-    name = name_of(other)
+    name = other["backend"]
     if overlap(record, other):
         return f"no difference seen from {name}"
     ratio = other["median_s"] / record["median_s"]
@@ -126,11 +125,12 @@ def _fastest(group: Group, race: Sequence[Record]) -> str:
     first, winners = race[0], _winners(race)
     where = f"at {problem_text(first)} {group.phrase}"
     if len(race) == 1:
-        return f"{name_of(first)} is the only backend timed {where}: {number(first['gflop_per_s'])} GFLOP/s."
+        return f"{first['backend']} is the only backend timed {where}: {number(first['gflop_per_s'])} GFLOP/s."
     if len(winners) == 1:
-        text = f"{name_of(first)} is the fastest {where}: {number(first['gflop_per_s'])} GFLOP/s"
+        text = f"{first['backend']} is the fastest {where}: {number(first['gflop_per_s'])} GFLOP/s"
     else:
-        names, rates = ([f(record) for record in winners] for f in (name_of, lambda r: number(r["gflop_per_s"])))
+        names = [record["backend"] for record in winners]
+        rates = [number(record["gflop_per_s"]) for record in winners]
         text = (f"{listed(names)} are the fastest {where}, with {listed(rates)} GFLOP/s: no difference seen between "
                 "the first and the rest of them, as their p20 to p80 intervals overlap")  # fmt: skip
     return f"{text}{_comparisons(race, winners)}."
@@ -141,13 +141,13 @@ def _comparisons(race: Sequence[Record], winners: Sequence[Record]) -> str:
     first = race[0]
     beaten = [record for record in race if record not in winners]
     said = [f"{against(first, beaten[0])} (the next)"] if beaten else []
-    said += [against(first, record) for record in beaten[1:] if name_of(record) == "cpu-numpy"]
-    lead = ", " if len(winners) == 1 else f". {name_of(first)} has "
+    said += [against(first, record) for record in beaten[1:] if record["backend"] == "cpu-numpy"]
+    lead = ", " if len(winners) == 1 else f". {first['backend']} has "
     text = f"{lead}{listed(said)}" if said else ""
-    own = next((record for record in race if not is_baseline(name_of(record))), None)
+    own = next((record for record in race if not is_baseline(record["backend"])), None)
     if own is not None and own not in winners:
         share = percent(first["median_s"] / own["median_s"])
-        text += f"; the best of gemmlab's own rungs, {name_of(own)}, reaches {share} of that"
+        text += f"; the best of gemmlab's own rungs, {own['backend']}, reaches {share} of that"
     return text
 
 
@@ -158,9 +158,9 @@ def _distance(group: Group, first: Record) -> str:
     share = first["gflop_per_s"] / roof.gflop_per_s
     of_what = f"the measured peak of {number(roof.gflop_per_s)} GFLOP/s ({roof.isa} multiply-adds)"
     if share > 1:
-        return (f"{name_of(first)} is {percent(share - 1)} above {of_what}: a measured ceiling is a lower bound of "
+        return (f"{first['backend']} is {percent(share - 1)} above {of_what}: a measured ceiling is a lower bound of "
                 "the hardware's.")  # fmt: skip
-    return f"{name_of(first)} reaches {percent(share)} of {of_what}."
+    return f"{first['backend']} reaches {percent(share)} of {of_what}."
 
 
 _STOPPER = {
@@ -168,13 +168,14 @@ _STOPPER = {
     "memory": "memory bandwidth bounds {}",
     "instructions": "instructions or the latency of loads, not bandwidth, hold back {}",
     "thread": "fewer threads limit {}",
+    "transfers": "transfers hold back {}",
     "unknown": "nothing measured tells what holds back {}",
 }
 
 
 def _stops(judged: Sequence[Verdict], winners: Sequence[Record]) -> str:
     """What bounds each backend that did not win; nothing where no bound is known."""
-    won = {name_of(record) for record in winners}
+    won = {record["backend"] for record in winners}
     clauses = []
     for bound, clause in _STOPPER.items():
         names = [v.backend for v in judged if v.bound == bound and v.state == "ok" and v.backend not in won]
@@ -241,6 +242,8 @@ def _one_thread(group: Group, best: Record) -> str:
 def _bound(group: Group, best: Record, where: Standing | None) -> str | None:
     if threads_of(best) < group.threads:
         return "thread"
+    if _transfers(best):
+        return "transfers"
     if where is None:
         return None
     if where.share > ABOVE:
@@ -248,6 +251,14 @@ def _bound(group: Group, best: Record, where: Standing | None) -> str | None:
     if where.share < NEAR:
         return "instructions" if where.modelled else "unknown"
     return "compute" if where.level is None else "memory"
+
+
+def _transfers(best: Record) -> str:
+    """How much of the time is not the kernels', where that is most of it; a roof says nothing of that part."""
+    if not best["transfers_counted"] or best["kernel_s"] is None or best["kernel_s"] > best["median_s"] / 2:
+        return ""
+    share = percent(best["kernel_s"] / best["median_s"])
+    return f"Bound by transfers: its kernels take {share} of the time, and moving operands and result the rest."
 
 
 def _why(where: Standing | None) -> str:
@@ -258,7 +269,8 @@ def _why(where: Standing | None) -> str:
     allows = "bandwidth would allow the full peak"
     if where.level is not None:
         speed, intensity = number(where.attainable), number(where.intensity)
-        allows = f"{where.level} bandwidth allows {speed} GFLOP/s at its {intensity} flop per byte"
+        level = "local memory's" if where.level == "local" else where.level
+        allows = f"{level} bandwidth allows {speed} GFLOP/s at its {intensity} flop per byte"
     if where.share > ABOVE:
         return (f"Above its roof: {allows}, and it is {percent(where.share - 1)} over that, so the measured ceiling "
                 "is too low, or the traffic counted too high.")  # fmt: skip

@@ -5,6 +5,8 @@
       _stream.pyx  stream.h     the bandwidth loops: load, copy, triad
       vector.h                  the widest vectors of a build
                    compiled once per instruction set into v2/ v3/ v4/ (or plain/)
+    device_ceilings.py   kernels/     the same of a device, with local memory and transfers: one text for every runtime
+    apart.py       both in processes of their own
     model.py       the roofline over ceiling records: attainable speed, ridge, shares, bound
 
 Measuring and judging meet only in records, so a roofline can be worked out again from a file.

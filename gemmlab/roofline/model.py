@@ -29,7 +29,9 @@ from typing import Any, Literal
 
 Record = Mapping[str, Any]
 
-LEVELS = ("L1", "L2", "L3", "DRAM")
+LEVELS = ("local", "L1", "L2", "L3", "DRAM")  # from the core outwards; only a device has local memory
+# A device does not tell its caches. What fits into the largest one that devices have may come from there.
+DEVICE_CACHES = {"L1": 128 << 20}
 # Our loops are not the best possible ones, and a machine's clock drifts: so much over a ceiling is no error.
 TOLERANCE = 0.05
 _HOW_TO_MEASURE = "`gemmlab roofline` measures a machine's ceilings"
@@ -42,7 +44,7 @@ def intensity(record: Record, level: str = "DRAM") -> tuple[float, Literal["mode
     ----------
     record : mapping
         A record of kind ``"gemm"``.
-    level : {"L1", "L2", "L3", "DRAM"}
+    level : {"local", "L1", "L2", "L3", "DRAM"}
         The level that the bytes come from.
 
     Returns
@@ -56,7 +58,7 @@ def intensity(record: Record, level: str = "DRAM") -> tuple[float, Literal["mode
     Raises
     ------
     ValueError
-        For a level that is not one of the four.
+        For a level that is not one of these.
 
     Examples
     --------
@@ -142,11 +144,13 @@ class Roof:
 
         The innermost level with a measured bandwidth that has room for them. Up to twice its size counts
         as room, since a part of the operands is then still found there and a roof must not be too low. L1
-        and L2 count once for each thread.
+        and L2 count once for each thread. Of a device, which counts no threads, the caches' sizes are not known:
+        there it is L1 up to a size that no cache has.
         """
         self._check_device(record)
-        cache_bytes = (record.get("environment") or {}).get("cache_bytes") or {}
         threads = record["threads"] or 1
+        of_cpu = (record.get("environment") or {}).get("cache_bytes") or {}
+        cache_bytes = DEVICE_CACHES if record["threads"] is None else of_cpu
         measured = {ceiling["level"] for ceiling in self.ceilings if ceiling["ceiling"] == "bandwidth"}
         for level in ("L1", "L2", "L3"):
             room = 2 * (cache_bytes.get(level) or 0) * (1 if level == "L3" else threads)
@@ -225,13 +229,12 @@ def _speed(record: Record) -> float:
 
 def peak_of(records: Iterable[Record]) -> Callable[[Record], float | None]:
     """A function that gives the measured peak for a record, or None where no ceiling in `records` applies."""
-    roof: Roof | None = None
-    with suppress(ValueError):
-        roof = Roof(records)
+    ceilings = [record for record in records if record["kind"] == "ceiling"]
+    roofs = {device: Roof(ceilings, device) for device in {record["device"] for record in ceilings}}
 
     def peak(record: Record) -> float | None:
-        with suppress(ValueError):
-            return roof.peak_gflop_per_s(_dtype(record), record["threads"]) if roof else None
+        with suppress(ValueError, KeyError):
+            return roofs[record["device"]].peak_gflop_per_s(_dtype(record), record["threads"])
         return None
 
     return peak

@@ -1,0 +1,264 @@
+"""How fast a device can be: it is another machine than the CPU, with ceilings of its own.
+
+    fma         chains of multiply-adds in registers, for each dtype
+    bandwidth   local: a small window of local memory
+                L1: the same window of global memory, which the nearest cache then holds
+                DRAM: global memory, far more of it than a cache holds
+    transfer    to the device and from it, where the host's memory is ordinary (pageable) and where it is pinned
+
+The loops are texts in `kernels/`, in the dialect of the GPU ladder and launched as its rungs are, so one text serves
+every runtime. Kernels are timed by the device's own clock, transfers by the host's. As on a CPU, a multiply-add rate is
+that of the fastest sample, a bandwidth that of the median; one call is one launch, or one copy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.resources import files
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from gemmlab._cpu.machine import caches
+from gemmlab._errors import DeviceError
+from gemmlab._gpu.runtime import Device, Event, HostArray, Queue
+from gemmlab.measure.statistics import summarise
+from gemmlab.roofline.ceilings import largest_working_set
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+MIN_SAMPLES, MOST_SAMPLES = 5, 50
+LAUNCH_S = 5e-3  # long beside what a runtime does before and after a kernel
+GROUPS_A_UNIT = 8  # of a device's compute units
+CHAINS = (4, 8, 16)
+STEPS = 8  # loads under way together
+PIECE_BYTES, WINDOW_BYTES = 256 * KIB, 8 * KIB
+STREAMS = {"load": 1, "copy": 2, "triad": 3}
+TRANSFER_BYTES = 256 * MIB
+FACTOR, ADDEND = 0.999, 0.001
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a loop is laid out: work-items a group, and numbers that a work-item handles at once."""
+
+    group: int
+    lanes: int
+    dtype: str = "float32"
+
+    @property
+    def item_bytes(self) -> int:
+        """What a work-item handles at once, in bytes."""
+        return self.lanes * np.dtype(self.dtype).itemsize
+
+    @property
+    def defines(self) -> dict[str, int | str]:
+        """The macros of every text."""
+        real = {"float32": "float", "float64": "double"}[self.dtype]
+        lanes = f"{real}{self.lanes}" if self.lanes > 1 else real
+        return {"REAL": real, "LANES": lanes, "STEPS": STEPS, "GROUP_X": self.group, "GROUP_Y": 1}
+
+
+def arithmetic_forms(device: Device, dtype: str) -> list[Form]:
+    """Forms to try. A CPU's compiler makes vectors of work-items, or it keeps those that it finds: 64 bytes each."""
+    if device.kind == "cpu":
+        return [Form(16, 1, dtype), Form(1, 64 // np.dtype(dtype).itemsize, dtype)]
+    return [Form(256, 1, dtype)]
+
+
+def memory_form(device: Device) -> Form:
+    """The widest loads: 64 bytes on a CPU; on a GPU 16, by work-items side by side."""
+    return Form(1, 16) if device.kind == "cpu" else Form(128, 4)
+
+
+def working_set(device: Device) -> int:
+    """Bytes of global memory to go through: far over the last cache of any device, and what it can spare."""
+    far = largest_working_set(caches(), 1) if device.kind == "cpu" else 2 * GIB
+    return min(far, device.memory_bytes // 8, device.allocation_bytes)
+
+
+def measure_device_ceilings(queue: Queue, *, seconds: float = 4.0, bandwidth: bool = True) -> list[Record]:
+    """Measure the ceilings of a device.
+
+    Parameters
+    ----------
+    queue : Queue
+        The device at work.
+    seconds : float
+        About how long it may take once the kernels are built. Each ceiling has at least 5 samples, so a small value
+        is exceeded.
+    bandwidth : bool, optional
+        Whether to measure memory and transfers too, or multiply-adds alone.
+
+    Returns
+    -------
+    list of dict
+        Records of kind ``"ceiling"`` (`docs/records.md`), still to be completed with what a run adds:
+        `gemmlab.measure.records.complete`. ``isa`` is the runtime.
+
+    Raises
+    ------
+    DeviceError
+        If the device fails, or does not tell how long a kernel took. One that has no pinned memory to give merely
+        lacks those ceilings.
+    """
+    dtypes = ("float32", "float64") if queue.device.float64 else ("float32",)
+    parts = len(dtypes) + (4 if bandwidth else 0)
+    found = [_multiply_adds(queue, dtype, seconds / parts) for dtype in dtypes]
+    if bandwidth:
+        found += [*_windows(queue, seconds / parts), *_global_memory(queue, seconds / parts)]
+        found += _transfers(queue, 2 * seconds / parts)
+    return [{"kind": "ceiling", "isa": queue.device.runtime, "threads": None, **record} for record in found]
+
+
+def _multiply_adds(queue: Queue, dtype: str, seconds: float) -> Record:
+    """The multiply-add rate of the form and the number of chains that do best."""
+    plans = [(form, chains) for form in arithmetic_forms(queue.device, dtype) for chains in CHAINS]
+    tried = [_chains(queue, form, chains, seconds / len(plans)) for form, chains in plans]
+    return max(tried, key=lambda record: float(record["gflop_per_s"]))
+
+
+def _chains(queue: Queue, form: Form, chains: int, seconds: float) -> Record:
+    groups, number = GROUPS_A_UNIT * queue.device.compute_units, np.dtype(form.dtype).type
+    out = queue.allocate(groups * form.group * form.item_bytes)
+    run = _loop(queue, "fma.cl", "multiply_adds", form, CHAINS=chains)
+
+    def start(steps: int) -> Event:
+        return run(groups, np.int32(steps), number(FACTOR), number(ADDEND), out)
+
+    steps = _steps_that_last(start)
+    timing = _time(lambda: start(steps).kernel_s, seconds)
+    flop = 2 * steps * chains * form.lanes * form.group * groups
+    return {"ceiling": "fma", "dtype": form.dtype, "gflop_per_s": flop / timing["min_s"] / 1e9, **timing}
+
+
+def _global_memory(queue: Queue, seconds: float) -> Iterator[Record]:
+    """Load, copy and triad over the same number of bytes."""
+    form, total = memory_form(queue.device), working_set(queue.device)
+    rounds = np.int32(PIECE_BYTES // (STEPS * form.group * form.item_bytes))
+
+    def start(operation: str, streams: int, *memories: Any) -> Event:
+        run = _loop(queue, "stream.cl", operation, form)
+        return run(total // streams // PIECE_BYTES, rounds, np.float32(FACTOR), *memories)
+
+    def measured(operation: str, streams: int) -> Record:
+        timing = _time(lambda: start(operation, streams, a, b, c).kernel_s, seconds / len(STREAMS))
+        moved = total // streams // PIECE_BYTES * PIECE_BYTES * streams
+        return _bandwidth("DRAM", operation, moved, moved, timing)
+
+    a, b, c = (queue.allocate(total // streams) for streams in (1, 3, 2))
+    ones = queue.allocate(form.item_bytes)
+    queue.upload(ones, np.ones(form.lanes, np.float32))
+    for memory, streams in ((a, 1), (b, 3), (c, 2)):
+        start("fill", streams, ones, ones, memory).wait()
+    for operation, streams in STREAMS.items():
+        yield measured(operation, streams)
+
+
+def _windows(queue: Queue, seconds: float) -> Iterator[Record]:
+    """Loads from local memory, if a group can have so much of it, and from the nearest cache."""
+    form, groups = memory_form(queue.device), GROUPS_A_UNIT * queue.device.compute_units
+    round_bytes = STEPS * form.group * form.item_bytes
+    whole = WINDOW_BYTES + round_bytes
+
+    def measured(level: str) -> Record:
+        macros = {"WINDOW": WINDOW_BYTES // form.item_bytes, "IN_LOCAL": int(level == "local")}
+        run = _loop(queue, "local.cl", "read_again", form, **macros)
+
+        def start(rounds: int) -> Event:
+            return run(groups, np.int32(rounds), numbers, out)
+
+        rounds = _steps_that_last(start)
+        timing = _time(lambda: start(rounds).kernel_s, seconds / 2)
+        return _bandwidth(level, "load", whole, groups * rounds * round_bytes, timing)
+
+    numbers, out = queue.allocate(whole), queue.allocate(groups * form.group * form.item_bytes)
+    queue.upload(numbers, np.ones(whole // 4, np.float32))
+    if whole <= queue.device.local_bytes:
+        yield measured("local")
+    yield measured("L1")
+
+
+def _transfers(queue: Queue, seconds: float) -> Iterator[Record]:
+    """Copies to the device and from it, as a product's operands go."""
+    device = queue.device
+    nbytes = min(TRANSFER_BYTES, device.memory_bytes // 8, device.allocation_bytes)
+    memory = queue.allocate(nbytes)
+
+    def measured(kind: str, host: HostArray) -> Iterator[Record]:
+        host.fill(1)  # pages that were never written are not there yet
+        ways = {"to device": partial(queue.upload, memory, host), "from device": partial(queue.download, host, memory)}
+        for operation, copy in ways.items():
+            timing = _time(partial(_host_s, copy), seconds / 4)
+            yield {
+                "ceiling": "transfer",
+                "operation": operation,
+                "memory": kind,
+                "working_set_bytes": nbytes,
+                "gb_per_s": nbytes / timing["median_s"] / 1e9,
+                **timing,
+            }
+
+    yield from measured("pageable", np.empty(nbytes, np.uint8))
+    with suppress(DeviceError):
+        yield from measured("pinned", queue.pinned(nbytes))
+
+
+def _bandwidth(level: str, operation: str, working_set_bytes: int, moved: int, timing: Record) -> Record:
+    return {
+        "ceiling": "bandwidth",
+        "dtype": "float32",
+        "level": level,
+        "operation": operation,
+        "working_set_bytes": working_set_bytes,
+        "gb_per_s": moved / timing["median_s"] / 1e9,
+        **timing,
+    }
+
+
+def _loop(queue: Queue, text: str, name: str, form: Form, **macros: int) -> Callable[..., Event]:
+    """A kernel, to be called with the number of groups and its arguments."""
+    kernel = queue.kernel(_text("ceiling.h") + _text(text), name, {**form.defines, **macros})
+
+    def run(groups: int, *arguments: Any) -> Event:
+        return queue.launch(kernel, (groups, 1, 1), (form.group, 1, 1), arguments)
+
+    return run
+
+
+@cache
+def _text(name: str) -> str:
+    return files("gemmlab.roofline").joinpath("kernels", name).read_text(encoding="utf-8")
+
+
+def _steps_that_last(start: Callable[[int], Event]) -> int:
+    """How many steps a launch needs to last `LAUNCH_S`."""
+    start(1).wait()  # some drivers finish building here
+    steps = 64
+    while (took := min(start(steps).kernel_s for _ in range(2))) < LAUNCH_S:
+        steps = math.ceil(steps * min(10.0, max(1.2, LAUNCH_S / max(took, 1e-9))))
+    return steps
+
+
+def _host_s(work: Callable[[], None]) -> float:
+    begun = perf_counter()
+    work()
+    return perf_counter() - begun
+
+
+def _time(take: Callable[[], float], seconds: float) -> Record:
+    """Statistics of what `take` returns, the seconds of one call, over about `seconds`; the first call warms up."""
+    begun = perf_counter()
+    take()
+    samples: list[float] = []
+    while len(samples) < MIN_SAMPLES or (len(samples) < MOST_SAMPLES and perf_counter() - begun < seconds):
+        samples.append(take())
+    if not min(samples) > 0:
+        raise DeviceError("the device does not tell how long a kernel took: its driver keeps no profile")
+    return {"calls_per_sample": 1, **summarise(samples)}

@@ -1,0 +1,220 @@
+"""The studies, as data.
+
+Sizes and figures are the sources' own; figures come from ``gemmlab/data/papers.json``. Quick runs are for CPU devices
+and for a first look.
+"""
+
+from __future__ import annotations
+
+from gemmlab._gpu import RUNG_NAMES, VENDORS
+from gemmlab._registry import BUILT_IN
+from gemmlab.report.findings import papers
+from gemmlab.report.groups import LADDER, is_baseline
+from gemmlab.studies import cold_start, memory_modes
+from gemmlab.studies.findings import ALL, MORE, At, BestAt, BuildsWithin, Faster, Passes, cpu_ladder, near
+from gemmlab.studies.study import COUNTED, ON_CPU, RESIDENT, Entry, Record, Study, X, rung_of
+
+_PAPERS = papers()
+_R_CPU, _R_GPU = _PAPERS["R.cpu"], _PAPERS["R.gpu"]
+_X_GROUPS, _X_TIMES = _PAPERS["X.table1_work_group_size"], _PAPERS["X.table2_time"]
+_P_TIMES = _PAPERS["P.times_s"]
+
+# gpu-ladder and cpu-ladder
+
+_UP = _R_GPU["speedup_over"]
+_PROFILED = {name: _R_GPU["vtune"][name]["gpu_time_s"] for name in ("local4", "vendor")}
+
+
+def _rung_or_vendor(record: Record) -> str:
+    name = rung_of(record)
+    return "vendor" if name in VENDORS.values() else name
+
+
+GPU_LADDER = Study(
+    "gpu-ladder", "R", "What does each rung of the GPU ladder gain, and how far ahead is the vendor's library?",
+    f"{RESIDENT} So the source did it.",
+    entries=(*(Entry(f"RT-{name}") for name in RUNG_NAMES), Entry("RT-vendor")),
+    sizes=(256, 512, 1024, 1536, 2048, 2496, 3072, 4032), quick_sizes=(128, 256, 512),
+    series=_rung_or_vendor, over_series="private", cap_s=5.0, ceilings_s=10.0,
+    theirs={
+        "naive": {None: _UP["private_over_naive"]}, "private": {None: 1.0},
+        "local": {None: 1 / _UP["local_over_private"]}, "local4": {None: 1 / _UP["local4_over_private"]},
+    },
+    judges=(
+        Faster(At("private"), At("naive"), _UP["private_over_naive"]),
+        Faster(At("local"), At("private"), _UP["local_over_private"]),
+        Faster(At("local4"), At("private"), _UP["local4_over_private"]),
+        Faster(At("vendor"), At("local4"), _PROFILED["local4"] / _PROFILED["vendor"]),
+        Passes("vendor", "local4", _R_GPU["vendor_passes_local4_at_n"]),
+    ),
+)  # fmt: skip
+
+CPU_LADDER = Study(
+    "cpu-ladder", "R", "What does each rung of the CPU ladder gain, and how near the peak is MKL?", ON_CPU,
+    entries=(*(Entry(name) for name in LADDER if name in BUILT_IN and not is_baseline(name)),
+             Entry("cpu-blas"), Entry("cpu-mkl")),
+    sizes=(256, 512, 1008, 2016, 3024, 4032), quick_sizes=(64, 256, 512),
+    over_series="ikj", cap_s=10.0, ceilings_s=10.0,
+    theirs={rung.partition("-")[2]: {_R_CPU["n_vtune"]: time} for rung, time in _R_CPU["elapsed_s"].items()},
+    theirs_in_seconds=True,
+    judges=(cpu_ladder,),
+)  # fmt: skip
+
+# cpu-vs-gpu
+
+_CPU = ("cpu-mkl", "cpu-blas", "cpu-numpy")
+_TIMES_AS_LONG: dict[X, float] = {int(n): ratio for n, ratio in _R_GPU["gpu_vendor_time_over_cpu_vendor_time"].items()}
+_PEAKS = (
+    f"The peaks of the source's machine are {_R_CPU['peak_gflop_per_s']} GFLOP/s on its CPU and "
+    f"{_R_GPU['peak_gflop_per_s']} on its GPU."
+)
+
+CPU_VS_GPU = Study(
+    "cpu-vs-gpu", "R", "Does the vendor's library pay more on the CPU or on the GPU, and from which size on?", COUNTED,
+    entries=(Entry(_CPU[0], instead=_CPU[1:], yardstick=True), Entry("RT-vendor")),
+    sizes=(1008, 2016, 4032, 8064, 16128), quick_sizes=(256, 512, 1008),
+    series=lambda record: "CPU" if record["backend"] in _CPU else rung_of(record), over_series="CPU",
+    theirs={"CPU": dict.fromkeys(_TIMES_AS_LONG, 1.0), "onemkl": _TIMES_AS_LONG},
+    transfers="with", together=True, cap_s=10.0,
+    judges=tuple(Faster(At("CPU", n), At(ALL, n), ratio, MORE, _PEAKS) for n, ratio in _TIMES_AS_LONG.items()),
+)  # fmt: skip
+
+# work-group-size and platforms
+
+
+def _work_items(record: Record) -> X:
+    params = record["params"]
+    across, down = params.get("tile_x", params.get("group_x")), params.get("tile_y", params.get("group_y"))
+    return None if across is None else across * down
+
+
+_HEIGHTS = (2, 4, 6, 8, 3, 5, 7)  # of groups 32 wide: 64 to 256 work-items
+_TABLE_1 = {items: time * 1e-3 for items, time in zip(_X_GROUPS["work_items"], _X_GROUPS["time"], strict=True)}
+_BEST = min(_TABLE_1, key=lambda items: _TABLE_1[items])
+
+WORK_GROUP_SIZE = Study(
+    "work-group-size", "X", "How many work-items should a work-group have?", RESIDENT,
+    entries=(Entry("RT-private", tuple({"group_x": 32, "group_y": y} for y in _HEIGHTS), brief=4),
+             Entry("RT-local", tuple({"tile_x": 32, "tile_y": y} for y in _HEIGHTS), brief=4)),
+    sizes=(_X_GROUPS["n"],), quick_sizes=(_X_GROUPS["n"],),
+    x=_work_items, x_name="work-items", over_x=64, theirs={"X, its kernel": _TABLE_1}, theirs_in_seconds=True,
+    judges=(BestAt(_BEST), Faster(At(ALL, _BEST), At(ALL, 64), _TABLE_1[64] / _TABLE_1[_BEST])),
+)  # fmt: skip
+
+_PLATFORMS = {
+    "cpu-naive": "serial", "cpu-ikj": "OpenMP", "opencl-local": "OpenCL", "cuda-local": "CUDA", "sycl-local": "SYCL",
+}  # fmt: skip
+_COLUMNS = {
+    "serial": "serial", "OpenMP": "openmp", "OpenCL": "opencl_nvidia", "CUDA": "cuda", "OpenCL AMD": "opencl_amd",
+}  # fmt: skip
+_TABLE_2 = {name: dict(zip(_X_TIMES["n"], _X_TIMES[column], strict=True)) for name, column in _COLUMNS.items()}
+_LAST = max(_X_TIMES["n"])
+
+
+def _times_as_fast(fast: str, slow: str) -> float:
+    return float(_TABLE_2[slow][_LAST] / _TABLE_2[fast][_LAST])
+
+
+PLATFORMS = Study(
+    "platforms", "X", "Serial, OpenMP, OpenCL or CUDA: who is fastest, and by how much?", COUNTED,
+    entries=(Entry("cpu-naive"), Entry("cpu-ikj"), Entry("RT-local")),
+    sizes=tuple(_X_TIMES["n"]), quick_sizes=(100, 200, 400),
+    series=lambda record: _PLATFORMS[record["backend"]], over_series="serial",
+    theirs=_TABLE_2, theirs_in_seconds=True, transfers="with", together=True, cap_s=10.0,
+    judges=(
+        Faster(At("OpenMP"), At("serial"), _times_as_fast("OpenMP", "serial"), MORE),
+        Faster(At("OpenCL"), At("serial"), _times_as_fast("OpenCL", "serial"), MORE),
+        Faster(At("CUDA"), At("serial"), _times_as_fast("CUDA", "serial"), MORE),
+        Faster(At("OpenCL"), At("OpenMP"), _times_as_fast("OpenCL", "OpenMP"), MORE),
+        Faster(At("OpenCL"), At("CUDA"), _times_as_fast("OpenCL", "CUDA"),
+               because="The source credits its offline binaries; here both build the same text before the timing."),
+    ),
+)  # fmt: skip
+
+# tile-size and input-registers
+
+_O = _PAPERS["O.figures"]
+_BEST_TILE, _SLOW_TILE = ("x".join(map(str, _O["tile_size"][key])) for key in ("best", "slower_than_serial_cpu_at"))
+_TILES = ((1, 1), (2, 2), (4, 4), (8, 8), (16, 16), (4, 8), (8, 4), (8, 16), (16, 8), (32, 32))
+
+
+def _tile(record: Record) -> X:
+    params = record["params"]
+    return f"{params['tile_y']}x{params['tile_x']}" if "tile_y" in params else None
+
+
+def _values(record: Record) -> X:
+    params = record["params"]
+    return f"{params['tile_y'] * params['length']}+{params['tile_x'] * params['length']}"
+
+
+TILE_SIZE = Study(
+    "tile-size", "O", "How large a piece of C should a work-item make in registers?", RESIDENT,
+    entries=(Entry("cpu-naive", yardstick=True),
+             Entry("RT-register", tuple({"tile_y": y, "tile_x": x} for y, x in _TILES), brief=7)),
+    sizes=(_O["n"],), quick_sizes=(_O["n"],),
+    series=lambda record: "serial" if record["backend"] == "cpu-naive" else rung_of(record), over_series="serial",
+    x=_tile, x_name="tile of C",
+    judges=(
+        BestAt(_BEST_TILE),
+        Faster(At("serial", None), At("register", _SLOW_TILE), "faster than so large a tile", MORE,
+               "The tile spills, but the device has far more units than the source's CPU had cores."),
+    ),
+)  # fmt: skip
+
+INPUT_REGISTERS = Study(
+    "input-registers", "O", "Does a 2 x 2 tile gain where more of A and B is loaded at once?", RESIDENT,
+    entries=(Entry("RT-register", tuple({"tile_y": 2, "tile_x": 2, "length": steps}
+                                        for steps in (1, 2, 16, 32, 64, 4, 8)), brief=5),),
+    sizes=(_O["n"],), quick_sizes=(_O["n"],),
+    x=_values, x_name="values of A + B", over_x="2+2",
+    judges=(
+        Faster(At("register", "4+4"), At("register", "2+2"), "a clear gain", MORE),
+        Faster(At("register", "64+64"), At("register", "4+4"), "small gains", (1.0, 1.5)),
+        Faster(At("register", "2+2"), At("register", "128+128"), "about 4 times", near(4.0)),
+    ),
+)  # fmt: skip
+
+# cold-start and memory-modes
+
+COLD_START = Study(
+    "cold-start", "P, X", "How long does a first call take, and what does a compiled kernel on disk save?",
+    f"{COUNTED} Every sample is a call in a new process.",
+    entries=(Entry("RT-local"), Entry("RT-register")), sizes=(256,), quick_sizes=(256,),
+    x=lambda record: str(record["problem"]["label"]), x_name="kernel", over_x="source",
+    theirs={"P, whole run": {"source": _P_TIMES["pure_gpu_jit"], "disk": _P_TIMES["pure_gpu_ahead_of_time"]}},
+    measure=cold_start.measure, details=cold_start.breakdown,
+    judges=(Faster(At(ALL, "disk"), At(ALL, "source"), "P: 2 times, of a whole run compiled ahead of time", MORE),
+            BuildsWithin(0.05)),
+)  # fmt: skip
+
+
+def _counted(record: Record) -> str:
+    return "with transfers" if record["transfers_counted"] else "without"
+
+
+def _with_transfers(fast: str, slow: str, theirs: str, runtime: str) -> Faster:
+    return Faster(At("with transfers", fast), At("with transfers", slow), theirs, MORE, runtimes=(runtime,))
+
+
+_USM = f"P: {_P_TIMES['first_gpu'] / _P_TIMES['explicit_device_and_usm']:.2g} times, with USM instead of buffers"
+
+MEMORY_MODES = Study(
+    "memory-modes", "P, G", "Copies, pinned, mapped, shared or managed memory: what does each way cost?",
+    "Both: with transfers, from operands that the host has just written to a result that it reads; without, the "
+    "product alone.",
+    entries=(Entry("RT-local"),), sizes=(512, 1024, 2048), quick_sizes=(256,),
+    x=lambda record: str(record["problem"]["label"]), x_name="memory", over_x="copies", series=_counted,
+    measure=memory_modes.measure,
+    judges=(
+        _with_transfers("svm", "copies", _USM, "opencl"),
+        _with_transfers("usm-shared", "copies", _USM, "sycl"),
+        _with_transfers("copies", "managed", "G: managed memory is slower for its coarse kernel", "cuda"),
+    ),
+)  # fmt: skip
+
+STUDIES = {
+    study.name: study
+    for study in (CPU_LADDER, GPU_LADDER, CPU_VS_GPU, WORK_GROUP_SIZE, PLATFORMS, TILE_SIZE, INPUT_REGISTERS,
+                  COLD_START, MEMORY_MODES)
+}  # fmt: skip

@@ -1,0 +1,78 @@
+"""Samples that need a fresh process each, and the records that come of them.
+
+A child is one of this folder's modules, run by its `main()`: it is given a wish as JSON, and its last line is the
+answer, as JSON too. Children are started one after another, so that nothing runs beside the one that measures.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gemmlab import _registry
+from gemmlab._cpu import machine
+from gemmlab._errors import GemmlabError
+from gemmlab.measure.problems import Case
+from gemmlab.measure.process import child_command
+from gemmlab.measure.statistics import summarise
+
+PATIENCE_S = 600.0
+
+
+class ChildFailed(Exception):
+    """A child gave no answer; the message is a sentence for the record."""
+
+
+def ask(module: str, wish: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Start a child and return its answer; ChildFailed with its last words where there is none."""
+    command = child_command(module, json.dumps(wish))
+    try:
+        done = subprocess.run(
+            command, env={**os.environ, **(environ or {})}, capture_output=True, text=True, check=False,
+            timeout=PATIENCE_S,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise ChildFailed(f"no answer within {PATIENCE_S:g} s") from None
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise ChildFailed(f"its process ended (exit status {done.returncode}): {last}")
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    if "error" in answer:
+        raise ChildFailed(answer["error"])
+    return answer
+
+
+def reply(work: Callable[..., dict[str, Any]]) -> None:
+    """In the child: do what is wished, and print the answer; what we have to say against it is an answer too."""
+    try:
+        answer = work(**json.loads(sys.argv[1]))
+    except GemmlabError as error:
+        answer = {"error": f"{type(error).__name__}: {error}"}
+    print(json.dumps(answer))
+
+
+def timed(
+    backend: str, case: Case, samples_s: Sequence[float], error_over_bound: float, **facts: Any
+) -> dict[str, Any]:
+    """A record of samples; of a product that is wrong, the record says that and no time."""
+    record = _base(backend, case) | {"error_over_bound": error_over_bound} | facts
+    if not error_over_bound <= 1:
+        return record | {"status": "wrong", "reason": f"the error is {error_over_bound:.3g} times its bound"}
+    record |= summarise(samples_s)
+    return record | {"status": "ok", "gflop_per_s": case.gflop / max(record["median_s"], 1e-9)}
+
+
+def untimed(backend: str, case: Case, status: str, reason: str, **facts: Any) -> dict[str, Any]:
+    """A record of what has no time."""
+    return {"device": machine.cpu_name()} | _base(backend, case) | facts | {"status": status, "reason": reason}
+
+
+def _base(backend: str, case: Case) -> dict[str, Any]:
+    return {
+        "kind": "gemm", "backend": _registry.plain(backend), "params": {}, "problem": case.problem(),
+        "gflop": case.gflop, "bytes_compulsory": case.bytes_compulsory,
+    }  # fmt: skip
