@@ -197,9 +197,11 @@ def conclude(study: Study, records: Sequence[Record], directory: Path) -> Outcom
     names = []
     with written_into(directory) as drafts:
         (drafts / f"{study.name}.txt").write_text(text + "\n", encoding="utf-8")
-        for number, part in enumerate(found):
+        for part in found:
+            stem = "-".join(filter(None, (study.name, part.runtime, f"n{part.n}" if part.n else "")))
+            twin = sum(name == stem or name.startswith(f"{stem}-device") for name in names)
             for ending, figure in drawings(part):
-                names.append(f"{study.name}{f'-{number + 1}' if number else ''}{ending}")
+                names.append(f"{stem}{f'-device{twin + 1}' if twin else ''}{ending}")
                 save(figure, drafts / names[-1])
     files = [directory / f"{study.name}.txt"]
     files += [directory / f"{name}{ending}" for name in names for ending in (".svg", ".png")]

@@ -8,8 +8,9 @@ Reasons are taken from the records alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import EllipsisType
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from gemmlab.report.findings import SLACK, Finding
 from gemmlab.report.findings import findings as cpu_findings
 from gemmlab.report.groups import overlap
 from gemmlab.report.roofs import standing
+from gemmlab.report.verdicts import ABOVE
 from gemmlab.report.words import listed, number, percent
 from gemmlab.studies.curves import Part, on_cpu, ordered
 from gemmlab.studies.study import Record, Study, X
@@ -162,9 +164,16 @@ class BuildsWithin:
 
 
 def cpu_ladder(study: Study, part: Part) -> list[Finding]:
-    """The report's own judgement of the CPU ladder."""
-    group = next((group for record in part.products if (group := part.group_of(record))), None)
-    return [] if group is None else cpu_findings(group)
+    """The report's own judgement of the CPU ladder, with the reason where a finding fails."""
+    group = part.group_of(part.products[0])
+    found = []
+    for finding in cpu_findings(group) if group is not None else []:
+        if group is not None and finding.holds is False:
+            named = {record["backend"]: record for name in group.backends() if (record := group.largest(name))}
+            said = reason(part, *(named[word] for word in re.findall(r"[\w-]+", finding.claim) if word in named))
+            finding = replace(finding, text=f"{finding.text} {said or UNTOLD}")
+        found.append(finding)
+    return found
 
 
 def judged(study: Study, part: Part) -> list[Finding]:
@@ -178,22 +187,33 @@ def reason(part: Part, *records: Record) -> str:
 
 
 def _reasons(part: Part, records: Sequence[Record]) -> Iterator[str]:
+    largest = max(part.study.sizes)
+    told = {x for own in part.study.theirs.values() for x in own}
+    if any(record["problem"]["n"] < largest and record["problem"]["n"] not in told for record in records):
+        yield f"The source measured at N = {largest}."
     if any(map(on_cpu, records)):
         moved = any(record["transfers_counted"] for record in records)
         own = "the host's" if moved else "ordinary memory, and its caches do what registers are for"
         yield f"The device is the CPU itself: its {'' if moved else 'local '}memory is {own}."
     for record in records:
-        name = part.study.series(record)
-        if record["kernel_s"] is not None and record["kernel_s"] < (1 - MOSTLY) * record["median_s"]:
-            rest = "moving data" if record["transfers_counted"] else "starting them"
-            yield (f"The kernels of {name} take {percent(record['kernel_s'] / record['median_s'])} of its time, {rest} "
-                   "the rest.")  # fmt: skip
-            continue
-        group = part.group_of(record)
-        where = standing(group, record) if group is not None else None
-        if where is not None and where.share > MOSTLY:
-            roof = f"{where.level} bandwidth" if where.level else "arithmetic"
-            yield f"{name} is bound by {roof}, of which it has {percent(where.share)}."
+        yield from _own_reasons(part, record, part.study.series(record))
+
+
+def _own_reasons(part: Part, record: Record, name: str) -> Iterator[str]:
+    """What holds one record back, or makes it hard to believe."""
+    if record["noisy"]:
+        yield f"{name} is noisy: its p20 and p80 are {percent(record['noise_percent'] / 100)} apart."
+    if record["kernel_s"] is not None and record["kernel_s"] < (1 - MOSTLY) * record["median_s"]:
+        share = percent(record["kernel_s"] / record["median_s"])
+        rest = "moving data" if record["transfers_counted"] else "starting them"
+        yield f"The kernels of {name} take {share} of its time, {rest} the rest."
+        return
+    group = part.group_of(record)
+    where = standing(group, record) if group is not None else None
+    if where is not None and where.share > MOSTLY:
+        roof = f"{where.level} bandwidth" if where.level else "arithmetic"
+        above = ", more than was measured of that" * (where.share > ABOVE)
+        yield f"{name} is bound by {roof}, of which it has {percent(where.share)}{above}."
 
 
 def _pair(part: Part, fast: At, slow: At) -> tuple[Record, Record] | None:
@@ -242,6 +262,9 @@ def _named(study: Study, one: At, two: At) -> str:
 
 def _missing(study: Study, part: Part, *points: At) -> str:
     """Which of some points no good record stands for."""
+    measured = {x for own in part.curves.values() for x in own}
+    if nowhere := {point.x for point in points} - measured - {...}:
+        return f"{study.x_name} = {listed([str(x) for x in nowhere])} was not measured"
     lacking = [
         point.series if point.x in (..., None) else f"{point.series} at {study.x_name} {point.x}"
         for point in points
