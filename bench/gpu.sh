@@ -1,55 +1,64 @@
 #!/usr/bin/env bash
-# Everything that needs a real GPU, in one run from a checkout: build, verify, measure; records and figures to --out.
+# Everything that needs a real GPU, from a checkout: build, verify, measure; records and figures go to --out.
 #
-#     bench/gpu.sh --out DIR [--wheels DIR] [--steps "setup check study"]
+#     bench/gpu.sh --out DIR [--wheels DIR] STEP ...
 #
-# For a machine without a package index, --wheels names a folder with wheels (pyopencl and what it needs) and Debian
-# packages (libclblast1, ocl-icd-libopencl1) to install first. Steps can be taken in several runs.
+# Steps: setup, tests, verify, roofline, and the studies by name; in as many runs as one likes. For a machine without
+# a package index, --wheels names a folder with wheels (pyopencl and what it needs) and Debian packages (libclblast1,
+# ocl-icd-libopencl1) that setup installs first. Only the GPU's own OpenCL platform is asked.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-out= wheels= steps="setup check study"
+out= wheels= steps=()
 while [ $# -gt 0 ]; do
     case $1 in
-        --out) out=$2 ;;
-        --wheels) wheels=$2 ;;
-        --steps) steps=$2 ;;
-        *) echo "gpu.sh: no option $1; see its head" >&2; exit 2 ;;
+        --out) out=$2; shift ;;
+        --wheels) wheels=$2; shift ;;
+        -*) echo "gpu.sh: no option $1; see its head" >&2; exit 2 ;;
+        *) steps+=("$1") ;;
     esac
-    shift 2
+    shift
 done
 [ -n "$out" ] || { echo "gpu.sh: give --out DIR" >&2; exit 2; }
-mkdir -p "$out"
-export PYTHONPATH=$PWD PYTHONDONTWRITEBYTECODE=1
+mkdir -p "$out/drivers"
+echo libnvidia-opencl.so.1 > "$out/drivers/nvidia.icd"
+export OCL_ICD_VENDORS=$out/drivers PYTHONPATH=$PWD PYTHONDONTWRITEBYTECODE=1
+exec > >(tee -a "$out/log.txt") 2>&1
 failures=0
-took() { local start=$SECONDS; echo "+ $*"; "$@" || { failures=$((failures + 1)); echo "FAILED: $*"; }; echo "  $((SECONDS - start)) s"; }
 
-for step in $steps; do
-    case $step in
-        setup)
-            if [ -n "$wheels" ]; then
-                python3 -m pip install -q --no-index --no-deps --no-compile "$wheels"/*.whl
-                for package in "$wheels"/*.deb; do dpkg -x "$package" /; done
-                ldconfig
-            fi
-            python3 setup.py -q build_ext --inplace --parallel 8 > "$out/build.log" 2>&1 || tail -20 "$out/build.log"
-            took python3 -m gemmlab backends
-            python3 -m gemmlab info > "$out/info.txt"
-            ;;
-        check)
-            took python3 -m pytest -q -p no:cacheprovider tests/test_gpu_*.py
-            for name in $(python3 -c "
-import gemmlab
-print(*(n for n, i in gemmlab.backends().items() if i.available and n.split('-')[0] in ('opencl', 'cuda', 'sycl')))"); do
-                took python3 -m gemmlab verify "$name" 2> /dev/null
-            done > "$out/verify.txt"
-            grep -E "seed|FAILED|failed" "$out/verify.txt"
-            ;;
-        study)
-            for name in gpu-ladder work-group-size platforms tile-size input-registers cold-start memory-modes cpu-vs-gpu; do
-                took python3 -m gemmlab study "$name" --out "$out/$name"
-            done
-            took python3 -m gemmlab roofline --backends opencl-register,cuda-register --out "$out/roofline"
-            ;;
+step() {
+    local start=$SECONDS
+    "$@" || { failures=$((failures + 1)); echo "FAILED: $*"; }
+    echo "== $* ($((SECONDS - start)) s)"
+}
+
+setup() {
+    if [ -n "$wheels" ]; then
+        python3 -m pip install -q --no-index --no-deps --no-compile "$wheels"/*.whl
+        for package in "$wheels"/*.deb; do dpkg -x "$package" /; done
+        ldconfig
+    fi
+    python3 setup.py -q build_ext --inplace --parallel 8 > "$out/build.log" 2>&1 || tail -20 "$out/build.log"
+    python3 -m gemmlab info > "$out/info.txt"
+    python3 -m gemmlab backends
+}
+
+verify() {
+    local name wrong=0
+    for name in "$@"; do
+        timeout 90 python3 -m gemmlab verify "$name" > "$out/verify-$name.txt" 2> /dev/null || wrong=1
+        grep -m1 seed "$out/verify-$name.txt" || echo "$name: no audit within 90 s"
+    done
+    return $wrong
+}
+
+rungs=(naive private local local4 register register-global)
+for name in "${steps[@]}"; do
+    case $name in
+        setup) step setup ;;
+        tests) step timeout 240 python3 -m pytest -q -p no:cacheprovider tests/test_gpu_*.py ;;
+        verify) step verify "${rungs[@]/#/opencl-}" "${rungs[@]/#/cuda-}" opencl-clblast cuda-cublas ;;
+        roofline) step python3 -m gemmlab roofline --backends opencl-register,cuda-register --out "$out/roofline" ;;
+        *) step timeout 300 python3 -m gemmlab study "$name" --out "$out/$name" ;;
     esac
 done
 exit $((failures > 0))

@@ -64,7 +64,7 @@ def widest(text):
 # What is done
 
 
-@pytest.mark.parametrize("name", [[], ["report"], ["backends"], ["bench"], ["roofline"], ["verify"], ["info"]])
+@pytest.mark.parametrize("name", [[], ["report"], ["backends"], ["bench"], ["roofline"], ["verify"], ["info"], ["study"]])
 def test_every_command_has_help(name, command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     done = command(*name, "--help")

@@ -9,7 +9,7 @@
     operands.py     where matrices lie in device memory
     traffic.py      bytes that each rung moves
     backend.py      what happens to a product, whichever the runtime
-    vendor.py       CLBlast, oneMKL, cuBLAS
+    vendor.py       oneMKL and cuBLAS; CLBlast in clblast.py
     arrays.py       arrays that users bring on a device
 
 A runtime's package is imported when one of its backends is first asked for, so a machine without one pays nothing.

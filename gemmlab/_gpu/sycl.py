@@ -59,7 +59,7 @@ class Sycl(Runtime):
     def _opened(self, device: Device) -> SyclQueue:
         import dpctl
 
-        try:
+        try:  # not "in_order": with host tasks in between, threads that share such a queue come to a deadlock
             queue = dpctl.SyclQueue(self._handles[device.index], property="enable_profiling")
         except dpctl.SyclQueueCreationError as error:
             raise runtime.failed(device, "opening it", error) from error
@@ -265,7 +265,8 @@ def _usm(array: Any) -> Any:
 
 def _allocation(array: Any) -> Any:
     """The whole memory that an array lies in: the same for all its views."""
-    memory = _usm(array).usm_data
+    usm = _usm(array)
+    memory = getattr(usm, "usm_data", usm)  # what another queue came with is memory that is a part of memory
     whole = memory.reference_obj
     return _allocation(whole) if hasattr(whole, "__sycl_usm_array_interface__") else memory
 

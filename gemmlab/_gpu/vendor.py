@@ -207,14 +207,16 @@ class CuBLAS(Vendor):
     @contextmanager
     def _handle(self, queue: CudaQueue) -> Iterator[int]:
         """CuPy's handle of this thread and device, set as we need it: it is as others have left it."""
-        cublas, handle = self.library, queue.cuda.Device(queue.device.handle).cublas_handle
-        scalars, math = cublas.getPointerMode(handle), cublas.getMathMode(handle)
+        cublas = self.library
         try:
+            handle = queue.cuda.Device(queue.device.handle).cublas_handle
+            scalars, math = cublas.getPointerMode(handle), cublas.getMathMode(handle)
             cublas.setPointerMode(handle, cublas.CUBLAS_POINTER_MODE_HOST)
             cublas.setMathMode(handle, cublas.CUBLAS_DEFAULT_MATH)  # TF32 by the compute type alone
-            yield handle
+            try:
+                yield handle
+            finally:
+                cublas.setPointerMode(handle, scalars)
+                cublas.setMathMode(handle, math)
         except cublas.CUBLASError as error:
             raise runtimes.failed(queue.device, "multiplying by cuBLAS", error) from error
-        finally:
-            cublas.setPointerMode(handle, scalars)
-            cublas.setMathMode(handle, math)

@@ -145,6 +145,8 @@ def _tile(record: Record) -> X:
 
 def _values(record: Record) -> X:
     params = record["params"]
+    if "length" not in params:
+        return None
     return f"{params['tile_y'] * params['length']}+{params['tile_x'] * params['length']}"
 
 

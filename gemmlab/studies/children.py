@@ -15,7 +15,7 @@ from typing import Any
 
 from gemmlab import _registry
 from gemmlab._cpu import machine
-from gemmlab._errors import GemmlabError
+from gemmlab._errors import BackendUnavailable, GemmlabError, UnsupportedProblem
 from gemmlab.measure.problems import Case
 from gemmlab.measure.process import child_command
 from gemmlab.measure.statistics import summarise
@@ -23,12 +23,16 @@ from gemmlab.measure.statistics import summarise
 PATIENCE_S = 600.0
 
 
-class ChildFailed(Exception):
-    """A child gave no answer; the message is a sentence for the record."""
+class NoAnswer(Exception):
+    """A child did not do what was wished; the message is a sentence for the record, beside the status."""
+
+    def __init__(self, reason: str, status: str = "failed") -> None:
+        super().__init__(reason)
+        self.status = status
 
 
 def ask(module: str, wish: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Start a child and return its answer; ChildFailed with its last words where there is none."""
+    """Start a child and return its answer; NoAnswer with its last words where there is none."""
     command = child_command(module, json.dumps(wish))
     try:
         done = subprocess.run(
@@ -36,13 +40,13 @@ def ask(module: str, wish: Mapping[str, Any], environ: Mapping[str, str] | None 
             timeout=PATIENCE_S,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise ChildFailed(f"no answer within {PATIENCE_S:g} s") from None
+        raise NoAnswer(f"no answer within {PATIENCE_S:g} s") from None
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise ChildFailed(f"its process ended (exit status {done.returncode}): {last}")
+        raise NoAnswer(f"its process ended (exit status {done.returncode}): {last}")
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     if "error" in answer:
-        raise ChildFailed(answer["error"])
+        raise NoAnswer(answer["error"], answer["status"])
     return answer
 
 
@@ -51,7 +55,8 @@ def reply(work: Callable[..., dict[str, Any]]) -> None:
     try:
         answer = work(**json.loads(sys.argv[1]))
     except GemmlabError as error:
-        answer = {"error": f"{type(error).__name__}: {error}"}
+        unsupported = isinstance(error, UnsupportedProblem | BackendUnavailable)
+        answer = {"error": str(error), "status": "skipped" if unsupported else "failed"}
     print(json.dumps(answer))
 
 
@@ -66,9 +71,9 @@ def timed(
     return record | {"status": "ok", "gflop_per_s": case.gflop / max(record["median_s"], 1e-9)}
 
 
-def untimed(backend: str, case: Case, status: str, reason: str, **facts: Any) -> dict[str, Any]:
+def untimed(backend: str, case: Case, why: NoAnswer, **facts: Any) -> dict[str, Any]:
     """A record of what has no time."""
-    return {"device": machine.cpu_name()} | _base(backend, case) | facts | {"status": status, "reason": reason}
+    return {"device": machine.cpu_name()} | _base(backend, case) | facts | {"status": why.status, "reason": str(why)}
 
 
 def _base(backend: str, case: Case) -> dict[str, Any]:

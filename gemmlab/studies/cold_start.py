@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gemmlab.studies.engine import Task
 
 NO_CACHES = {"CUDA_CACHE_DISABLE": "1", "POCL_KERNEL_CACHE": "0", "PYOPENCL_NO_CACHE": "1"}
-NOT_KEPT = "the second process built it from its source again: programs of this runtime cannot be kept on disk"
+NOT_KEPT = children.NoAnswer("the next process built it from its source again: nothing was kept on disk", "skipped")
 Answers = dict[str, list[dict[str, Any]]]
 
 
@@ -42,8 +42,8 @@ def measure(task: Task) -> None:
                         wish = {"backend": name, "case": case.to_json(), "started_s": time.time()}
                         environ = NO_CACHES | {"GEMMLAB_CACHE_DIR": folder}
                         answers[stage].append(children.ask(__name__, wish, environ))
-        except children.ChildFailed as failure:
-            task.keep(children.untimed(name, replace(case, label="source"), "failed", str(failure)))
+        except children.NoAnswer as why:
+            task.keep(children.untimed(name, replace(case, label="source"), why))
             continue
         for record in _records(name, case, answers):
             task.keep(record)
@@ -62,7 +62,7 @@ def _records(name: str, case: Case, answers: Answers) -> list[dict[str, Any]]:
         return record(label, calls, "first_s", **{key: median(c[key] for c in calls) for key in ("build_s", "start_s")})
 
     if any(call["built"] for call in disk):
-        kept = children.untimed(name, replace(case, label="disk"), "skipped", NOT_KEPT, **facts)
+        kept = children.untimed(name, replace(case, label="disk"), NOT_KEPT, **facts)
     else:
         kept = first("disk", disk)
     return [first("source", source), kept, record("loaded", disk, "second_s")]

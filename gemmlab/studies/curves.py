@@ -34,6 +34,11 @@ class Part:
         place = f"{self.runtime} on {self.device}" if self.runtime else "; ".join(self._places())
         return ", ".join(filter(None, (place, f"N = {self.n}" if self.n else "")))
 
+    @property
+    def slug(self) -> str:
+        """The part as a file's name; two devices of one runtime share it."""
+        return "-".join(filter(None, (self.study.name, self.runtime, f"n{self.n}" if self.n else "")))
+
     def _places(self) -> Iterator[str]:
         """Each device with the lines that were measured on it, unless it has all of them."""
         lines: dict[str, dict[str, None]] = {}

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -186,6 +187,7 @@ def conclude(study: Study, records: Sequence[Record], directory: Path) -> Outcom
         If there is no record of the study.
     """
     require()
+    from gemmlab.report.album import numbered
     from gemmlab.report.drawing import save
     from gemmlab.report.folder import written_into
     from gemmlab.studies.figure import drawings
@@ -194,14 +196,15 @@ def conclude(study: Study, records: Sequence[Record], directory: Path) -> Outcom
         raise ValueError(f"no records of the study {study.name}: gemmlab study {study.name} measures them")
     found = parts(study, records)
     text = text_of(study, found, records)
-    names = []
+    names: list[str] = []
+    twins: Counter[str] = Counter()
     with written_into(directory) as drafts:
         (drafts / f"{study.name}.txt").write_text(text + "\n", encoding="utf-8")
         for part in found:
-            stem = "-".join(filter(None, (study.name, part.runtime, f"n{part.n}" if part.n else "")))
-            twin = sum(name == stem or name.startswith(f"{stem}-device") for name in names)
+            stem = numbered(part.slug, twins[part.slug])
+            twins[part.slug] += 1
             for ending, figure in drawings(part):
-                names.append(f"{stem}{f'-device{twin + 1}' if twin else ''}{ending}")
+                names.append(f"{stem}{ending}")
                 save(figure, drafts / names[-1])
     files = [directory / f"{study.name}.txt"]
     files += [directory / f"{name}{ending}" for name in names for ending in (".svg", ".png")]

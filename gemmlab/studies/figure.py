@@ -72,7 +72,7 @@ def speed_up(part: Part) -> Figure | None:
         _x_axis(axes, xs, place)
         label_lines(axes, {name: _end(ours.get(name) or theirs[name], place) for name in looks}, looks)
         if theirs or anywhere:
-            axes.text(0.02, 0.98, f"dotted: source {study.source.partition(',')[0]}", color=QUIET, fontsize=9, va="top",
+            axes.text(0, 1.005, f"dotted: source {study.source.partition(',')[0]}", color=QUIET, fontsize=9,
                       transform=axes.transAxes)  # fmt: skip
     return figure
 

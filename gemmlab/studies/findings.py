@@ -187,16 +187,17 @@ def reason(part: Part, *records: Record) -> str:
 
 
 def _reasons(part: Part, records: Sequence[Record]) -> Iterator[str]:
-    largest = max(part.study.sizes)
-    told = {x for own in part.study.theirs.values() for x in own}
-    if any(record["problem"]["n"] < largest and record["problem"]["n"] not in told for record in records):
-        yield f"The source measured at N = {largest}."
+    study, sizes = part.study, {record["problem"]["n"] for record in records}
+    told = {x for own in study.theirs.values() for x in own}
+    if study.measure is None and min(sizes - told, default=max(study.sizes)) < max(study.sizes):
+        yield f"The source measured at N = {max(study.sizes)}."
     if any(map(on_cpu, records)):
         moved = any(record["transfers_counted"] for record in records)
         own = "the host's" if moved else "ordinary memory, and its caches do what registers are for"
         yield f"The device is the CPU itself: its {'' if moved else 'local '}memory is {own}."
+    lines = len({study.series(record) for record in records}) == len(records)
     for record in records:
-        yield from _own_reasons(part, record, part.study.series(record))
+        yield from _own_reasons(part, record, study.series(record) if lines else str(study.x(record)))
 
 
 def _own_reasons(part: Part, record: Record, name: str) -> Iterator[str]:

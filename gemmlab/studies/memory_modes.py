@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gemmlab._errors import UnsupportedProblem
 from gemmlab.measure.problems import Case, operands
 from gemmlab.studies import children
 
@@ -93,27 +94,20 @@ class Shared(Copies):
 class UsmShared(Shared):
     """SYCL's shared memory."""
 
+    kind = "MemoryUSMShared"
+
     def pair(self, nbytes: int) -> tuple[Any, Host]:
         from dpctl import memory
 
-        made = self.allocator(memory)(nbytes, queue=self.opened.queue)
+        queue: Any = self.queue
+        made = getattr(memory, self.kind)(nbytes, queue=queue.queue)
         return made, np.ndarray(nbytes, np.uint8, buffer=made)
-
-    @property
-    def opened(self) -> Any:
-        """The runtime's own side of the queue."""
-        return self.queue
-
-    def allocator(self, memory: Any) -> Any:
-        """What makes it."""
-        return memory.MemoryUSMShared
 
 
 class UsmHost(UsmShared):
     """SYCL's host memory."""
 
-    def allocator(self, memory: Any) -> Any:
-        return memory.MemoryUSMHost
+    kind = "MemoryUSMHost"
 
 
 class Managed(Shared):
@@ -122,7 +116,9 @@ class Managed(Shared):
     def pair(self, nbytes: int) -> tuple[Any, Host]:
         import cupy
 
-        memory = cupy.cuda.malloc_managed(nbytes)
+        queue: Any = self.queue
+        with queue.at_work(f"allocating {nbytes} managed bytes"):
+            memory = cupy.cuda.malloc_managed(nbytes)
         return memory, _bytes_at(memory.ptr, nbytes)
 
 
@@ -134,7 +130,7 @@ class CudaMapped(Shared):
 
         view = self.queue.pinned(nbytes)
         address = view.ctypes.data
-        whole = cupy.cuda.UnownedMemory(address, nbytes, view)
+        whole = cupy.cuda.UnownedMemory(address, nbytes, view, self.queue.device.handle)
         return cupy.cuda.MemoryPointer(whole, 0), view
 
 
@@ -184,6 +180,8 @@ class Svm(ClMapped):
         import pyopencl as cl
 
         queue: Any = self.queue
+        if not queue.queue.device.svm_capabilities & cl.device_svm_capabilities.COARSE_GRAIN_BUFFER:
+            raise UnsupportedProblem(f"{queue.device.label} has no shared virtual memory")
         array: Any = cl.svm_empty(queue.context, cl.svm_mem_flags.READ_WRITE, nbytes, np.dtype(np.uint8))
         return cl.SVM(array), array
 
@@ -206,7 +204,7 @@ def measure(task: Task) -> None:
     pairs = [(name, mode) for name in task.contest for mode in MODES[name.partition("-")[0]]]
     turns = [(case, turn) for case in task.cases for turn in range(task.options.rounds)]
     answers: dict[tuple[str, str, Case], list[dict[str, Any]]] = {}
-    failed: dict[tuple[str, str, Case], str] = {}
+    failed: dict[tuple[str, str, Case], children.NoAnswer] = {}
     for number, (case, _) in enumerate(turns):
         for place, (name, mode) in enumerate(pairs):
             task.progress(number * len(pairs) + place, len(turns) * len(pairs), f"{name} {mode} {case.label}")
@@ -215,10 +213,10 @@ def measure(task: Task) -> None:
             if (name, mode, case) not in failed:
                 try:
                     answers.setdefault((name, mode, case), []).append(_asked(case, wish))
-                except children.ChildFailed as failure:
-                    failed[name, mode, case] = str(failure)
+                except children.NoAnswer as refusal:
+                    failed[name, mode, case] = refusal
     for (name, mode, case), why in failed.items():
-        task.keep(children.untimed(name, replace(case, label=mode), "failed", why))
+        task.keep(children.untimed(name, replace(case, label=mode), why))
     for (name, mode, case), own in answers.items():
         if (name, mode, case) not in failed:
             for record in _records(name, replace(case, label=mode), own):
@@ -227,7 +225,7 @@ def measure(task: Task) -> None:
 
 def _asked(case: Case, wish: dict[str, Any]) -> dict[str, Any]:
     if case.bytes_compulsory > MOST_BYTES:
-        raise children.ChildFailed(f"its operands are over {MOST_BYTES >> 20} MiB")
+        raise children.NoAnswer(f"its operands are over {MOST_BYTES >> 20} MiB", "skipped")
     return children.ask(__name__, wish)
 
 

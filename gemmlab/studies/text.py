@@ -149,4 +149,7 @@ def _not_measured(study: Study, records: Sequence[Record]) -> str:
 
 
 def _wrapped(text: str, first: str = "", later: str = "") -> str:
-    return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=later, break_on_hyphens=False)
+    """Text in 80 columns; a number stays with its sign."""
+    whole = text.replace(" %", "\xa0%").replace(" = ", "\xa0=\xa0")
+    filled = textwrap.fill(whole, WIDTH, initial_indent=first, subsequent_indent=later, break_on_hyphens=False)
+    return filled.replace("\xa0", " ")
