@@ -196,13 +196,10 @@ def test_a_launch_is_timed_by_events_around_it(queue, fake):
     fake.log.clear()
     arguments = [queue.allocate(8), np.int32(3)]
     event = queue.launch(kernel, (5, 6, 7), (32, 8, 1), arguments)
-    (_, first, _), call, (_, last, _) = fake.log
+    _, call, _ = fake.log
     assert call == ("gemm", (5, 6, 7), (32, 8, 1), arguments, queue.stream)
     assert all(record[2] is queue.stream for record in (fake.log[0], fake.log[2]))
     assert event.kernel_s == 2.5e-3
-    del event
-    queue.launch(kernel, (1, 1, 1), (1, 1, 1), [])
-    assert {id(record[1]) for record in fake.log if record[0] == "record"} == {id(first), id(last)}
 
 
 def test_events_of_two_launches_are_apart(queue, fake):
