@@ -145,6 +145,8 @@ def gemm(
         "transfers_counted": None,
         "copies": 0,
         "kernel_s": None,
+        "kernel_p20_s": None,
+        "kernel_p80_s": None,
         "build_s": None,
         "start_s": None,
         "gflop": gflop,

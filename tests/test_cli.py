@@ -64,7 +64,9 @@ def widest(text):
 # What is done
 
 
-@pytest.mark.parametrize("name", [[], ["report"], ["backends"], ["bench"], ["roofline"], ["verify"], ["info"], ["study"]])
+@pytest.mark.parametrize(
+    "name", [[], ["report"], ["backends"], ["bench"], ["roofline"], ["study"], ["verify"], ["info"]]
+)
 def test_every_command_has_help(name, command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     done = command(*name, "--help")

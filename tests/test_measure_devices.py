@@ -51,6 +51,7 @@ def test_a_record_says_what_holds_for_a_device():
     for record in on_device:
         assert (record["device"], record["threads"], record["thread_scope"]) == (LABEL, None, None)
         assert (record["kernel_s"], record["copies"]) == (KERNEL_S, 0)
+        assert (record["kernel_p20_s"], record["kernel_p80_s"]) == (KERNEL_S, KERNEL_S)
         assert record["samples"] >= 2
     assert (on_cpu["device"], on_cpu["threads"], on_cpu["kernel_s"]) == (machine.cpu_name(), 1, None)
 

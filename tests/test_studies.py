@@ -155,6 +155,9 @@ def test_reasons_are_those_of_the_records():
     assert "The device is the CPU itself" in verdicts(study, on_cpu)["local over private at N = 4032, speed-up"].text
     at_peak = ladder({"private": 12000, "local": 12100}, spread=0.01) + made.gpu_ceilings()
     assert "bound by arithmetic" in verdicts(study, at_peak)["local over private at N = 4032, speed-up"].text
+    served = [record | {"bytes_model_l1": 8 * 4032**3} for record in ladder({"private": 900, "local": 930})]
+    text = verdicts(study, served + made.gpu_ceilings())["local over private at N = 4032, speed-up"].text
+    assert "Caches serve private: it reads 3600 GB/s, and memory gives 700." in text
     alone = ladder({"private": 300, "local": 303}, spread=0.05)
     assert verdicts(study, alone)["local over private at N = 4032, speed-up"].text.endswith("do not tell why.")
 
@@ -186,6 +189,7 @@ def groups(rates):
 @pytest.mark.parametrize(
     ("rates", "holds", "said"),
     [({64: 100, 192: 243, 256: 200}, True, "Holds here: 192."),
+     ({64: 100, 192: 101}, False, "64 and 192 (no difference seen between them)."),
      ({64: 100, 192: 200, 256: 201}, True, "Holds here: 192 and 256 (no difference seen between them)."),
      ({64: 300, 192: 100}, False, "64; 192 takes 3 times as long."),
      ({64: 300, 128: 100}, None, "192 was not measured")],
@@ -216,14 +220,19 @@ def test_the_sources_own_figure_for_the_very_point():
     assert (finding.theirs, finding.holds) == ("3.17 times", True)
 
 
-def test_a_tile_that_is_slower_than_the_serial_cpu():
+def tiles(rates):
     study = STUDIES["tile-size"]
-    tiles = {(8, 8): 900, (32, 32): 1}
-    records = [cpu(study, "cpu-naive", 512, 2.0, threads=1)]
-    records += [gpu(study, "cuda-register", 512, rate, params={"tile_y": y, "tile_x": x})
-                for (y, x), rate in tiles.items()]  # fmt: skip
-    found = verdicts(study, records)
+    return [cpu(study, "cpu-naive", 512, 2.0, threads=1)] + [
+        gpu(study, "cuda-register", 512, rate, params={"tile_y": y, "tile_x": x}) for (y, x), rate in rates.items()
+    ]
+
+
+def test_tiles_that_grow_too_large():
+    found = verdicts(STUDIES["tile-size"], tiles({(8, 8): 900, (32, 32): 1}))
     assert [finding.holds for finding in found.values()] == [True, True]
+    found = verdicts(STUDIES["tile-size"], tiles({(2, 2): 900, (8, 8): 300}))
+    text = found["register, fastest by tile of C"].text
+    assert "2x2; 8x8 takes 3 times as long. Tiles of 2x2 leave 65536 work-items. Tiles of 8x8 leave 4096" in text
 
 
 def test_the_cpu_ladder_is_judged_as_the_report_does():
@@ -247,6 +256,17 @@ def stages(source_s, disk_s, build_s):
 def test_a_warm_disk_cache_has_a_bar(build_s, holds):
     found = verdicts(STUDIES["cold-start"], stages(2.0, 0.1, build_s))
     assert [finding.holds for finding in found.values()] == [True, holds]
+
+
+def test_kernels_are_timed_by_the_devices_own_clock():
+    clock = {"kernel_s": 1e-3, "kernel_p20_s": 0.9e-3, "kernel_p80_s": 1.2e-3}
+    known, unknown = (ladder({"private": 300}, sizes=(64,), **given)[0] for given in (clock, {}))
+    for record, times in ((known, (1e-3, 0.9e-3, 1.2e-3)), (unknown, (unknown["median_s"], unknown["p20_s"]))):
+        part, = parts(STUDIES["gpu-ladder"], [record])
+        assert [part.products[0][key] for key in ("median_s", "p20_s", "p80_s")][: len(times)] == list(times)
+    part, = parts(STUDIES["gpu-ladder"], [known])
+    assert part.products[0]["noisy"]
+    assert part.products[0]["gflop_per_s"] == pytest.approx(known["gflop"] / 1e-3)
 
 
 def test_parts_are_runtimes_devices_and_sizes():
@@ -422,6 +442,10 @@ def test_runtimes_are_contests_apart_unless_they_are_compared(monkeypatch):
     assert [list(contest) for contest in contests] == [["cpu-naive", "cpu-ikj", "opencl-local:1", "sycl-local"]]
     with pytest.raises(ValueError, match="takes one device of each"):
         engine.line_up(STUDIES["platforms"], Options(runtimes=("opencl:0", "opencl:1")))
+    with pytest.raises(BackendUnavailable, match="cuda-local cannot run here: none; fix: buy one"):
+        engine.line_up(STUDIES["platforms"], Options(runtimes=("opencl", "cuda")))
+    with pytest.raises(ValueError, match="runs on the CPU alone"):
+        engine.line_up(STUDIES["cpu-ladder"], Options(runtimes=("opencl",)))
     with pytest.raises(ValueError, match="a runtime is one of opencl, sycl, cuda"):
         engine.line_up(STUDIES["platforms"], Options(runtimes=("vulkan",)))
 
@@ -444,11 +468,12 @@ ON_SESSION = [name for name in NAMES[1:] if STUDIES[name].measure is None]
 def test_a_study_on_a_device(name, quickly, tmp_path):
     study = STUDIES[name]
     brief = tuple(replace(entry, brief=2) for entry in study.entries)
-    options = Options(quick=True, sizes=(24,), runtimes=tuple(FIRST_PLACES[:1] if name != "cpu-vs-gpu" else FIRST_PLACES))
+    places = () if name == "cpu-vs-gpu" else tuple(FIRST_PLACES[:1])
+    options = Options(quick=True, sizes=(24,), runtimes=places)
     try:
         outcome = studies.run(replace(study, entries=brief), options, tmp_path, nothing)
     except BackendUnavailable as error:
-        assert name == "cpu-vs-gpu"
+        assert name == "cpu-vs-gpu"  # not every runtime has its vendor's library here
         pytest.skip(str(error))
     assert not outcome.failed
     assert any(path.suffix == ".png" for path in outcome.files)

@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Any
 
 from gemmlab._registry import plain
@@ -242,7 +241,10 @@ class Run:
             record |= summarise(self.samples_s)
             record["calls_per_sample"] = self.calls_per_sample
             record["gflop_per_s"] = self.case.gflop / max(record["median_s"], 1e-9)
-            record["kernel_s"] = median(self.kernels_s) if self.kernels_s else None
+        if self.kernels_s and self.samples_s:
+            kernels = summarise(self.kernels_s)
+            record |= {"kernel_s": kernels["median_s"], "kernel_p20_s": kernels["p20_s"],
+                       "kernel_p80_s": kernels["p80_s"]}  # fmt: skip
         return record
 
     def _require_right(self, error: float) -> None:

@@ -24,9 +24,10 @@ _COMMON = (
     "median_s", "p20_s", "p80_s", "min_s", "noise_percent", "noisy",
 )  # fmt: skip
 _GEMM = (
-    "status", "reason", "backend", "params", "problem", "transfers_counted", "copies", "kernel_s", "build_s",
-    "start_s", "gflop", "gflop_per_s", "error_over_bound", "bytes_compulsory", "bytes_model_local", "bytes_model_l1",
-    "bytes_model_l2", "bytes_model_l3", "bytes_model_dram", "wait_policy", "thread_scope",
+    "status", "reason", "backend", "params", "problem", "transfers_counted", "copies", "kernel_s", "kernel_p20_s",
+    "kernel_p80_s", "build_s", "start_s", "gflop", "gflop_per_s", "error_over_bound", "bytes_compulsory",
+    "bytes_model_local", "bytes_model_l1", "bytes_model_l2", "bytes_model_l3", "bytes_model_dram", "wait_policy",
+    "thread_scope",
 )  # fmt: skip
 _CEILING = (
     "ceiling", "isa", "dtype", "gflop_per_s", "operation", "level", "memory", "working_set_bytes", "gb_per_s",
@@ -36,7 +37,9 @@ KEYS = {
     "ceiling": (*_COMMON, *_CEILING, "environment"),
 }
 # Keys that files of an earlier gemmlab lack. They are read as null, so nothing else has to know of older files.
-_LATER = frozenset(("kernel_s", "build_s", "start_s", "memory", "bytes_model_local"))
+_LATER = frozenset(
+    ("kernel_s", "kernel_p20_s", "kernel_p80_s", "build_s", "start_s", "memory", "bytes_model_local")
+)
 
 
 def complete(record: Mapping[str, Any], *, run_id: str, device: str, environment: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,13 +6,15 @@ and for a first look.
 
 from __future__ import annotations
 
+from math import prod
+
 from gemmlab._gpu import RUNG_NAMES, VENDORS
 from gemmlab._registry import BUILT_IN
 from gemmlab.report.findings import papers
 from gemmlab.report.groups import LADDER, is_baseline
 from gemmlab.studies import cold_start, memory_modes
 from gemmlab.studies.findings import ALL, MORE, At, BestAt, BuildsWithin, Faster, Passes, cpu_ladder, near
-from gemmlab.studies.study import COUNTED, ON_CPU, RESIDENT, Entry, Record, Study, X, rung_of
+from gemmlab.studies.study import COUNTED, KERNELS, ON_CPU, Entry, Record, Study, X, rung_of
 
 _PAPERS = papers()
 _R_CPU, _R_GPU = _PAPERS["R.cpu"], _PAPERS["R.gpu"]
@@ -32,10 +34,10 @@ def _rung_or_vendor(record: Record) -> str:
 
 GPU_LADDER = Study(
     "gpu-ladder", "R", "What does each rung of the GPU ladder gain, and how far ahead is the vendor's library?",
-    f"{RESIDENT} So the source did it.",
+    f"{KERNELS} The source, too, leaves the first transfer out.",
     entries=(*(Entry(f"RT-{name}") for name in RUNG_NAMES), Entry("RT-vendor")),
     sizes=(256, 512, 1024, 1536, 2048, 2496, 3072, 4032), quick_sizes=(128, 256, 512),
-    series=_rung_or_vendor, over_series="private", cap_s=5.0, ceilings_s=10.0,
+    series=_rung_or_vendor, over_series="private", by_kernel=True, cap_s=5.0, ceilings_s=10.0,
     theirs={
         "naive": {None: _UP["private_over_naive"]}, "private": {None: 1.0},
         "local": {None: 1 / _UP["local_over_private"]}, "local4": {None: 1 / _UP["local4_over_private"]},
@@ -93,7 +95,7 @@ _TABLE_1 = {items: time * 1e-3 for items, time in zip(_X_GROUPS["work_items"], _
 _BEST = min(_TABLE_1, key=lambda items: _TABLE_1[items])
 
 WORK_GROUP_SIZE = Study(
-    "work-group-size", "X", "How many work-items should a work-group have?", RESIDENT,
+    "work-group-size", "X", "How many work-items should a work-group have?", KERNELS, by_kernel=True,
     entries=(Entry("RT-private", tuple({"group_x": 32, "group_y": y} for y in _HEIGHTS), brief=4),
              Entry("RT-local", tuple({"tile_x": 32, "tile_y": y} for y in _HEIGHTS), brief=4)),
     sizes=(_X_GROUPS["n"],), quick_sizes=(_X_GROUPS["n"],),
@@ -143,6 +145,16 @@ def _tile(record: Record) -> X:
     return f"{params['tile_y']}x{params['tile_x']}" if "tile_y" in params else None
 
 
+def _work_items_left(fast: Record, slow: Record) -> str:
+    """How many work-items a device gets: fewer is what a larger tile costs."""
+    said = []
+    for record in (fast, slow):
+        if (tile := _tile(record)) is not None:
+            items = prod(-(-record["problem"]["n"] // record["params"][edge]) for edge in ("tile_y", "tile_x"))
+            said.append(f"Tiles of {tile} leave {items} work-items.")
+    return " ".join(said)
+
+
 def _values(record: Record) -> X:
     params = record["params"]
     if "length" not in params:
@@ -151,12 +163,12 @@ def _values(record: Record) -> X:
 
 
 TILE_SIZE = Study(
-    "tile-size", "O", "How large a piece of C should a work-item make in registers?", RESIDENT,
+    "tile-size", "O", "How large a piece of C should a work-item make in registers?", KERNELS, by_kernel=True,
     entries=(Entry("cpu-naive", yardstick=True),
              Entry("RT-register", tuple({"tile_y": y, "tile_x": x} for y, x in _TILES), brief=7)),
     sizes=(_O["n"],), quick_sizes=(_O["n"],),
     series=lambda record: "serial" if record["backend"] == "cpu-naive" else rung_of(record), over_series="serial",
-    x=_tile, x_name="tile of C",
+    x=_tile, x_name="tile of C", tells=_work_items_left,
     judges=(
         BestAt(_BEST_TILE),
         Faster(At("serial", None), At("register", _SLOW_TILE), "faster than so large a tile", MORE,
@@ -165,7 +177,7 @@ TILE_SIZE = Study(
 )  # fmt: skip
 
 INPUT_REGISTERS = Study(
-    "input-registers", "O", "Does a 2 x 2 tile gain where more of A and B is loaded at once?", RESIDENT,
+    "input-registers", "O", "Does a 2 x 2 tile gain where more of A and B is loaded at once?", KERNELS, by_kernel=True,
     entries=(Entry("RT-register", tuple({"tile_y": 2, "tile_x": 2, "length": steps}
                                         for steps in (1, 2, 16, 32, 64, 4, 8)), brief=5),),
     sizes=(_O["n"],), quick_sizes=(_O["n"],),

@@ -101,12 +101,11 @@ def line_up(study: Study, options: Options) -> tuple[list[Contest], dict[str, st
     Raises
     ------
     BackendUnavailable
-        If only yardsticks are left, or nobody.
+        If only yardsticks are left, or nobody, also on a runtime that was named.
     ValueError
-        For a runtime that is none, or two devices of one runtime where runtimes are compared.
+        For a runtime that is none, one that is named to a study of CPUs, or two devices of one where they are compared.
     """
-    runtimes = options.runtimes or RUNTIMES
-    _check(study, runtimes)
+    _check(study, options.runtimes)
     absent: dict[str, str] = {}
 
     def able(entries: Sequence[Entry], runtime: str = "") -> Contest:
@@ -122,9 +121,10 @@ def line_up(study: Study, options: Options) -> tuple[list[Contest], dict[str, st
 
     on_host = able([entry for entry in study.entries if not entry.on_runtime])
     on_runtime = [entry for entry in study.entries if entry.on_runtime]
-    contests = [contest for runtime in runtimes if on_runtime and (contest := able(on_runtime, runtime))]
+    asked = [able(on_runtime, runtime) for runtime in options.runtimes or RUNTIMES] if on_runtime else []
+    contests = list(filter(None, asked))
     yardsticks = {name for entry in study.entries if entry.yardstick for name in entry.names("")}
-    if not contests and on_host.keys() <= yardsticks:
+    if (options.runtimes and contests != asked) or (not contests and on_host.keys() <= yardsticks):
         reasons: dict[str, list[str]] = {}
         for name, why in absent.items():
             reasons.setdefault(why, []).append(name)
@@ -141,6 +141,8 @@ def _check(study: Study, runtimes: Sequence[str]) -> None:
     for name in plain:
         if name not in RUNTIMES:
             raise ValueError(f"a runtime is one of {', '.join(RUNTIMES)}, such as cuda or opencl:1, not {name!r}")
+    if runtimes and not study.on_runtimes:
+        raise ValueError(f"{study.name} runs on the CPU alone: leave the runtime out")
     if study.together and len(set(plain)) < len(plain):
         raise ValueError(f"{study.name} compares runtimes, so it takes one device of each")
 

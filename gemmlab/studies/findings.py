@@ -17,7 +17,7 @@ from typing import NamedTuple
 from gemmlab.report.findings import SLACK, Finding
 from gemmlab.report.findings import findings as cpu_findings
 from gemmlab.report.groups import overlap
-from gemmlab.report.roofs import standing
+from gemmlab.report.roofs import bandwidths, peak, standing
 from gemmlab.report.verdicts import ABOVE
 from gemmlab.report.words import listed, number, percent
 from gemmlab.studies.curves import Part, on_cpu, ordered
@@ -28,6 +28,7 @@ MORE: Band = (1.0, None)
 MOSTLY = 0.6  # of a roof, or of a time
 ALL = "every line"
 UNTOLD = "The records do not tell why."
+STILL_COMPILED = "What a driver gives as a binary may have to be compiled further, as the PTX of NVIDIA's OpenCL has."
 
 
 def near(figure: float) -> Band:
@@ -47,7 +48,7 @@ class Faster:
     """How many times as fast one point is as another.
 
     `theirs` is the source's figure, where the study's curves have none for the very point, or its words. Without a
-    band it is `near` that. `because` is said where the records do not tell why it fails.
+    band it is `near` that. `because` is said, besides what the records tell, where it fails.
     """
 
     fast: At
@@ -78,16 +79,20 @@ class Faster:
         if pair is None:
             why = _missing(study, part, fast, slow)
             return Finding(claim, theirs, "not measured", _text(band), None, f"Cannot be judged: {why}.")
-        ours, holds, side = _ratio(*pair, band)
-        text = f"Holds here: {ours}." if holds else f"Does not hold here: {ours}{side}."
-        if not holds:
-            text += f" {reason(part, *pair) or self.because or UNTOLD}"
-        return Finding(claim, theirs, ours, _text(band), holds, text)
+        ours, side = _ratio(*pair, band)
+        if side is None:
+            return Finding(claim, theirs, ours, _text(band), True, f"Holds here: {ours}.")
+        why = " ".join(filter(None, (reason(part, *pair, side=side), self.because))) or UNTOLD
+        than = f", {side} than the source found" if side else ""
+        return Finding(claim, theirs, ours, _text(band), False, f"Does not hold here: {ours}{than}. {why}")
 
 
 @dataclass(frozen=True)
 class BestAt:
-    """Whether the fastest point of every line is where the source found it, or cannot be told from that."""
+    """Whether the fastest point of every line is where the source found it, or cannot be told from that.
+
+    Where none can be told from the fastest, nothing is gained there, and the finding does not hold.
+    """
 
     x: X
 
@@ -104,10 +109,10 @@ class BestAt:
         if self.x not in own:
             return Finding(claim, theirs, ours, theirs, None, f"Cannot be judged: {self.x} was not measured.")
         among = f"{ours} (no difference seen between them)" if len(tied) > 1 else ours
-        if self.x in tied:
+        if self.x in tied and len(tied) < max(2, len(own)):
             return Finding(claim, theirs, ours, theirs, True, f"Holds here: {among}.")
-        lag = own[self.x]["median_s"] / best["median_s"]
-        text = f"Does not hold here: {among}; {self.x} takes {number(lag)} times as long."
+        lag = f"; {self.x} takes {number(own[self.x]['median_s'] / best['median_s'])} times as long"
+        text = f"Does not hold here: {among}{lag * (self.x not in tied)}."
         why = reason(part, best, own[self.x]) or UNTOLD
         return Finding(claim, theirs, ours, theirs, False, f"{text} {why}")
 
@@ -157,9 +162,9 @@ class BuildsWithin:
                 continue
             disk_s, source_s = own["disk"]["build_s"], own["source"]["build_s"]
             holds = disk_s < self.share * source_s
-            said = "Holds here" if holds else "Does not hold here"
             ours = percent(disk_s / source_s)
-            found.append(Finding(claim, f"{bar} (our own bar)", ours, bar, holds, f"{said}: {ours}."))
+            text = f"Holds here: {ours}." if holds else f"Does not hold here: {ours}. {STILL_COMPILED}"
+            found.append(Finding(claim, f"{bar} (our own bar)", ours, bar, holds, text))
         return found
 
 
@@ -170,8 +175,10 @@ def cpu_ladder(study: Study, part: Part) -> list[Finding]:
     for finding in cpu_findings(group) if group is not None else []:
         if group is not None and finding.holds is False:
             named = {record["backend"]: record for name in group.backends() if (record := group.largest(name))}
-            said = reason(part, *(named[word] for word in re.findall(r"[\w-]+", finding.claim) if word in named))
-            finding = replace(finding, text=f"{finding.text} {said or UNTOLD}")
+            fast, *others = (named[word] for word in re.findall(r"[\w-]+", finding.claim) if word in named)
+            side = "more" if "more than" in finding.text else "less"
+            why = reason(part, fast, others[0] if others else fast, side)
+            finding = replace(finding, text=f"{finding.text} {why or UNTOLD}")
         found.append(finding)
     return found
 
@@ -181,29 +188,46 @@ def judged(study: Study, part: Part) -> list[Finding]:
     return [finding for judge in study.judges for finding in judge(study, part)]
 
 
-def reason(part: Part, *records: Record) -> str:
-    """Why a finding may fail here, as far as the records of its points tell; nothing where they do not."""
-    return " ".join(dict.fromkeys(_reasons(part, records)))
+def reason(part: Part, fast: Record, slow: Record, side: str = "") -> str:
+    """Why a finding may fail here, as far as the records of its points tell; nothing where they do not.
+
+    `side` says whether the first was "less" or "more" ahead than it should be: then only that counts which holds back
+    the first, or the second.
+    """
+    held_back = {"less": [fast], "more": [slow]}.get(side, [fast, slow])
+    return " ".join(dict.fromkeys(_reasons(part, fast, slow, held_back)))
 
 
-def _reasons(part: Part, records: Sequence[Record]) -> Iterator[str]:
-    study, sizes = part.study, {record["problem"]["n"] for record in records}
+def _reasons(part: Part, fast: Record, slow: Record, held_back: Sequence[Record]) -> Iterator[str]:
+    study, sizes = part.study, {record["problem"]["n"] for record in (fast, slow)}
     told = {x for own in study.theirs.values() for x in own}
     if study.measure is None and min(sizes - told, default=max(study.sizes)) < max(study.sizes):
         yield f"The source measured at N = {max(study.sizes)}."
-    if any(map(on_cpu, records)):
-        moved = any(record["transfers_counted"] for record in records)
+    if on_cpu(fast) or on_cpu(slow):
+        moved = fast["transfers_counted"] or slow["transfers_counted"]
         own = "the host's" if moved else "ordinary memory, and its caches do what registers are for"
         yield f"The device is the CPU itself: its {'' if moved else 'local '}memory is {own}."
-    lines = len({study.series(record) for record in records}) == len(records)
-    for record in records:
-        yield from _own_reasons(part, record, study.series(record) if lines else str(study.x(record)))
+    names = [study.series(record) for record in (fast, slow)]
+    if names[0] == names[1]:
+        names = [str(study.x(record)) for record in (fast, slow)]
+    for record, name in zip((fast, slow), names, strict=True):
+        if record["noisy"]:
+            yield f"{name} is noisy: its p20 and p80 are {percent(record['noise_percent'] / 100)} apart."
+        if record in held_back:
+            yield from _own_reasons(part, record, name)
+    if study.tells is not None:
+        yield study.tells(fast, slow)
+    if fast in held_back:
+        yield from _served(part, slow, names[1])
+    groups = [part.group_of(record) for record in (fast, slow)]
+    peaks = [top.gflop_per_s for group in groups if group and (top := peak(group))]
+    if fast["device"] != slow["device"] and len(peaks) == 2:
+        said = [f"{number(top)} GFLOP/s where {name} ran" for top, name in zip(peaks, names, strict=True)]
+        yield f"The measured peaks are {listed(said)}."
 
 
 def _own_reasons(part: Part, record: Record, name: str) -> Iterator[str]:
-    """What holds one record back, or makes it hard to believe."""
-    if record["noisy"]:
-        yield f"{name} is noisy: its p20 and p80 are {percent(record['noise_percent'] / 100)} apart."
+    """What holds one record back."""
     if record["kernel_s"] is not None and record["kernel_s"] < (1 - MOSTLY) * record["median_s"]:
         share = percent(record["kernel_s"] / record["median_s"])
         rest = "moving data" if record["transfers_counted"] else "starting them"
@@ -217,6 +241,14 @@ def _own_reasons(part: Part, record: Record, name: str) -> Iterator[str]:
         yield f"{name} is bound by {roof}, of which it has {percent(where.share)}{above}."
 
 
+def _served(part: Part, record: Record, name: str) -> Iterator[str]:
+    """Whether caches do for a record what the other does for itself: it reads faster than memory could."""
+    group, read = part.group_of(record), record["bytes_model_l1"]
+    memory = bandwidths(group).get("DRAM") if group is not None else None
+    if memory and read and (rate := read / record["median_s"] / 1e9) > memory:
+        yield f"Caches serve {name}: it reads {number(rate)} GB/s, and memory gives {number(memory)}."
+
+
 def _pair(part: Part, fast: At, slow: At) -> tuple[Record, Record] | None:
     """The records of two points; where one leaves its x open, the last x that both lines have."""
     one, two = part.curves.get(fast.series, {}), part.curves.get(slow.series, {})
@@ -226,17 +258,17 @@ def _pair(part: Part, fast: At, slow: At) -> tuple[Record, Record] | None:
     return (one[fast.x], two[slow.x]) if fast.x in one and slow.x in two else None
 
 
-def _ratio(fast: Record, slow: Record, band: Band) -> tuple[str, bool, str]:
-    """The speed-up in words, whether it is in the band, and on which side of it."""
+def _ratio(fast: Record, slow: Record, band: Band) -> tuple[str, str | None]:
+    """The speed-up in words, and on which side of the band: "less", "more", "" for no difference, None within."""
     low, high = slow["p20_s"] / fast["p80_s"], slow["p80_s"] / fast["p20_s"]
     ratio = slow["median_s"] / fast["median_s"]
     least, most = band
     if overlap(fast, slow):
-        return "no difference seen", least < 1, ""
+        return "no difference seen", None if least < 1 else ""
     text = f"{number(ratio)} times" + (f" ({number(low)} to {number(high)})" if number(low) != number(high) else "")
-    too_little, too_much = high < least or ratio <= 1 <= least, most is not None and low > most
-    side = ", less than the source found" if too_little else ", more than the source found"
-    return text, not (too_little or too_much), side
+    if high < least or ratio <= 1 <= least:
+        return text, "less"
+    return text, "more" if most is not None and low > most else None
 
 
 def _text(band: Band) -> str:

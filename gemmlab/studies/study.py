@@ -22,7 +22,7 @@ X = int | str | None  # where a record stands along what a study varies; None: i
 Curves = Mapping[str, Mapping[X, float]]  # seconds by series and x
 ON_RUNTIME, VENDOR = "RT-", "RT-vendor"
 COUNTED = "Transfers count: NumPy arrays in and out."
-RESIDENT = "The product alone: operands are on the device before, the result stays there."
+KERNELS = "The kernels alone, by the device's own clock; operands are on the device before, the result stays there."
 ON_CPU = "The whole product; a CPU moves nothing."
 
 
@@ -93,12 +93,14 @@ class Study:
     over_x: X = None
     theirs: Curves = field(default_factory=dict)
     theirs_in_seconds: bool = False
+    by_kernel: bool = False  # times are those of the device's own clock, where it tells
     transfers: str = "without"
     together: bool = False
     cap_s: float = 2.0
     ceilings_s: float = 0.0  # over 0 it has a roofline
     measure: Callable[[Task], None] | None = None  # an experiment that a session cannot do
     details: Callable[[Sequence[Record]], str] | None = None  # a table of its own
+    tells: Callable[[Record, Record], str] | None = None  # what two of its records say by their parameters alone
 
     @property
     def over(self) -> str:

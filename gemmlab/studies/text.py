@@ -53,7 +53,8 @@ def _tables(part: Part, records: Sequence[Record]) -> Iterator[str]:
     """The source's times and ours, the speed-ups, and what a ladder is measured by besides."""
     study = part.study
     their_times: Curves = study.theirs if study.theirs_in_seconds else {}
-    yield from _table("Time of a product", part, their_times, part.times, seconds)
+    timed = "Time of the kernels" if study.by_kernel else "Time of a product"
+    yield from _table(timed, part, their_times, part.times, seconds)
     theirs, ours = speed_ups(study, study.theirs), speed_ups(study, part.times)
     yield from _table(f"Speed-up over {study.over}", part, theirs, ours, number)
     if study.ceilings_s:
