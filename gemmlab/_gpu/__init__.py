@@ -6,7 +6,6 @@
     opencl.py  sycl.py  cuda.py      the three runtimes: devices, memory, compile, launch, event time
     staging.py      large host arrays, by way of pinned memory
     cache.py        compiled programs on disk
-    ptx.py          NVIDIA's OpenCL programs as machine code
     operands.py     where matrices lie in device memory
     traffic.py      bytes that each rung moves
     backend.py      what happens to a product, whichever the runtime

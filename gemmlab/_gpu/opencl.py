@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from gemmlab._errors import UnsupportedProblem
-from gemmlab._gpu.ptx import is_ptx, machine_code
 from gemmlab._gpu.runtime import (
     Adopted,
     Defines,
@@ -195,20 +194,7 @@ class OpenCLQueue(Queue):
             program = _built(cl.Program(self.context, source), options)
         except cl.RuntimeError as error:
             raise build_failed(self.device, str(error)) from None
-        return cl.Kernel(program, name), self._quickest(program.binaries[0], name)
-
-    def _quickest(self, binary: bytes, name: str) -> bytes:
-        """The form of a binary that loads without being compiled again, if the driver takes it."""
-        if not is_ptx(binary):
-            return binary
-        device = self.queue.device
-        try:
-            bus_id = f"{device.pci_domain_id_nv:04x}:{device.pci_bus_id_nv:02x}:{device.pci_slot_id_nv >> 3:02x}.0"
-            code = machine_code(binary, bus_id)
-            self._from_binary(code, name)
-        except Exception:  # an older driver, or a stranger one: PTX will do
-            return binary
-        return code
+        return cl.Kernel(program, name), program.binaries[0]
 
     def _from_binary(self, binary: bytes, name: str) -> Any:
         import pyopencl as cl

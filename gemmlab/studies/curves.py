@@ -99,10 +99,10 @@ def parts(study: Study, records: Iterable[Record]) -> list[Part]:
 
 def _by_kernel(record: Record) -> Record:
     """A record whose time is that of its kernels alone: starting them takes the host longer than a small product."""
-    times = [record[key] for key in ("kernel_s", "kernel_p20_s", "kernel_p80_s")]
-    if not all(times):
+    if not record["kernel_s"]:
         return record
-    median_s, p20_s, p80_s = times
+    # Records of before the spread was kept stand for themselves.
+    median_s, p20_s, p80_s = (record[key] or record["kernel_s"] for key in ("kernel_s", "kernel_p20_s", "kernel_p80_s"))
     noise_percent = 100 * (p80_s - p20_s) / median_s
     return {
         **record, "median_s": median_s, "p20_s": p20_s, "p80_s": p80_s, "gflop_per_s": record["gflop"] / median_s,
