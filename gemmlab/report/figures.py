@@ -20,6 +20,7 @@ from gemmlab.roofline.model import intensity
 
 Looks = Mapping[str, Style]
 REFERENCE = "cpu-ikj"
+APART_RATES = 1.1  # multiply-add rates likewise
 APART = 1.4  # bandwidths whose labels have room beside each other
 
 
@@ -77,12 +78,17 @@ def _roofs(axes: Axes, group: Group) -> None:
     for names, speed in _slope_labels(speeds).items():
         _label_slope(axes, f"{names} {number(speed)} GB/s", max(left, bottom / speed) * 1.2, speed)
     fastest = max(speeds.values(), default=ceiling / left)
-    for record in fma_ceilings(group):
+    ceilings = fma_ceilings(group)
+    for record in ceilings:
         rate = record["gflop_per_s"]
         used = is_in_use(record)
         colour, width = (INK, 1.8) if used else (QUIET, 0.8)
         axes.plot([max(left, rate / fastest), right], [rate, rate], color=colour, linewidth=width)
-        text = f"{loop_name(record)}{',' * used} {number(rate)}"
+        near = [other for other in ceilings if rate <= other["gflop_per_s"] < APART_RATES * rate]
+        if near[-1] is not record:  # the one above it carries both names
+            continue
+        beside = [other for other in ceilings if other["gflop_per_s"] <= rate < APART_RATES * other["gflop_per_s"]]
+        text = f"{', '.join(map(loop_name, beside))}{',' * used} {number(rate)}"
         axes.annotate(text, (right, rate), (-1, 2.5), textcoords="offset points", fontsize=8,
                       color=colour, ha="right", bbox=PLATE)  # fmt: skip
 
