@@ -189,6 +189,7 @@ def run_report(arguments: Any) -> int:
         plan = job.PLANS[arguments.plan](tuple(arguments.input) if arguments.input else None, names, arguments.threads)
         with _progress() as progress:
             page = job.make(plan, arguments.out, progress)
+        _say_left_out(arguments.backends)
     print(page)
     return 0
 
@@ -259,6 +260,7 @@ def run_bench(arguments: Any) -> int:
             job.measure(plan, arguments.out or os.devnull, progress, records)
     finally:
         print(json.dumps(records, indent=1) if arguments.json else gemm_table(records, peak_of(records)))
+    _say_left_out(arguments.backends)
     return 1 if any(record.get("status") in ("wrong", "failed") for record in records) else 0
 
 
@@ -425,17 +427,22 @@ def _ready(names: Sequence[str] | None) -> list[str]:
 
 
 def _contestants(names: Sequence[str] | None) -> list[str]:
-    """As `_ready`, but of what nobody named a CPU behind a runtime is left out: minutes, for what few ask."""
-    if names:
-        return _ready(names)
+    """As `_ready`, but of what nobody named, a CPU behind a runtime is left out: minutes, for what few ask."""
+    left_out = [] if names else _left_out()
+    return [name for name in _ready(names) if name not in left_out]
+
+
+def _left_out() -> list[str]:
     from gemmlab import _registry
 
-    everyone = _registry.available_names()
-    left_out = [name for name in everyone if _registry.on_cpu_device(name)]
-    if left_out:
-        runtimes = dict.fromkeys(name.partition("-")[0] for name in left_out)
-        print(_wrapped(f"not measured: {', '.join(runtimes)} on CPU devices; name them in --backends"), file=sys.stderr)
-    return [name for name in everyone if name not in left_out]
+    return [name for name in _registry.available_names() if _registry.on_cpu_device(name)]
+
+
+def _say_left_out(names: Sequence[str] | None) -> None:
+    """Name at the end what `_contestants` has left out."""
+    if not names and (left_out := _left_out()):
+        runtimes = ", ".join(dict.fromkeys(name.partition("-")[0] for name in left_out))
+        print(_wrapped(f"not measured: {runtimes} on CPU devices; name them in --backends"), file=sys.stderr)
 
 
 @contextmanager

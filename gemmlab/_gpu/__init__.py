@@ -53,9 +53,11 @@ def backend_named(name: str) -> DeviceBackend:
     plain, _, wanted = name.partition(":")
     runtime, _, way = plain.partition("-")
     if VENDORS[runtime] == way:
-        from gemmlab._gpu.vendor import vendor_named
+        from gemmlab._gpu.clblast import CLBlast
+        from gemmlab._gpu.vendor import CuBLAS, OneMKL
 
-        return vendor_named(way, runtime_named(runtime), wanted)
+        vendor = {"clblast": CLBlast, "onemkl": OneMKL, "cublas": CuBLAS}[way]
+        return vendor(runtime_named(runtime), wanted)
     return RungBackend(runtime_named(runtime), next(rung for rung in RUNGS if rung.name == way), wanted)
 
 

@@ -141,7 +141,7 @@ class Queue(ABC):
     @cached_property
     def staging(self) -> Staging:
         """Threads and pinned memory for large arrays."""
-        return Staging(self)
+        return Staging(self.pinned, self.send, self.fetch)
 
     # compile
 

@@ -12,12 +12,13 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from gemmlab._gpu.runtime import HostArray, Queue
+Host = npt.NDArray[Any]
+Move = Callable[..., Any]  # starts a copy, and returns its event
 
 PIECE_BYTES = 4 << 20
 MOST_THREADS = 8
@@ -25,33 +26,36 @@ WORTH_BYTES = 2 * PIECE_BYTES  # less is over before the threads have begun
 
 
 class Staging:
-    """The threads of a queue and their pinned pieces. One array at a time: whoever moves one holds the lock."""
+    """Threads with a pinned piece each. One array at a time: whoever moves one holds the lock.
 
-    def __init__(self, queue: Queue) -> None:
-        self.queue = queue
+    `pinned`, `send` and `fetch` are those of a queue.
+    """
+
+    def __init__(self, pinned: Callable[[int], Host], send: Move, fetch: Move) -> None:
+        self.send, self.fetch = send, fetch
         self.lock = threading.Lock()
-        self.pieces = [queue.pinned(PIECE_BYTES) for _ in range(min(MOST_THREADS, os.cpu_count() or 1))]
+        self.pieces = [pinned(PIECE_BYTES) for _ in range(min(MOST_THREADS, os.cpu_count() or 1))]
         self.threads = ThreadPoolExecutor(len(self.pieces), thread_name_prefix="gemmlab-staging")
 
-    def upload(self, memory: Any, array: HostArray) -> None:
+    def upload(self, memory: Any, array: Host) -> None:
         """Host to device."""
 
-        def carry(piece: HostArray, part: HostArray, start: int) -> None:
+        def carry(piece: Host, part: Host, start: int) -> None:
             np.copyto(piece, part)
-            self.queue.send(memory, start, piece).wait()
+            self.send(memory, start, piece).wait()
 
         self._share_out(array, carry)
 
-    def download(self, array: HostArray, memory: Any) -> None:
+    def download(self, array: Host, memory: Any) -> None:
         """Device to host."""
 
-        def carry(piece: HostArray, part: HostArray, start: int) -> None:
-            self.queue.fetch(piece, memory, start).wait()
+        def carry(piece: Host, part: Host, start: int) -> None:
+            self.fetch(piece, memory, start).wait()
             np.copyto(part, piece)
 
         self._share_out(array, carry)
 
-    def _share_out(self, array: HostArray, carry: Callable[[HostArray, HostArray, int], None]) -> None:
+    def _share_out(self, array: Host, carry: Callable[[Host, Host, int], None]) -> None:
         host = array.reshape(-1).view(np.uint8)
 
         def take_turns(thread: int) -> None:

@@ -33,14 +33,6 @@ INT32_MAX = 2**31 - 1
 Plan = Mapping[str, Any]
 
 
-def vendor_named(way: str, runtime: Runtime, wanted: str) -> DeviceBackend:
-    """The backend of "clblast", "onemkl" or "cublas", on the runtime that it belongs to."""
-    from gemmlab._gpu.clblast import CLBlast
-
-    vendors: tuple[type[Vendor], ...] = (CLBlast, OneMKL, CuBLAS)
-    return next(vendor for vendor in vendors if vendor.way == way)(runtime, wanted)
-
-
 class Vendor(DeviceBackend):
     """A library that multiplies on a device."""
 
