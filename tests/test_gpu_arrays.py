@@ -188,6 +188,21 @@ def test_arrays_of_two_devices() -> None:
         gemmlab.matmul(to_device(first, a), to_device(first, a), backend="opencl-private:1")
 
 
+def test_a_queue_that_keeps_no_order() -> None:
+    if not any(place.startswith("opencl") for place in FIRST_PLACES):
+        pytest.skip("OpenCL has no device here")
+    import pyopencl
+    import pyopencl.array
+
+    context = gemmlab.get_backend("opencl-private").queue.context
+    loose = pyopencl.CommandQueue(context, properties=pyopencl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE)
+    for _ in range(20):
+        a, b = integers((90, 70), "float32"), integers((60, 90), "float32")
+        device_a, device_b = (pyopencl.array.to_device(loose, x) for x in (a, b))
+        c = gemmlab.matmul(device_a.T, device_b.T, backend="opencl-naive")  # each operand is packed first
+        assert np.array_equal(c.get(), a.T @ b.T)
+
+
 @every_runtime
 def test_the_settings_apply(place: str) -> None:
     a, b, device_a, device_b = both(place, (9, 4), (4, 6))

@@ -133,7 +133,10 @@ class OpenCLQueue(Queue):
 
     def __init__(self, device: Device, queue: Any) -> None:
         super().__init__(device)
+        import pyopencl as cl
+
         self.queue, self.context = queue, queue.context
+        self._out_of_order = bool(queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE)
         self._pool: Any = None
 
     # memory
@@ -210,6 +213,8 @@ class OpenCLQueue(Queue):
 
         size = tuple(many * items for many, items in zip(groups, group, strict=True))
         with self.lock, self.trouble("starting a kernel"):
+            if self._out_of_order:
+                cl.enqueue_barrier(self.queue)
             kernel.set_args(*arguments)
             return OpenCLEvent(self, cl.enqueue_nd_range_kernel(self.queue, kernel, size, group))
 

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gemmlab._gpu import VENDORS
 from gemmlab.report.findings import Finding
-
-if TYPE_CHECKING:
-    from gemmlab.studies.curves import Part
-    from gemmlab.studies.engine import Task
 
 Record = Mapping[str, Any]
 X = int | str | None  # where a record stands along what a study varies; None: it does not vary with it
@@ -54,7 +50,7 @@ class Entry:
                 for name in names]  # fmt: skip
 
 
-Judge = Callable[["Study", "Part"], Sequence[Finding]]
+Judge = Callable[["Study", Any], Sequence[Finding]]  # of a `curves.Part`
 
 
 def n_of(record: Record) -> X:
@@ -98,7 +94,7 @@ class Study:
     together: bool = False
     cap_s: float = 2.0
     ceilings_s: float = 0.0  # over 0 it has a roofline
-    measure: Callable[[Task], None] | None = None  # an experiment that a session cannot do
+    measure: Callable[[Any], None] | None = None  # of an `engine.Task`: an experiment that a session cannot do
     details: Callable[[Sequence[Record]], str] | None = None  # a table of its own
     tells: Callable[[Record, Record], str] | None = None  # what two of its records say by their parameters alone
 
