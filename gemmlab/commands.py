@@ -239,9 +239,10 @@ def run_info(arguments: Any) -> int:
 
     facts = environment() | {"threads": config.threads, "cache_dir": str(config.cache_dir)} | versions()
     programs = summary()
-    found = {name: rows if isinstance(rows, str) else [asdict(row) for row in rows] for name, rows in devices().items()}
+    found = devices()
     if arguments.json:
-        print(json.dumps({**facts, "program_cache": _program_cache(programs), "devices": found}, indent=1))
+        rows = {name: own if isinstance(own, str) else list(map(asdict, own)) for name, own in found.items()}
+        print(json.dumps({**facts, "program_cache": _program_cache(programs), "devices": rows}, indent=1))
         return 0
     facts["openmp"] = facts["openmp"] or "none: this build runs on one thread"
     for name, value in facts.items():
@@ -249,10 +250,10 @@ def run_info(arguments: Any) -> int:
             print(f"{name:<20}{_words(line)}")
     print(f"{'program cache':<20}{_kept(programs)} in {programs.folder};")
     print(f"{'':<20}opencl and cuda (sycl programs cannot be kept)")
-    for runtime, rows in found.items():
-        for row in [rows] if isinstance(rows, str) else rows:
-            what = row if isinstance(row, str) else f"{row['index']}: {row['name']} ({row['kind']}), {row['driver']}"
-            print(f"{runtime + ' device':<20}{what}")
+    for runtime, own in found.items():
+        rows = [own] if isinstance(own, str) else [f"{d.index}: {d.label} ({d.kind}), driver {d.driver}" for d in own]
+        for row in rows:
+            print(fill(f"{runtime + ' device':<20}{row}", WIDTH, subsequent_indent=" " * 20, break_on_hyphens=False))
     return 0
 
 

@@ -100,7 +100,10 @@ def show_versions() -> None:
 
 def versions() -> dict[str, str | None]:
     """Versions of the packages that gemmlab can use besides those in `environment`; None: not installed."""
-    return {package: _version(package) for package in _OPTIONAL}
+    found = {package: _version(package) for package in _OPTIONAL}
+    # CuPy's wheels carry the CUDA that they are built for in their names.
+    found["cupy"] = next(filter(None, map(_version, ("cupy", "cupy-cuda13x", "cupy-cuda12x"))), None)
+    return found
 
 
 def thread_pools() -> list[dict[str, Any]]:

@@ -101,8 +101,10 @@ def _by_kernel(record: Record) -> Record:
     """A record whose time is that of its kernels alone: starting them takes the host longer than a small product."""
     if not record["kernel_s"]:
         return record
-    # Records of before the spread was kept stand for themselves.
-    median_s, p20_s, p80_s = (record[key] or record["kernel_s"] for key in ("kernel_s", "kernel_p20_s", "kernel_p80_s"))
+    # Records of before the kernels' spread was kept: that of the whole product stands in for it.
+    share = record["kernel_s"] / record["median_s"]
+    median_s = record["kernel_s"]
+    p20_s, p80_s = (record[f"kernel_{key}"] or share * record[key] for key in ("p20_s", "p80_s"))
     noise_percent = 100 * (p80_s - p20_s) / median_s
     return {
         **record, "median_s": median_s, "p20_s": p20_s, "p80_s": p80_s, "gflop_per_s": record["gflop"] / median_s,
