@@ -241,8 +241,8 @@ def run_info(arguments: Any) -> int:
     programs = summary()
     found = devices()
     if arguments.json:
-        rows = {name: own if isinstance(own, str) else list(map(asdict, own)) for name, own in found.items()}
-        print(json.dumps({**facts, "program_cache": _program_cache(programs), "devices": rows}, indent=1))
+        plain = {name: own if isinstance(own, str) else list(map(asdict, own)) for name, own in found.items()}
+        print(json.dumps({**facts, "program_cache": _program_cache(programs), "devices": plain}, indent=1))
         return 0
     facts["openmp"] = facts["openmp"] or "none: this build runs on one thread"
     for name, value in facts.items():
