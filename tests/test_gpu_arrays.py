@@ -188,6 +188,23 @@ def test_arrays_of_two_devices() -> None:
         gemmlab.matmul(to_device(first, a), to_device(first, a), backend="opencl-private:1")
 
 
+def test_work_of_another_queue_is_waited_for() -> None:
+    if not any(place.startswith("opencl") for place in FIRST_PLACES):
+        pytest.skip("OpenCL has no device here")
+    import pyopencl
+    import pyopencl.array
+
+    queue = gemmlab.get_backend("opencl-private").queue.queue
+    other = pyopencl.CommandQueue(queue.context)
+    a = integers((64, 64), "float32")
+    device_a = pyopencl.array.to_device(queue, a)
+    gate = pyopencl.UserEvent(queue.context)
+    device_a.add_event(pyopencl.enqueue_copy(other, device_a.base_data, 2 * a, wait_for=[gate], is_blocking=False))
+    c = gemmlab.matmul(device_a, device_a, backend="opencl-private")
+    gate.set_status(pyopencl.command_execution_status.COMPLETE)
+    assert np.array_equal(c.get(), 4 * (a @ a))
+
+
 def test_a_queue_that_keeps_no_order() -> None:
     if not any(place.startswith("opencl") for place in FIRST_PLACES):
         pytest.skip("OpenCL has no device here")

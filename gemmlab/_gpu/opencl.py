@@ -77,10 +77,11 @@ class OpenCL(Runtime):
         """A `pyopencl.array.Array`, with the queue that it came with."""
         if array.queue is None:
             raise UnsupportedProblem("the pyopencl array has no queue: give it one with array.with_queue(queue)")
-        if array.events:  # of any queue: what comes next on its own waits for them
+        strays = [event for event in array.events if event.command_queue != array.queue]
+        if strays:  # what comes next on the array's own queue waits for them; that queue's own events keep order
             import pyopencl as cl
 
-            cl.enqueue_barrier(array.queue, wait_for=array.events)
+            cl.enqueue_barrier(array.queue, wait_for=strays)
         memory, start = array.base_data, array.offset
         if (whole := _whole(memory)) is not None:
             memory, start = whole[0], start + whole[1]

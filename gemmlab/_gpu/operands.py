@@ -24,7 +24,8 @@ class Operand:
 
     def moved(self, rows: int = 0, products: int = 0) -> Operand:
         """The same, from a later row and a later product on."""
-        return replace(self, start=self.start + rows * (1 if self.transposed else self.ld) + products * self.step)
+        start = self.start + rows * (1 if self.transposed else self.ld) + products * self.step
+        return Operand(self.memory, start, self.ld, self.step, self.transposed)  # `replace` takes its time
 
 
 @dataclass(frozen=True)
