@@ -49,9 +49,10 @@ def general_matmul(
     within = scope.get() or Scope()
     name = _asked_for(backend, within)
     threads = check_threads(threads) or within.threads
+    own = {**within.params, **params} if backend is None else params  # of a `use` block: they belong to its backend
     if (kind := _kind_of_arrays(a, b, out)) is not None:
         options = {"dtype": dtype, "casting": casting, "axes": axes, "threads": threads}
-        return _of_others(kind, name, within if backend is None else None, a, b, out, options, params)
+        return _of_others(kind, name, a, b, out, options, own, within.traces)
     if (foreign := _foreign_operand(a, b, out)) is not None:
         return _numpys_dispatch(name, foreign, a, b, out, dtype, casting, axes, params)
     problem = Problem.from_call(a, b, out, dtype=dtype, casting=casting, axes=axes, threads=threads)
@@ -62,9 +63,7 @@ def general_matmul(
     _make_ready(name, chosen)
     if problem.threads is None and chosen.kind != "rung":
         problem.threads = config.threads  # a rung takes fewer for a small product
-    if backend is None:  # parameters of a `use` block belong to the block's backend
-        params = {**within.params, **params}
-    run(chosen, problem, params, within.traces)
+    run(chosen, problem, own, within.traces)
     return problem.result()
 
 
@@ -79,7 +78,7 @@ def _kind_of_arrays(*operands: Any) -> str | None:
 
 
 def _of_others(
-    kind: str, name: str, within: Scope | None, a: Any, b: Any, out: Any, options: dict[str, Any], params: Any
+    kind: str, name: str, a: Any, b: Any, out: Any, options: dict[str, Any], params: Any, traces: tuple[list[Call], ...]
 ) -> Any:
     """The product of arrays that are not NumPy's: theirs comes back. Work on a device is started, not awaited."""
     from gemmlab._gpu import arrays
@@ -96,10 +95,8 @@ def _of_others(
         raise UnsupportedProblem(f"{chosen.name} cannot take {what}: name a backend of {kind}, or pass host arrays")
     if options["dtype"] is not None:
         raise UnsupportedProblem("arrays on a device are multiplied in their own dtype: convert them with astype")
-    if within is not None:  # parameters of a `use` block belong to the block's backend
-        params = {**within.params, **params}
     problem, out = arrays.problem_of(chosen, a, b, out, options["axes"])
-    handle = run(chosen, problem, params, (scope.get() or Scope()).traces)
+    handle = run(chosen, problem, params, traces)
     if handle is not None and handle.events:
         chosen.runtime.finish(out, handle.events[-1])
     return out

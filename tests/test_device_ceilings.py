@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from devices import FIRST_PLACES, PLACES, backend_at
+from devices import FIRST_PLACES, PLACES, backend_at, nvrtc_here
 
 import gemmlab
 from gemmlab._errors import DeviceError
@@ -162,24 +162,23 @@ def test_pinned_memory_is_copied_and_outlives_its_name(place):
 
 @pytest.fixture(scope="module")
 def nvrtc():
-    cuda = pytest.importorskip("cupy.cuda")
-    try:
-        cuda.nvrtc.getVersion()
-    except Exception as error:  # the loader has errors of its own
-        pytest.skip(f"no NVRTC: {error}")
+    return nvrtc_here()
 
 
 @pytest.mark.parametrize("kind", DTYPES)
 def test_the_loops_compile_for_cuda(kind, nvrtc):
-    head = kernel_text("cuda.h") + device_ceilings._text("ceiling.h")
+    def loops(name):
+        return kernel_text(name, device_ceilings.HERE)
+
+    head = kernel_text("cuda.h") + loops("ceiling.h")
     arithmetic = compile_text(
-        head + device_ceilings._text("fma.cl"), arithmetic_forms(GPU, kind)[0].defines | {"CHAINS": 8}, "compute_90"
+        head + loops("fma.cl"), arithmetic_forms(GPU, kind)[0].defines | {"CHAINS": 8}, "compute_90"
     )
     assert arithmetic.count({"float32": b"fma.rn.f32", "float64": b"fma.rn.f64"}[kind]) >= 8
     memory = memory_form(GPU).defines | {"WINDOW": 512}
-    assert b"ld.global.v4.f32" in compile_text(head + device_ceilings._text("stream.cl"), memory, "compute_90")
+    assert b"ld.global.v4.f32" in compile_text(head + loops("stream.cl"), memory, "compute_90")
     for in_local, loads in enumerate((b"ld.global.v4.f32", b"ld.shared.v4.f32")):
-        text = head + device_ceilings._text("local.cl")
+        text = head + loops("local.cl")
         assert loads in compile_text(text, memory | {"IN_LOCAL": in_local}, "compute_90")
 
 

@@ -267,6 +267,13 @@ def test_another_librarys_arrays_come_back_as_theirs(backend: str) -> None:
     assert dot.values == a[0] @ a[1]
 
 
+def test_the_settings_apply_to_another_librarys_arrays() -> None:
+    a = Space.Tensor(integers((40, 40), "float32"))
+    with gemmlab.use("cpu-blocked", bs_c=32), gemmlab.trace() as calls:
+        gemmlab.matmul(a, a)
+    assert calls[0].params["bs_c"] == 32
+
+
 def test_a_device_that_nobody_knows() -> None:
     class Elsewhere(Space.Tensor):
         def __dlpack_device__(self) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from devices import nvrtc_here
 from fake_cuda import DriverFailure, FakeCuda, FakeDevice, FakeStream, OutOfMemory, RuntimeFailure
 from helpers import output_of
 
@@ -37,12 +38,7 @@ def cache_of_its_own(monkeypatch, tmp_path):
 
 @pytest.fixture(scope="module")
 def nvrtc():
-    cuda = pytest.importorskip("cupy.cuda")
-    try:
-        cuda.nvrtc.getVersion()
-    except Exception as error:  # the loader has errors of its own
-        pytest.skip(f"no NVRTC: {error}")
-    return cuda.nvrtc
+    return nvrtc_here()
 
 
 def compiled(rung, dtype, arch, **params):

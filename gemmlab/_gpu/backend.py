@@ -17,7 +17,7 @@ import numpy as np
 from gemmlab._backend import Availability, Param, check_params
 from gemmlab._errors import BackendUnavailable, DeviceError
 from gemmlab._gpu.operands import Operand, Stacked, launches, row_major
-from gemmlab._gpu.rungs import ITEMSIZE, MOST_GROUPS, Rung, kernel_text
+from gemmlab._gpu.rungs import C_TYPE, ITEMSIZE, MOST_GROUPS, Rung, kernel_text
 from gemmlab._gpu.runtime import Device, Event, HostArray, Queue, Runtime
 from gemmlab._gpu.traffic import traffic
 from gemmlab._problem import Problem
@@ -274,7 +274,7 @@ def _copy(queue: Queue, problem: Problem, x: HostArray, packed: Stacked, back: b
     rows, columns = x.shape[-2:]
     row, column = (stride // x.itemsize for stride in x.strides[-2:])
     spread = Stacked(memory, start_bytes // x.itemsize, tuple(s // x.itemsize for s in x.strides[:-2]), row)
-    kernel = queue.kernel(kernel_text("copy.cl"), "copy", {"REAL": {4: "float", 8: "double"}[x.itemsize]})
+    kernel = queue.kernel(kernel_text("copy.cl"), "copy", {"REAL": C_TYPE[x.dtype.name]})
     problem.copies += 1
     events = []
     for products, sides in launches(x.shape[:-2], (spread, packed), MOST_GROUPS):

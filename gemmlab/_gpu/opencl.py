@@ -313,16 +313,21 @@ def drivers_announced() -> Iterator[None]:
             del os.environ["OCL_ICD_VENDORS"]
 
 
+def intels_cpu_runtime() -> list[str]:
+    """The library of Intel's CPU runtime, if its wheel is installed."""
+    with suppress(PackageNotFoundError):
+        own = files("intel-opencl-rt") or ()
+        return [os.path.realpath(file.locate()) for file in own if file.name == "libintelocl.so"]
+    return []
+
+
 def _drivers() -> list[str]:
     """Libraries that the system announces, and those that nothing does."""
     found = []
     for announcement in sorted(SYSTEM_DRIVERS.glob("*.icd")):
         with suppress(OSError):
             found.append(announcement.read_text().strip())
-    with suppress(PackageNotFoundError):
-        found += [
-            os.path.realpath(file.locate()) for file in files("intel-opencl-rt") or () if file.name == "libintelocl.so"
-        ]
+    found += intels_cpu_runtime()
     nvidia = "libnvidia-opencl.so.1"
     if not any("nvidia-opencl" in library for library in found):
         with suppress(OSError):

@@ -20,6 +20,7 @@ from gemmlab._gpu.runtime import Device
 Plan = Mapping[str, int]
 Shape = tuple[int, int]  # x and y: columns and rows of C
 ITEMSIZE = {"float32": 4, "float64": 8}
+C_TYPE = {"float32": "float", "float64": "double"}
 MOST_GROUPS = 65535  # CUDA's limit on rows of groups and on products in one launch
 MOST_REGISTERS = 2048  # numbers a work-item: past what any device keeps, and compilers take minutes
 
@@ -75,7 +76,7 @@ class Rung:
     @property
     def text(self) -> str:
         """The kernel's text, with what all rungs share before it."""
-        return kernel_text("gemm.h") + kernel_text(f"{self.name.replace('-', '_')}.cl")
+        return _with_what_rungs_share(f"{self.name.replace('-', '_')}.cl")
 
     def plan(self, params: Mapping[str, Any], kind: str) -> dict[str, int]:
         """The parameters in force on a kind of device, defaults filled in."""
@@ -101,13 +102,19 @@ class Rung:
         """The macros that the text is compiled with."""
         x, y = self.group(plan)
         own = {name.upper(): value for name, value in plan.items()}
-        return {**own, "GROUP_X": x, "GROUP_Y": y, "REAL": {"float32": "float", "float64": "double"}[dtype]}
+        return {**own, "GROUP_X": x, "GROUP_Y": y, "REAL": C_TYPE[dtype]}
 
 
 @cache
-def kernel_text(name: str) -> str:
-    """A file of `kernels/`."""
-    return files("gemmlab._gpu").joinpath("kernels", name).read_text(encoding="utf-8")
+def kernel_text(name: str, package: str = "gemmlab._gpu") -> str:
+    """A file of a package's `kernels/`."""
+    return files(package).joinpath("kernels", name).read_text(encoding="utf-8")
+
+
+@cache
+def _with_what_rungs_share(name: str) -> str:
+    """The same string each time: whoever looks a kernel up by its text need not read that again."""
+    return kernel_text("gemm.h") + kernel_text(name)
 
 
 RUNGS = (

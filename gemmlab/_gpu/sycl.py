@@ -16,7 +16,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, files
 from importlib.util import find_spec
 from typing import Any
 
@@ -24,7 +23,7 @@ import numpy as np
 
 from gemmlab._errors import BackendUnavailable, GemmlabError, UnsupportedProblem
 from gemmlab._gpu import runtime, runtime_named
-from gemmlab._gpu.opencl import drivers_announced
+from gemmlab._gpu.opencl import drivers_announced, intels_cpu_runtime
 from gemmlab._gpu.runtime import KINDS, Adopted, Defines, Device, Event, HostArray, Queue, Runtime
 
 SCALARS = {np.int32: ctypes.c_int, np.int64: ctypes.c_longlong, np.float32: ctypes.c_float, np.float64: ctypes.c_double}
@@ -291,13 +290,11 @@ def _described(handle: int, device: Any) -> Device:
 @contextmanager
 def _cpu_runtime_announced() -> Iterator[None]:
     """Have the OpenCL loader, which looks once, see Intel's CPU runtime of the wheel; a user's own list is his."""
-    found: list[Any] = []
-    with suppress(PackageNotFoundError):
-        found = [file.locate() for file in files("intel-opencl-rt") or () if file.name == "libintelocl.so"]
+    found = intels_cpu_runtime()
     if not found or "OCL_ICD_FILENAMES" in os.environ:
         yield
         return
-    os.environ["OCL_ICD_FILENAMES"] = os.path.realpath(found[0])
+    os.environ["OCL_ICD_FILENAMES"] = found[0]
     try:
         with drivers_announced():  # once CLBlast has the system's loader here, dpctl gets that one, which reads folders
             yield

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,35 @@ del sys.path[0]
 from {module} import main
 main()"""
     return (sys.executable, "-P", "-c", start, *arguments)
+
+
+class ChildFailed(Exception):
+    """A child ended with another exit status than 0; the message is its last line."""
+
+    def __init__(self, status: int, last_line: str) -> None:
+        super().__init__(last_line)
+        self.status = status
+
+
+def ask_child(
+    module: str, wish: Mapping[str, Any], *, environ: Mapping[str, str] | None = None, patience_s: float | None = None
+) -> Any:
+    """Run `main()` of one of our modules on a wish, both ways as JSON, and return the last line that it printed.
+
+    Raises
+    ------
+    ChildFailed
+        If it ended badly.
+    subprocess.TimeoutExpired
+        If it gave no answer in time.
+    """
+    done = subprocess.run(
+        child_command(module, json.dumps(wish)), env={**os.environ, **(environ or {})}, capture_output=True, text=True,
+        check=False, timeout=patience_s,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise ChildFailed(done.returncode, (done.stderr.strip().splitlines() or ["no message"])[-1])
+    return json.loads(done.stdout.splitlines()[-1])  # a driver may have had something to say before
 
 
 WORKER_COMMAND = child_command("gemmlab.measure.worker")

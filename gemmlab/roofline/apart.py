@@ -6,12 +6,11 @@ A device has one of its own too, so that no two runtimes get into each other's w
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from typing import Any
 
 from gemmlab import _registry
-from gemmlab.measure.process import child_command
+from gemmlab.measure.process import ChildFailed, ask_child
 from gemmlab.roofline.ceilings import measure_ceilings
 from gemmlab.roofline.device_ceilings import measure_device_ceilings
 
@@ -41,12 +40,10 @@ def measure_device_ceilings_apart(backend: str, *, seconds: float = 4.0, bandwid
 
 
 def _apart(wish: dict[str, Any]) -> Records:
-    command = child_command("gemmlab.roofline.apart", json.dumps(wish))
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise RuntimeError(f"measuring the ceilings failed: {last}")
-    records: Records = json.loads(done.stdout.splitlines()[-1])  # a driver may have had something to say before
+    try:
+        records: Records = ask_child("gemmlab.roofline.apart", wish)
+    except ChildFailed as failure:
+        raise RuntimeError(f"measuring the ceilings failed: {failure}") from None
     return records
 
 

@@ -17,8 +17,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
-from importlib.resources import files
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -26,6 +25,7 @@ import numpy as np
 
 from gemmlab._cpu.machine import caches
 from gemmlab._errors import DeviceError
+from gemmlab._gpu.rungs import C_TYPE, kernel_text
 from gemmlab._gpu.runtime import Device, Event, HostArray, Queue
 from gemmlab.measure.statistics import summarise
 from gemmlab.roofline.ceilings import largest_working_set
@@ -40,6 +40,7 @@ PIECE_BYTES, WINDOW_BYTES = 256 * KIB, 8 * KIB
 STREAMS = {"load": 1, "copy": 2, "triad": 3}
 TRANSFER_BYTES = 256 * MIB
 FACTOR, ADDEND = 0.999, 0.001
+HERE = "gemmlab.roofline"  # whose kernels these are
 
 Record = dict[str, Any]
 
@@ -60,7 +61,7 @@ class Form:
     @property
     def defines(self) -> dict[str, int | str]:
         """The macros of every text."""
-        real = {"float32": "float", "float64": "double"}[self.dtype]
+        real = C_TYPE[self.dtype]
         lanes = f"{real}{self.lanes}" if self.lanes > 1 else real
         return {"REAL": real, "LANES": lanes, "STEPS": STEPS, "GROUP_X": self.group, "GROUP_Y": 1}
 
@@ -224,17 +225,12 @@ def _bandwidth(level: str, operation: str, working_set_bytes: int, moved: int, t
 
 def _loop(queue: Queue, text: str, name: str, form: Form, **macros: int) -> Callable[..., Event]:
     """A kernel, to be called with the number of groups and its arguments."""
-    kernel = queue.kernel(_text("ceiling.h") + _text(text), name, {**form.defines, **macros})
+    kernel = queue.kernel(kernel_text("ceiling.h", HERE) + kernel_text(text, HERE), name, {**form.defines, **macros})
 
     def run(groups: int, *arguments: Any) -> Event:
         return queue.launch(kernel, (groups, 1, 1), (form.group, 1, 1), arguments)
 
     return run
-
-
-@cache
-def _text(name: str) -> str:
-    return files("gemmlab.roofline").joinpath("kernels", name).read_text(encoding="utf-8")
 
 
 def _steps_that_last(start: Callable[[int], Event]) -> int:

@@ -7,7 +7,6 @@ answer, as JSON too. Children are started one after another, so that nothing run
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +16,7 @@ from gemmlab import _registry
 from gemmlab._cpu import machine
 from gemmlab._errors import BackendUnavailable, GemmlabError, UnsupportedProblem
 from gemmlab.measure.problems import Case
-from gemmlab.measure.process import child_command
+from gemmlab.measure.process import ChildFailed, ask_child
 from gemmlab.measure.statistics import summarise
 
 PATIENCE_S = 600.0
@@ -33,18 +32,12 @@ class NoAnswer(Exception):
 
 def ask(module: str, wish: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Start a child and return its answer; NoAnswer with its last words where there is none."""
-    command = child_command(module, json.dumps(wish))
     try:
-        done = subprocess.run(
-            command, env={**os.environ, **(environ or {})}, capture_output=True, text=True, check=False,
-            timeout=PATIENCE_S,
-        )  # fmt: skip
+        answer: dict[str, Any] = ask_child(module, wish, environ=environ, patience_s=PATIENCE_S)
     except subprocess.TimeoutExpired:
         raise NoAnswer(f"no answer within {PATIENCE_S:g} s") from None
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise NoAnswer(f"its process ended (exit status {done.returncode}): {last}")
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except ChildFailed as failure:
+        raise NoAnswer(f"its process ended (exit status {failure.status}): {failure}") from None
     if "error" in answer:
         raise NoAnswer(answer["error"], answer["status"])
     return answer
