@@ -21,7 +21,7 @@ done
 [ -n "$out" ] || { echo "gpu.sh: give --out DIR" >&2; exit 2; }
 mkdir -p "$out/drivers"
 echo libnvidia-opencl.so.1 > "$out/drivers/nvidia.icd"
-export OCL_ICD_VENDORS=$out/drivers PYTHONPATH=$PWD PYTHONDONTWRITEBYTECODE=1
+export OCL_ICD_VENDORS=$out/drivers PYTHONPATH=$PWD
 exec > >(tee -a "$out/log.txt") 2>&1
 failures=0
 
@@ -33,7 +33,7 @@ step() {
 
 setup() {
     if [ -n "$wheels" ]; then
-        python3 -m pip install -q --no-index --no-deps --no-compile "$wheels"/*.whl
+        python3 -m pip install -q --no-index --no-deps "$wheels"/*.whl
         for package in "$wheels"/*.deb; do dpkg -x "$package" /; done
         ldconfig
     fi
@@ -43,10 +43,16 @@ setup() {
 }
 
 verify() {
-    local name wrong=0
+    local name wrong=0 audits=()
     for name in "$@"; do
-        timeout 90 python3 -m gemmlab verify "$name" > "$out/verify-$name.txt" 2> /dev/null || wrong=1
-        grep -m1 seed "$out/verify-$name.txt" || echo "$name: no audit within 90 s"
+        timeout 90 python3 -m gemmlab verify "$name" > "$out/verify-$name.txt" 2> /dev/null \
+            || echo "status $?" >> "$out/verify-$name.txt" &
+        audits+=($!)
+    done
+    wait "${audits[@]}"
+    for name in "$@"; do
+        grep -m1 seed "$out/verify-$name.txt" || { wrong=1; echo "$name: no audit within 90 s"; }
+        ! grep -H "^status" "$out/verify-$name.txt" || wrong=1
     done
     return $wrong
 }

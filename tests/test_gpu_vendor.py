@@ -147,7 +147,7 @@ def test_no_terms_give_zeros(here):
     queue = gemmlab.get_backend(here).queue
     memory = queue.allocate(4)
     place = gemmlab.get_backend(here).runtime.adopt(out)
-    operand = Operand(place.memory, 0, 6)
+    operand = Operand(place.memory, place.start_bytes // 4, 6)
     nothing = Operand(memory, 0, 6)
     gemmlab.get_backend(here).multiply(queue, {}, "float32", Size(5, 6, 0, 1), nothing, nothing, operand).wait()
     assert not arrays.to_host(out).any()

@@ -5,7 +5,7 @@
     runtime.py      what a runtime is
     opencl.py  sycl.py  cuda.py      the three runtimes: devices, memory, compile, launch, event time
     staging.py      large host arrays, by way of pinned memory
-    cache.py        compiled programs on disk
+    cache.py        compiled programs on disk; ptx.py makes machine code of NVIDIA's
     operands.py     where matrices lie in device memory
     traffic.py      bytes that each rung moves
     backend.py      what happens to a product, whichever the runtime

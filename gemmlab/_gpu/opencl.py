@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from gemmlab._errors import UnsupportedProblem
+from gemmlab._gpu.ptx import is_ptx, machine_code
 from gemmlab._gpu.runtime import (
     Adopted,
     Defines,
@@ -66,6 +67,7 @@ class OpenCL(Runtime):
 
     def _opened(self, device: Device) -> OpenCLQueue:
         import pyopencl as cl
+        import pyopencl.invoker  # what its first kernel would otherwise wait for
 
         context = cl.Context([self._handles[device.index]])
         profiled = cl.command_queue_properties.PROFILING_ENABLE
@@ -150,17 +152,14 @@ class OpenCLQueue(Queue):
                 self._pool = tools.MemoryPool(tools.ImmediateAllocator(self.queue))
             return self._pool.allocate(nbytes)
 
-    def upload(self, memory: Any, array: HostArray) -> None:
-        import pyopencl as cl
+    # A copy starts under the lock and is waited for outside it: NVIDIA's driver (580) crashes, or never ends the
+    # process, when threads make blocking copies on one queue at the same time.
 
-        with self.trouble("copying to it"):
-            cl.enqueue_copy(self.queue, memory, array, is_blocking=True)
+    def upload(self, memory: Any, array: HostArray) -> None:
+        self.send(memory, 0, array).wait()
 
     def download(self, array: HostArray, memory: Any) -> None:
-        import pyopencl as cl
-
-        with self.trouble("copying from it"):
-            cl.enqueue_copy(self.queue, array, memory, is_blocking=True)
+        self.fetch(array, memory, 0).wait()
 
     def pinned(self, nbytes: int) -> HostArray:
         """A buffer that the driver keeps in host memory, mapped until the array goes: drivers know its addresses."""
@@ -176,13 +175,13 @@ class OpenCLQueue(Queue):
     def send(self, memory: Any, start: int, piece: HostArray) -> OpenCLEvent:
         import pyopencl as cl
 
-        with self.trouble("copying to it"):
+        with self.lock, self.trouble("copying to it"):
             return OpenCLEvent(self, cl.enqueue_copy(self.queue, memory, piece, dst_offset=start, is_blocking=False))
 
     def fetch(self, piece: HostArray, memory: Any, start: int) -> OpenCLEvent:
         import pyopencl as cl
 
-        with self.trouble("copying from it"):
+        with self.lock, self.trouble("copying from it"):
             return OpenCLEvent(self, cl.enqueue_copy(self.queue, piece, memory, src_offset=start, is_blocking=False))
 
     # compile
@@ -199,6 +198,16 @@ class OpenCLQueue(Queue):
         except cl.RuntimeError as error:
             raise build_failed(self.device, str(error)) from None
         return cl.Kernel(program, name), program.binaries[0]
+
+    def _keepable(self, binary: bytes, name: str) -> bytes:
+        """Machine code for NVIDIA's PTX, if its linker is at hand and the driver takes what it makes."""
+        if not is_ptx(binary):
+            return binary
+        with suppress(Exception):  # whatever an older driver has against it: PTX will do
+            code = machine_code(binary, _bus_id(self.queue.device))
+            self._from_binary(code, name)
+            return code
+        return binary
 
     def _from_binary(self, binary: bytes, name: str) -> Any:
         import pyopencl as cl
@@ -261,6 +270,11 @@ def _built(program: Any, options: list[str]) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cl.CompilerWarning)
         return program.build(options, cache_dir=False)
+
+
+def _bus_id(device: Any) -> str:
+    """The PCI address of NVIDIA's device, as CUDA writes it."""
+    return f"{device.pci_domain_id_nv:04x}:{device.pci_bus_id_nv:02x}:{device.pci_slot_id_nv:02x}.0"
 
 
 def _described(handle: int, device: Any) -> Device:

@@ -174,7 +174,7 @@ class Queue(ABC):
         kernel, binary = self._from_source(source, name, defines)
         self.builds.append(Build("source", perf_counter() - start))
         if entry is not None and binary:
-            entry.store(binary)
+            entry.store(self._keepable(binary, name))
         return kernel
 
     cached = True  # whether programs of this runtime can be kept on disk
@@ -190,6 +190,10 @@ class Queue(ABC):
     @abstractmethod
     def _from_source(self, source: str, name: str, defines: Defines) -> tuple[Any, bytes]:
         """Build; returns the kernel and the program's binary. DeviceError with the log if the text is refused."""
+
+    def _keepable(self, binary: bytes, name: str) -> bytes:
+        """The form of a binary that loads in the least time."""
+        return binary
 
     @abstractmethod
     def _from_binary(self, binary: bytes, name: str) -> Any:

@@ -28,7 +28,7 @@ MORE: Band = (1.0, None)
 MOSTLY = 0.6  # of a roof, or of a time
 ALL = "every line"
 UNTOLD = "The records do not tell why."
-STILL_COMPILED = "What a driver gives as a binary may have to be compiled further, as the PTX of NVIDIA's OpenCL has."
+STILL_COMPILED = "What a driver gives as a binary may have to be compiled further, as PTX has."
 
 
 def near(figure: float) -> Band:
