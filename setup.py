@@ -20,12 +20,12 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 KERNELS = {
-    "gemmlab/_cpu": ["naive", "ikj", "blocked", "blocked_local"],
+    "gemmlab/_cpu": ["naive", "ikj", "blocked", "blocked_local", "packed"],
     "gemmlab/roofline": ["_fma", "_stream"],
 }
-PLAIN = ["gemmlab/_cpu/_features", "gemmlab/_cpu/_driver", "gemmlab/_front"]
+PLAIN = ["gemmlab/_cpu/_features", "gemmlab/_cpu/_driver", "gemmlab/_cpu/_packed", "gemmlab/_front"]
 INCLUDE = ["gemmlab/_cpu", "gemmlab/roofline", numpy.get_include()]
-HEADERS = [path.as_posix() for folder in KERNELS for path in Path(folder).glob("*.h")]
+HEADERS = [path.as_posix() for folder in KERNELS for path in Path(folder).rglob("*.h")]
 
 GNU_STYLE = os.name != "nt"
 X86 = platform.machine().lower() in ("x86_64", "amd64")

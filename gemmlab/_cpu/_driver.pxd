@@ -5,6 +5,10 @@ cimport numpy as cnp
 from gemmlab._cpu.rung cimport Plan
 
 
+cdef int threads_for(double flop) except -1
+cdef int usable_threads(int threads) except -1
+
+
 cdef class Kernel:
     cdef void *f32
     cdef void *f64

@@ -5,17 +5,19 @@
 #ifdef _OPENMP
 #include <omp.h>
 #define HAS_OPENMP 1
-static void set_schedule(int kind, int *old_kind, int *old_chunk) {
+static inline void set_schedule(int kind, int *old_kind, int *old_chunk) {
     omp_sched_t before;
     omp_get_schedule(&before, old_chunk);
     *old_kind = (int)before;
     omp_set_schedule((omp_sched_t)kind, 0);
 }
-static void restore_schedule(int kind, int chunk) { omp_set_schedule((omp_sched_t)kind, chunk); }
+static inline void restore_schedule(int kind, int chunk) { omp_set_schedule((omp_sched_t)kind, chunk); }
 #else
 #define HAS_OPENMP 0
-static int omp_get_max_threads(void) { return 1; }
-static void set_schedule(int kind, int *old_kind, int *old_chunk) { *old_kind = kind; *old_chunk = 0; }
-static void restore_schedule(int kind, int chunk) { (void)kind; (void)chunk; }
+static inline int omp_get_max_threads(void) { return 1; }
+static inline int omp_get_thread_num(void) { return 0; }
+static inline int omp_get_num_threads(void) { return 1; }
+static inline void set_schedule(int kind, int *old_kind, int *old_chunk) { *old_kind = kind; *old_chunk = 0; }
+static inline void restore_schedule(int kind, int chunk) { (void)kind; (void)chunk; }
 #endif
 #endif

@@ -1,0 +1,23 @@
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gemmlab._cpu._driver import Kernel
+
+def free_buffers() -> int: ...
+
+class PackedKernel(Kernel):
+    def __init__(self, table: int, blocks: Mapping[str, tuple[int, int, int]]) -> None: ...
+    def run(
+        self,
+        a: np.ndarray[Any, Any],
+        b: np.ndarray[Any, Any],
+        out: np.ndarray[Any, Any],
+        *,
+        threads: int = 1,
+        mc: int = 0,
+        kc: int = 0,
+        nc: int = 0,
+        **_: Any,
+    ) -> None: ...

@@ -1,0 +1,201 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
+"""Calls cpu-packed on NumPy arrays: any strides, stacks, every dtype of its table."""
+
+cimport numpy as cnp
+
+from gemmlab._cpu._driver cimport Kernel, threads_for, usable_threads
+
+import numpy
+
+cnp.import_array()
+
+cdef extern from "packed/product.h" nogil:
+    ctypedef void (*Pack)(void *, const char *, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t)
+    ctypedef void (*Narrow)(char *, Py_ssize_t, Py_ssize_t, const char *, Py_ssize_t, Py_ssize_t, Py_ssize_t)
+    ctypedef struct Product:
+        Py_ssize_t m, n, k
+        const char *a
+        Py_ssize_t ai, ap
+        const char *b
+        Py_ssize_t bp, bj
+        char *c
+        Py_ssize_t ci, cj
+        int threads
+        Py_ssize_t mc, kc, nc
+        Pack pack_a
+        Pack pack_b
+        Narrow narrow
+        bint as_stored
+        char *buffer
+    ctypedef Py_ssize_t (*Workspace)(const Product *)
+    ctypedef void (*Multiply)(const Product *)
+    ctypedef struct Row:
+        const char *dtype
+        int size
+        int sum
+        int columns
+        bint real
+        Pack pack_a
+        Pack pack_b
+        Narrow narrow
+        Multiply multiply
+        Workspace workspace
+
+cdef extern from "packed/stack.h" nogil:
+    enum:
+        MOST_AXES
+    ctypedef struct Stack:
+        int axes
+        Py_ssize_t *shape
+        Py_ssize_t *a
+        Py_ssize_t *b
+        Py_ssize_t *c
+    Py_ssize_t workspace_of_stack(const Product *, const Stack *, Workspace)
+    void multiply_stack(const Product *, const Stack *, Multiply, Workspace)
+
+cdef extern from "packed/buffers.h" nogil:
+    ctypedef struct Buffer:
+        char *memory
+    Buffer *take_buffer(size_t)
+    void give_buffer(Buffer *)
+    size_t drop_buffers()
+
+# NumPy's numbers of types, and the row of the table that multiplies them: signed and unsigned integers are one.
+cdef dict ROW_OF = {numpy.dtype(code).num: numpy.dtype(code).name.replace("uint", "int") for code in "?bBhHiIlLqQefdFD"}
+cdef enum:
+    TYPES = 25
+    BFLOAT16 = 24  # the place after NumPy's own types; its number is another in each process
+    DOT_KC = 4096
+
+cdef struct Blocks:
+    Py_ssize_t mc, kc, nc
+
+
+def free_buffers():
+    """Give back the memory that products keep for their panels; returns its bytes."""
+    return drop_buffers()
+
+
+cdef inline Py_ssize_t even(Py_ssize_t k, Py_ssize_t kc) noexcept nogil:
+    """A block of k: as many as kc makes, and all but equal. A function of k, so that A's rows change no bit."""
+    cdef Py_ssize_t blocks = (k + kc - 1) // kc
+    return (k + blocks - 1) // blocks
+
+
+cdef class PackedKernel(Kernel):
+    """The table of one instruction set, with block sizes for each dtype.
+
+    Parameters
+    ----------
+    table : int
+        Its address.
+    blocks : mapping of str to (mc, kc, nc)
+        For each dtype of the table.
+    """
+
+    cdef const Row *rows[TYPES]
+    cdef Blocks blocks[TYPES]
+
+    def __init__(self, size_t table, blocks):
+        cdef const Row *row = <const Row *> table
+        cdef int type_num
+        self.serial = False
+        while row.dtype != NULL:
+            name = row.dtype.decode()
+            places = [number for number, wanted in ROW_OF.items() if wanted == name] or [BFLOAT16]
+            for type_num in places:
+                self.rows[type_num] = row
+                self.blocks[type_num].mc, self.blocks[type_num].kc, self.blocks[type_num].nc = blocks[name]
+            row += 1
+
+    cdef inline int place(self, cnp.ndarray x) noexcept:
+        """Where the dtype of an array is in the table, or -1."""
+        cdef int type_num = cnp.PyArray_TYPE(x)
+        if type_num < BFLOAT16:
+            return type_num if self.rows[type_num] != NULL else -1
+        return BFLOAT16 if type_num > 255 and x.dtype.name == "bfloat16" else -1
+
+    cdef inline void describe(self, Product *x, int place, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c) noexcept:
+        """All of a product but its threads and its buffer, from the last two axes."""
+        cdef const Row *row = self.rows[place]
+        cdef int na = cnp.PyArray_NDIM(a), nb = cnp.PyArray_NDIM(b), nc = cnp.PyArray_NDIM(c)
+        cdef cnp.npy_intp *a_steps = cnp.PyArray_STRIDES(a)
+        cdef cnp.npy_intp *b_steps = cnp.PyArray_STRIDES(b)
+        cdef cnp.npy_intp *c_steps = cnp.PyArray_STRIDES(c)
+        x.m, x.k = cnp.PyArray_DIM(a, na - 2), cnp.PyArray_DIM(a, na - 1)
+        x.n = cnp.PyArray_DIM(b, nb - 1)
+        x.a, x.b, x.c = <char *> cnp.PyArray_DATA(a), <char *> cnp.PyArray_DATA(b), <char *> cnp.PyArray_DATA(c)
+        x.ai, x.ap = a_steps[na - 2], a_steps[na - 1]
+        x.bp, x.bj = b_steps[nb - 2], b_steps[nb - 1]
+        x.ci, x.cj = c_steps[nc - 2], c_steps[nc - 1]
+        # of a single row or column NumPy's stride may be anything
+        if x.k == 1:
+            x.ap, x.bp = row.size, x.n * row.size
+        if x.n == 1:
+            x.bj = x.cj = row.size
+        x.mc, x.nc = self.blocks[place].mc, self.blocks[place].nc
+        x.kc = even(x.k, DOT_KC if row.real and x.n == 1 else self.blocks[place].kc)
+        x.pack_a, x.pack_b, x.narrow = row.pack_a, row.pack_b, row.narrow
+        x.as_stored = row.narrow == NULL
+
+    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out):
+        """Two matrices of one dtype and agreeing shapes, in any strides; None for all else (see `Kernel.plain`)."""
+        cdef int place = self.place(a)
+        cdef int type_num = cnp.PyArray_TYPE(a)
+        cdef cnp.npy_intp shape[2]
+        cdef Product x
+        cdef Buffer *buffer = NULL
+        cdef Py_ssize_t bytes
+        if (place < 0 or out is not None or place == BFLOAT16 or cnp.PyArray_TYPE(b) != type_num
+                or cnp.PyArray_NDIM(a) != 2 or cnp.PyArray_NDIM(b) != 2
+                or not cnp.PyArray_ISBEHAVED_RO(a) or not cnp.PyArray_ISBEHAVED_RO(b)):
+            return None
+        shape[0], shape[1] = cnp.PyArray_DIM(a, 0), cnp.PyArray_DIM(b, 1)
+        if cnp.PyArray_DIM(a, 1) != cnp.PyArray_DIM(b, 0) or shape[0] < 1 or shape[1] < 1 or cnp.PyArray_DIM(a, 1) < 1:
+            return None
+        out = cnp.PyArray_EMPTY(2, shape, type_num, 0)
+        self.describe(&x, place, a, b, out)
+        x.threads = usable_threads(threads_for(2.0 * x.m * x.n * x.k))
+        bytes = self.rows[place].workspace(&x)
+        if bytes:
+            buffer = take_buffer(bytes)
+            if buffer == NULL:
+                raise MemoryError(f"no memory for {bytes} bytes of panels")
+            x.buffer = buffer.memory
+        with nogil:
+            self.rows[place].multiply(&x)
+        if buffer != NULL:
+            give_buffer(buffer)
+        return out
+
+    def run(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, int threads=1, Py_ssize_t mc=0, Py_ssize_t kc=0,
+            Py_ssize_t nc=0, **_):
+        """Fill `out` with a @ b: matrices, or stacks of one leading shape, of one dtype and any strides.
+
+        No extent of m, n, k and the stack is 0, and `out` shares no memory with `a` and `b`: nothing is checked here.
+        """
+        cdef int place = self.place(out), axis, axes = cnp.PyArray_NDIM(out) - 2
+        cdef Product x
+        cdef Stack stack
+        cdef Buffer *buffer = NULL
+        cdef Py_ssize_t bytes
+        self.describe(&x, place, a, b, out)
+        x.mc, x.nc = mc or x.mc, nc or x.nc
+        if kc and not (x.n == 1 and self.rows[place].real):
+            x.kc = even(x.k, kc)
+        x.threads = usable_threads(threads)
+        stack.axes = axes
+        for axis in range(axes):
+            stack.shape[axis] = cnp.PyArray_DIM(out, axis)
+            stack.a[axis], stack.b[axis] = cnp.PyArray_STRIDE(a, axis), cnp.PyArray_STRIDE(b, axis)
+            stack.c[axis] = cnp.PyArray_STRIDE(out, axis)
+        bytes = workspace_of_stack(&x, &stack, self.rows[place].workspace)
+        if bytes:
+            buffer = take_buffer(bytes)
+            if buffer == NULL:
+                raise MemoryError(f"no memory for {bytes} bytes of panels")
+            x.buffer = buffer.memory
+        with nogil:
+            multiply_stack(&x, &stack, self.rows[place].multiply, self.rows[place].workspace)
+        if buffer != NULL:
+            give_buffer(buffer)

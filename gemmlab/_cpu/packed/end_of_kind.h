@@ -1,0 +1,3 @@
+#undef KIND
+#undef T
+#undef LANES_NUMBER

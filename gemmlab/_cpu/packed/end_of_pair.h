@@ -1,0 +1,4 @@
+#undef PAIR
+#undef S
+#undef NUMBER
+#undef NUMBERS

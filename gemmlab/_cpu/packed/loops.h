@@ -1,0 +1,91 @@
+/* The five loops around the micro-kernel, as Goto and van de Geijn order them and BLIS numbers them:
+
+       5th  for jc in 0..n by nc:
+       4th      for pc in 0..k by kc:              pack B[pc:pc+kc, jc:jc+nc]      all threads; stays in L3
+                                                   (barrier)
+       3rd          parallel for ic in 0..m by mc: pack A[ic:ic+mc, pc:pc+kc]      each thread its own; stays in L2
+       2nd              for jr in 0..nc by NR:                                     a panel of B stays in L1
+       1st                  for ir in 0..mc by MR: micro-kernel
+                                                   (barrier)
+
+   C takes the sum over each kc of k in order, so no bit depends on threads, on mc and nc, or on the rows that A has.
+   Where there are fewer blocks of rows than the threads want, each is shared by columns too, and packed by each
+   thread that takes a part. Panels of A are of equal height up to one row, so that none is a thin rest. */
+
+/* Rows of a block of A: equal shares, at least one for each thread where there are rows enough. */
+INLINE Count NAME(block_rows)(const Product *x) {
+    const Count blocks = up(parts(x->m, x->mc), x->threads);
+    return least(x->m, most(MR, parts(x->m, blocks)));
+}
+
+static Count NAME(workspace)(const Product *x) {
+    const Count depth = least(x->k, x->kc), rows = up(NAME(block_rows)(x), MR), columns = up(least(x->n, x->nc), NR);
+    return up(depth * columns * CELL, 64) + x->threads * up(depth * rows * CELL, 64);
+}
+
+/* 2nd and 1st loop: a block of C from a packed block of A and packed panels of B. */
+static void NAME(block)(const Product *x, Count rows, Count columns, Count depth, const char *a, const char *b, char *c,
+                        int add) {
+    const Count panels = parts(rows, MR);
+    for (Count jr = 0; jr < columns; jr += NR, b += NR * depth * CELL) {
+        const Count width = least(NR, columns - jr);
+        const int vectors = width > LANES ? 2 : 1;
+        for (Count panel = 0; panel < panels; panel++) {
+            const Count ir = share(rows, panel, panels), height = share(rows, panel + 1, panels) - ir;
+            NAME(packed)[height - 1][vectors - 1](
+                depth, a + ir * depth * CELL, b, c + ir * x->ci + jr * x->cj, x->ci, x->cj, width, add);
+        }
+    }
+}
+
+static void NAME(pack_block)(const Product *x, char *to, const char *a, Count rows, Count depth) {
+    const Count panels = parts(rows, MR);
+    for (Count panel = 0; panel < panels; panel++) {
+        const Count ir = share(rows, panel, panels), height = share(rows, panel + 1, panels) - ir;
+        x->pack_a(to + ir * depth * CELL, a + ir * x->ai, x->ai, x->ap, height, height, depth);
+    }
+}
+
+/* One thread's part in all loops. `next` is the team's: the next block of C that nobody has taken. */
+static void NAME(loops)(const Product *x, int thread, int threads, char *own_a, Count *next) {
+    const Count mc = NAME(block_rows)(x), blocks = parts(x->m, mc);
+    char *const b = x->buffer;
+    for (Count jc = 0; jc < x->n; jc += x->nc) {
+        const Count columns = least(x->nc, x->n - jc), panels = parts(columns, NR);
+        const Count wanted = x->threads > 1 ? 4 * x->threads : 1;
+        const Count across = least(panels, parts(wanted, blocks));  /* parts of a block row of C */
+        for (Count pc = 0; pc < x->k; pc += x->kc) {
+            const Count depth = least(x->kc, x->k - pc);
+            if (thread == 0) *next = 0;
+            for (Count panel = share(panels, thread, threads); panel < share(panels, thread + 1, threads); panel++) {
+                const Count j = panel * NR;
+                x->pack_b(b + j * depth * CELL, x->b + pc * x->bp + (jc + j) * x->bj, x->bj, x->bp,
+                          least(NR, columns - j), NR, depth);
+            }
+            meet(threads);
+            Count task, packed = -1;
+            while ((task = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED)) < blocks * across) {
+                const Count i = task % blocks, ic = i * mc, rows = least(mc, x->m - ic);
+                const Count from = share(panels, task / blocks, across) * NR;
+                const Count to = least(columns, share(panels, task / blocks + 1, across) * NR);
+                if (i != packed) NAME(pack_block)(x, own_a, x->a + ic * x->ai + pc * x->ap, rows, depth);
+                packed = i;
+                NAME(block)(x, rows, to - from, depth, own_a, b + from * depth * CELL,
+                            x->c + ic * x->ci + (jc + from) * x->cj, pc > 0);
+            }
+            meet(threads);
+        }
+    }
+}
+
+static void NAME(five_loops)(const Product *x) {
+    const Count depth = least(x->k, x->kc), own = up(depth * up(NAME(block_rows)(x), MR) * CELL, 64);
+    char *const a = x->buffer + up(depth * up(least(x->n, x->nc), NR) * CELL, 64);
+    Count next;
+    if (x->threads == 1) {
+        NAME(loops)(x, 0, 1, a, &next);
+        return;
+    }
+    #pragma omp parallel num_threads(x->threads)
+    NAME(loops)(x, omp_get_thread_num(), omp_get_num_threads(), a + omp_get_thread_num() * own, &next);
+}

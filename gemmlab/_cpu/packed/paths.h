@@ -1,0 +1,216 @@
+/* What five loops do badly, and the rule that chooses.
+
+   in place    no packing: few rows of A, or a product that fits the nearest caches. B's columns must be adjacent.
+   deep        a small C and a long k: each thread sums blocks of kc of its own, which are then added in order.
+   dots        B is one column: dot products, in lanes of k.
+
+   All but `dots` sum as the five loops do, so rows of A and threads change no bit; `dots` is taken for every product
+   with one column, whatever A is. */
+
+#define PLACED_COLUMNS (IN_PLACE_VECTORS * LANES)
+
+#if IN_PLACE
+/* C[:, jr:jr+PLACED_COLUMNS], from where A and B lie. */
+INLINE void NAME(strip)(const Product *x, Count jr) {
+    const Count columns = least(PLACED_COLUMNS, x->n - jr), vectors = parts(columns, LANES);
+    const Count panels = parts(x->m, IN_PLACE_ROWS);
+    const int whole = columns == vectors * LANES;
+    for (Count pc = 0; pc < x->k; pc += x->kc)
+        for (Count panel = 0; panel < panels; panel++) {
+            const Count ir = share(x->m, panel, panels), height = share(x->m, panel + 1, panels) - ir;
+            NAME(placed)[height - 1][vectors - 1][whole](
+                least(x->kc, x->k - pc), x->a + ir * x->ai + pc * x->ap, x->ai, x->ap, x->b + pc * x->bp + jr * x->bj,
+                x->bp, x->c + ir * x->ci + jr * x->cj, x->ci, x->cj, columns, pc > 0);
+        }
+}
+
+static void NAME(in_place)(const Product *x) {
+    if (x->threads == 1) {
+        for (Count jr = 0; jr < x->n; jr += PLACED_COLUMNS) NAME(strip)(x, jr);
+        return;
+    }
+    #pragma omp parallel for schedule(dynamic) num_threads(x->threads)
+    for (Count jr = 0; jr < x->n; jr += PLACED_COLUMNS) NAME(strip)(x, jr);
+}
+#endif
+
+/* Dots: for each row of A, DOT_VECTORS vectors of sums over every DOT_VECTORS * LANES-th number of a block of k. */
+#define DOT_VECTORS 4
+#define DOT_ROWS 4
+#define DOT_KC 4096
+#if IN_PLACE
+INLINE void NAME(dot)(const int rows, Count depth, const char *a, Count ai, const T *b, char *c, Count ci, int add) {
+    V sum[DOT_ROWS][DOT_VECTORS];
+    const Count step = DOT_VECTORS * LANES;
+    UNROLL for (int i = 0; i < rows; i++)
+        UNROLL for (int v = 0; v < DOT_VECTORS; v++) sum[i][v] = (V){0};
+    Count p = 0;
+    for (; p + step <= depth; p += step)
+        UNROLL for (int v = 0; v < DOT_VECTORS; v++) {
+            const V x = LOOSE(b + p + v * LANES);
+            UNROLL for (int i = 0; i < rows; i++)
+                sum[i][v] = sum[i][v] + LOOSE(a + i * ai + (p + v * LANES) * sizeof(T)) * x;
+        }
+    UNROLL for (int v = 0; v < DOT_VECTORS; v++)
+        if (p + v * LANES < depth) {
+            const Part part = part_of((depth - p - v * LANES) * (Count)sizeof(T));
+            const V x = (V)load_part(b + p + v * LANES, part);
+            UNROLL for (int i = 0; i < rows; i++)
+                sum[i][v] = sum[i][v] + (V)load_part(a + i * ai + (p + v * LANES) * sizeof(T), part) * x;
+        }
+    UNROLL for (int i = 0; i < rows; i++) {
+        V lanes = (sum[i][0] + sum[i][1]) + (sum[i][2] + sum[i][3]);
+        for (int half = LANES / 2; half; half /= 2)
+            for (int lane = 0; lane < half; lane++) lanes[lane] += lanes[lane + half];
+        T *number = (T *)(c + i * ci);
+        *number = add ? *number + lanes[0] : lanes[0];
+    }
+}
+
+/* DOT_ROWS rows of A, or what is left of them. What is not adjacent is copied to the buffer first. */
+static void NAME(dot_rows)(const Product *x, Count ir, char *buffer) {
+    const int gather_a = x->ap != sizeof(T) || !x->as_stored, gather_b = x->bp != sizeof(T) || !x->as_stored;
+    const Count rows = least(DOT_ROWS, x->m - ir);
+    for (Count pc = 0; pc < x->k; pc += x->kc) {
+        const Count depth = least(x->kc, x->k - pc);
+        const char *a = x->a + ir * x->ai + pc * x->ap, *b = x->b + pc * x->bp;
+        Count ai = x->ai;
+        if (gather_b) x->pack_a(buffer, b, x->bp, 0, depth, depth, 1);
+        if (gather_a) x->pack_a(buffer + DOT_KC * sizeof(T), a, x->ap, x->ai, depth, depth, rows);
+        if (gather_b) b = buffer;
+        if (gather_a) a = buffer + DOT_KC * sizeof(T), ai = depth * sizeof(T);
+        if (rows == DOT_ROWS)
+            NAME(dot)(DOT_ROWS, depth, a, ai, (const T *)b, x->c + ir * x->ci, x->ci, pc > 0);
+        else
+            for (Count i = 0; i < rows; i++)
+                NAME(dot)(1, depth, a + i * ai, ai, (const T *)b, x->c + (ir + i) * x->ci, x->ci, pc > 0);
+    }
+}
+
+static void NAME(dots)(const Product *x) {
+    const Count own = up((DOT_ROWS + 1) * DOT_KC * sizeof(T), 64);
+    if (x->threads == 1) {
+        for (Count ir = 0; ir < x->m; ir += DOT_ROWS) NAME(dot_rows)(x, ir, x->buffer);
+        return;
+    }
+    #pragma omp parallel for schedule(static) num_threads(x->threads)
+    for (Count ir = 0; ir < x->m; ir += DOT_ROWS) NAME(dot_rows)(x, ir, x->buffer + omp_get_thread_num() * own);
+}
+#endif
+
+/* The rule. */
+#define FEW_ROWS 12
+#define IN_PLACE_BYTES (128 << 10)  /* of B, as packed */
+
+INLINE int NAME(is_dots)(const Product *x) { return IN_PLACE && x->n == 1; }
+
+INLINE int NAME(stays_in_place)(const Product *x) {
+    return IN_PLACE && x->as_stored && x->bj == sizeof(T)
+        && (x->m <= FEW_ROWS || up(x->n, LANES) * x->k * (Count)sizeof(T) <= IN_PLACE_BYTES);
+}
+
+static void NAME(on_one_team)(const Product *x) {
+#if IN_PLACE
+    if (NAME(is_dots)(x)) {
+        NAME(dots)(x);
+        return;
+    }
+    if (NAME(stays_in_place)(x)) {
+        NAME(in_place)(x);
+        return;
+    }
+#endif
+    NAME(five_loops)(x);
+}
+
+static Count NAME(workspace_of_team)(const Product *x) {
+    if (NAME(is_dots)(x)) return x->threads * up((DOT_ROWS + 1) * DOT_KC * sizeof(T), 64);
+    return NAME(stays_in_place)(x) ? 0 : NAME(workspace)(x);
+}
+
+/* Deep: rounds of as many blocks of k as there are partial results of C, which are then added in order. */
+#define DEEP_C 4096     /* most numbers of C */
+#define DEEP_BLOCKS 64  /* in a round */
+
+INLINE int NAME(is_deep)(const Product *x) {
+    return x->threads > 1 && x->m * x->n <= DEEP_C && x->k >= 4 * x->kc;
+}
+
+/* A block of the k of a deep product, on one thread, into a result of its own. */
+INLINE Product NAME(slice)(const Product *x, Count pc, char *c, char *buffer) {
+    Product slice = *x;
+    slice.threads = 1, slice.k = least(x->kc, x->k - pc), slice.buffer = buffer;
+    slice.a += pc * x->ap, slice.b += pc * x->bp;
+    slice.c = c, slice.ci = x->n * CELL, slice.cj = CELL;
+    return slice;
+}
+
+static void NAME(deep)(const Product *x) {
+    const Count size = up(x->m * x->n * CELL, 64), blocks = parts(x->k, x->kc);
+    const Product whole = NAME(slice)(x, 0, NULL, NULL);
+    const Count own = NAME(workspace_of_team)(&whole);
+    char *const partial = x->buffer;
+    #pragma omp parallel num_threads(x->threads)
+    for (Count first = 0; first < blocks; first += DEEP_BLOCKS) {
+        const Count round = least(DEEP_BLOCKS, blocks - first);
+        #pragma omp for schedule(dynamic)
+        for (Count block = 0; block < round; block++) {
+            const Product slice = NAME(slice)(x, (first + block) * x->kc, partial + block * size,
+                                              partial + DEEP_BLOCKS * size + omp_get_thread_num() * own);
+            NAME(on_one_team)(&slice);
+        }
+        #pragma omp for schedule(static)
+        for (Count i = 0; i < x->m; i++)
+            for (Count block = 0; block < round; block++) {
+                const T *from = (const T *)(partial + block * size) + i * x->n * PARTS;
+                char *to = x->c + i * x->ci;
+                for (Count j = 0; j < x->n; j++)
+                    for (int part = 0; part < PARTS; part++) {
+                        T *number = (T *)(to + j * x->cj) + part;
+                        *number = first + block ? (T)ADD(*number, from[j * PARTS + part]) : from[j * PARTS + part];
+                    }
+            }
+    }
+}
+
+/* Sums in T, of numbers stored in less: slabs of sums, each stored once when it is whole. */
+#define SLAB 1024
+
+static void NAME(multiply)(const Product *x);
+
+static void NAME(slabs)(const Product *x) {
+    const Count columns = least(x->n, SLAB);
+    char *const sums = x->buffer;
+    for (Count i = 0; i < x->m; i += SLAB)
+        for (Count j = 0; j < x->n; j += SLAB) {
+            Product slab = *x;
+            slab.m = least(SLAB, x->m - i), slab.n = least(SLAB, x->n - j), slab.narrow = NULL;
+            slab.a += i * x->ai, slab.b += j * x->bj;
+            slab.c = sums, slab.ci = columns * CELL, slab.cj = CELL;
+            slab.buffer = sums + up(least(x->m, SLAB) * columns * CELL, 64);
+            NAME(multiply)(&slab);
+            x->narrow(x->c + i * x->ci + j * x->cj, x->ci, x->cj, sums, slab.m, slab.n, columns);
+        }
+}
+
+/* Fill C. */
+static void NAME(multiply)(const Product *x) {
+    if (x->narrow)
+        NAME(slabs)(x);
+    else if (NAME(is_deep)(x))
+        NAME(deep)(x);
+    else
+        NAME(on_one_team)(x);
+}
+
+/* Bytes of the buffer that this takes. */
+static Count NAME(workspace_of)(const Product *x) {
+    if (x->narrow) {
+        Product slab = *x;
+        slab.m = least(SLAB, x->m), slab.n = least(SLAB, x->n), slab.narrow = NULL;
+        return up(slab.m * slab.n * CELL, 64) + NAME(workspace_of)(&slab);
+    }
+    if (!NAME(is_deep)(x)) return NAME(workspace_of_team)(x);
+    const Product slice = NAME(slice)(x, 0, NULL, NULL);
+    return DEEP_BLOCKS * up(x->m * x->n * CELL, 64) + x->threads * NAME(workspace_of_team)(&slice);
+}

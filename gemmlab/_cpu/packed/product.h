@@ -1,0 +1,61 @@
+/* What every path of cpu-packed is given: one product, C = A B.
+
+   A is m x k, B is k x n, C is m x n, all in bytes and any strides: `ai` leads from a row of A to the next, `ap` from
+   a column to the next, `bp` and `bj`, `ci` and `cj` likewise. Zero and negative ones are strides too. */
+#ifndef GEMMLAB_PACKED_PRODUCT_H
+#define GEMMLAB_PACKED_PRODUCT_H
+
+#include "vector.h"
+
+/* Numbers as they are stored, into a panel of numbers as they are multiplied: see panel.h. */
+typedef void (*Pack)(void *panel, const char *x, Count across, Count along, Count width, Count padded, Count depth);
+/* Rows of `width` sums, into numbers as they are stored. */
+typedef void (*Narrow)(char *c, Count ci, Count cj, const char *sums, Count rows, Count columns,
+                       Count width);
+
+typedef struct Product {
+    Count m, n, k;
+    const char *a;
+    Count ai, ap;
+    const char *b;
+    Count bp, bj;
+    char *c;
+    Count ci, cj;
+    int threads;
+    Count mc, kc, nc;  /* blocks: rows of A, depth, columns of B */
+    Pack pack_a, pack_b;
+    Narrow narrow;     /* NULL where C is stored as it is summed */
+    int as_stored;     /* A and B are stored as they are multiplied */
+    char *buffer;      /* of `workspace` bytes, at a multiple of 64 */
+} Product;
+
+typedef Count (*Workspace)(const Product *x);
+typedef void (*Multiply)(const Product *x);
+
+/* How numbers of one dtype are multiplied. */
+typedef struct Row {
+    const char *dtype;
+    int size;     /* bytes of a number as it is stored */
+    int sum;      /* ... and of a sum */
+    int columns;  /* NR */
+    int real;     /* float32 or float64: in dot products where B is one column */
+    Pack pack_a, pack_b;
+    Narrow narrow;
+    Multiply multiply;
+    Workspace workspace;
+} Row;
+
+INLINE Count least(Count x, Count y) { return x < y ? x : y; }
+INLINE Count most(Count x, Count y) { return x > y ? x : y; }
+INLINE Count parts(Count extent, Count size) { return (extent + size - 1) / size; }
+INLINE Count up(Count extent, Count step) { return parts(extent, step) * step; }
+/* Where part `i` of `count` equal parts begins. */
+INLINE Count share(Count extent, Count i, Count count) { return extent / count * i + least(i, extent % count); }
+
+/* Wait for the whole team. A team of one may stand inside another's region, and must not wait for that. */
+INLINE void meet(int threads) {
+    if (threads > 1) {
+        #pragma omp barrier
+    }
+}
+#endif
