@@ -147,6 +147,8 @@ def _call(backend: Any, problem: Problem, params: Mapping[str, Any], seconds: fl
 
 def _make_ready(name: str, backend: Any) -> None:
     """Let plain products of this backend take the compiled way from now on."""
+    if name == "auto" and backend.name != _registry.resolve_name("auto"):
+        return  # it took this one product only
     limits_a_library = backend.kind == "baseline" and config.threads is not None
     if backend.name in _registry.BUILT_IN and hasattr(backend, "kernel") and not limits_a_library:
         _front.make_ready(name, backend.kernel)
@@ -332,13 +334,13 @@ def _considered(candidate: str, problem: Problem, wanted: str, asked: str) -> tu
         return candidate, False, why_not
     if candidate != wanted:
         return candidate, False, "auto takes it only by name" if asked == "auto" else f"{asked} was asked for"
-    why = f"asked for as {asked}" if asked != "auto" else _why_auto(problem)
+    why = f"asked for as {asked}" if asked != "auto" else _why_auto(problem, wanted)
     return candidate, True, why
 
 
-def _why_auto(problem: Problem) -> str:
-    if problem.dtype.name in ("float32", "float64"):
-        return "auto: NumPy's matmul, until this machine's profile says otherwise"
+def _why_auto(problem: Problem, taken: str) -> str:
+    if taken == _registry.AUTO[0]:
+        return "auto: our own kernel for every dtype that it has, until this machine's profile says otherwise"
     return f"auto: {problem.dtype} goes to NumPy, no other backend handles it"
 
 

@@ -198,6 +198,10 @@ def _resolved_dtypes(a: Array, b: Array, out: Array | None, dtype: Any, casting:
     """The dtypes that NumPy's matmul would compute in; raises its errors."""
     signature: dict[str, Any] = {} if dtype is None else {"signature": (None, None, np.dtype(dtype))}
     given = (a.dtype, b.dtype, None if out is None else out.dtype)
+    if a.dtype.name == b.dtype.name == "bfloat16":  # ml_dtypes' own loop gives float32, which `dtype` asks for
+        if dtype is None and (out is None or np.can_cast(a.dtype, out.dtype, casting)):
+            return (a.dtype,) * 3
+        given = tuple(np.dtype(np.float32) if x == a.dtype else x for x in given[:2]) + given[2:]
     return np.matmul.resolve_dtypes(given, casting=casting, **signature)
 
 

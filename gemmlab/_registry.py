@@ -30,6 +30,12 @@ def _rung(name: str) -> Backend:
     return next(rung for rung in rungs() if rung.name == name)
 
 
+def _packed(name: str) -> Backend:
+    from gemmlab._cpu.packed_rung import Packed
+
+    return Packed()
+
+
 def _baseline(name: str) -> Backend:
     from gemmlab._cpu.baselines import baselines
 
@@ -47,6 +53,7 @@ BUILT_IN: Mapping[str, Callable[[str], Backend]] = {
     "cpu-ikj": _rung,
     "cpu-blocked": _rung,
     "cpu-blocked-local": _rung,
+    "cpu-packed": _packed,
     "cpu-numpy": _baseline,
     "cpu-blas": _baseline,
     "cpu-mkl": _baseline,
@@ -55,10 +62,10 @@ BUILT_IN: Mapping[str, Callable[[str], Backend]] = {
 }
 # A family's name stands for its best rung that can run here, best first.
 FAMILIES: Mapping[str, tuple[str, ...]] = {
-    "cpu": ("cpu-blocked-local", "cpu-blocked", "cpu-ikj", "cpu-naive"),
+    "cpu": ("cpu-packed", "cpu-blocked-local", "cpu-blocked", "cpu-ikj", "cpu-naive"),
     **dict.fromkeys(RUNTIMES, ()),  # see `gemmlab._gpu.best_rung`
 }
-AUTO = ("cpu-numpy",)
+AUTO = ("cpu-packed", "cpu-numpy")
 # What "auto" takes for arrays that are on a device already, by their runtime: what came with them.
 AUTO_ON = {"opencl": "opencl", "sycl": "sycl-onemkl", "cuda": "cuda-cublas"}
 

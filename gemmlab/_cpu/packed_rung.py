@@ -1,0 +1,103 @@
+"""cpu-packed as a backend: the ladder's last rung, every number type of NumPy and bfloat16.
+
+Its C stands in `packed/`, its call in `_packed.pyx`; here are its parameters. The depth of a block, kc, is a part of
+the sums' order, so its default depends on the dtype alone; mc and nc are taken from the caches and change no bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gemmlab._backend import Availability, Param, check_params
+from gemmlab._cpu import isa, machine, traffic
+from gemmlab._cpu._driver import allowed_threads, default_threads
+from gemmlab._cpu._packed import PackedKernel
+from gemmlab._problem import Problem
+
+# Bytes of a number as it is multiplied: what is stored in less is widened when it is packed.
+BYTES = {
+    "float32": 4, "float64": 8, "complex64": 8, "complex128": 16, "float16": 4, "bfloat16": 4,
+    "bool": 2, "int8": 2, "uint8": 2, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
+}  # fmt: skip
+KC = {2: 512, 4: 512, 8: 384, 16: 192}
+USUAL_L2 = 1 << 20
+MOST_OF_B = 4 << 20  # bytes of a packed block of B
+ROWS = 84  # a multiple of every tile's rows: 14, 12, 6 and 4
+COLUMNS = 192  # ... and of their columns, nearly: a rest costs one thin tile
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and 1 <= int(value) <= 2**31
+
+
+def _size(name: str, choices: tuple[int, ...], meaning: str) -> Param:
+    return Param(name, None, choices, meaning, "a positive integer", _is_count)
+
+
+class Packed:
+    """Five loops around a register tile, on packed panels."""
+
+    name, kind, module = "cpu-packed", "rung", "packed"
+    summary = "five loops, packed panels, a register tile: every dtype"
+    source = "Goto and van de Geijn 2008, BLIS; announced by the oneAPI report, Nizhny Novgorod 2021"
+    params: Mapping[str, Param] = {
+        param.name: param
+        for param in (
+            _size("mc", (84, 168, 252, 336, 504), "rows of a packed block of A; by default half of the L2 cache"),
+            _size("kc", (192, 256, 384, 512, 768), "depth of both blocks; changes the last bits of floating point"),
+            _size("nc", (768, 1536, 3072, 6144), "columns of a packed block of B; by default 4 MiB"),
+        )
+    }
+
+    @cached_property
+    def kernel(self) -> PackedKernel:
+        """The compiled rung, in the build for this CPU."""
+        table = isa.load("gemmlab._cpu", self.module).table
+        return PackedKernel(table, {dtype: self.default_blocks(dtype) for dtype in BYTES})
+
+    def default_blocks(self, dtype: str) -> tuple[int, int, int]:
+        """`mc`, `kc` and `nc`: a block of A in half of the L2 cache, one of B in MOST_OF_B."""
+        size = BYTES[dtype]
+        kc = KC[size]
+        rows = machine.caches().get("L2", USUAL_L2) // 2 // (kc * size)
+        return max(ROWS, rows // ROWS * ROWS), kc, MOST_OF_B // (kc * size) // COLUMNS * COLUMNS
+
+    def probe(self) -> Availability:
+        """Available wherever its C was compiled, which takes GCC's vector extensions."""
+        try:
+            _ = self.kernel
+        except ImportError as error:
+            reason = f"this build has no packed kernel ({error})"
+            return Availability(False, reason, "install a wheel, or build with GCC 12 or Clang")
+        return Availability(True, device=machine.cpu_name())
+
+    def supports(self, problem: Problem) -> bool | str:
+        if problem.dtype.name in BYTES:
+            return True
+        return f"{self.name} multiplies numbers of up to 16 bytes, not {problem.dtype}: use backend='auto'"
+
+    def resolve(self, problem: Problem, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters in force for this problem, defaults filled in."""
+        given = {name: value for name, value in params.items() if value is not None}
+        check_params(self, given)
+        return dict(zip(("mc", "kc", "nc"), self.default_blocks(problem.dtype.name), strict=True)) | given
+
+    def threads(self, problem: Problem) -> int:
+        """Threads that one product of this problem runs on."""
+        return allowed_threads(self._asked_threads(problem))
+
+    def _asked_threads(self, problem: Problem) -> int:
+        return problem.threads or default_threads(2.0 * problem.m * problem.n * problem.k * problem.batch)
+
+    def gemm(self, problem: Problem, **params: Any) -> None:
+        """Fill `problem.out`."""
+        blocks = self.resolve(problem, params)
+        self.kernel.run(problem.a, problem.b, problem.out, threads=self._asked_threads(problem), **blocks)
+
+    def traffic(self, problem: Problem, machine: Mapping[str, int], **params: Any) -> dict[str, float]:
+        """Modelled bytes that pass from each memory level towards the core, by `traffic.py`."""
+        return traffic.packed(problem, machine, self.resolve(problem, params))
