@@ -28,7 +28,7 @@ cdef extern from "packed/product.h" nogil:
         bint as_stored
         char *buffer
     ctypedef Py_ssize_t (*Workspace)(const Product *)
-    ctypedef void (*Multiply)(const Product *)
+    ctypedef void (*Multiply)(const Product *, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t)
     ctypedef struct Row:
         const char *dtype
         int size
@@ -163,7 +163,7 @@ cdef class PackedKernel(Kernel):
                 raise MemoryError(f"no memory for {bytes} bytes of panels")
             x.buffer = buffer.memory
         with nogil:
-            self.rows[place].multiply(&x)
+            self.rows[place].multiply(&x, 1, 0, 0, 0)
         if buffer != NULL:
             give_buffer(buffer)
         return out

@@ -24,6 +24,7 @@ BYTES = {
     "bool": 2, "int8": 2, "uint8": 2, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
 }  # fmt: skip
 KC = {2: 512, 4: 512, 8: 384, 16: 192}
+LEAST_FLOP = 2000  # what a product of a stack costs at least, in multiply-adds that it might have been
 USUAL_L2 = 1 << 20
 MOST_OF_B = 4 << 20  # bytes of a packed block of B
 ROWS = 84  # a multiple of every tile's rows: 14, 12, 6 and 4
@@ -91,7 +92,8 @@ class Packed:
         return allowed_threads(self._asked_threads(problem))
 
     def _asked_threads(self, problem: Problem) -> int:
-        return problem.threads or default_threads(2.0 * problem.m * problem.n * problem.k * problem.batch)
+        one = 2.0 * problem.m * problem.n * problem.k
+        return problem.threads or default_threads(problem.batch * max(one, LEAST_FLOP))
 
     def gemm(self, problem: Problem, **params: Any) -> None:
         """Fill `problem.out`."""

@@ -2,3 +2,4 @@
 #undef S
 #undef NUMBER
 #undef NUMBERS
+#undef SAME

@@ -12,10 +12,12 @@
    Where there are fewer blocks of rows than the threads want, each is shared by columns too, and packed by each
    thread that takes a part. Panels of A are of equal height up to one row, so that none is a thin rest. */
 
-/* Rows of a block of A: equal shares, at least one for each thread where there are rows enough. */
+#define BLOCKS_A_THREAD 2  /* on a shared machine no thread is as fast as the other */
+
+/* Rows of a block of A: equal shares, some for each thread where there are rows enough. */
 INLINE Count NAME(block_rows)(const Product *x) {
-    const Count blocks = up(parts(x->m, x->mc), x->threads);
-    return least(x->m, most(MR, parts(x->m, blocks)));
+    const Count blocks = x->threads == 1 ? parts(x->m, x->mc) : up(parts(x->m, x->mc), BLOCKS_A_THREAD * x->threads);
+    return least(x->m, most(4 * MR, parts(x->m, blocks)));
 }
 
 static Count NAME(workspace)(const Product *x) {
@@ -52,8 +54,7 @@ static void NAME(loops)(const Product *x, int thread, int threads, char *own_a, 
     char *const b = x->buffer;
     for (Count jc = 0; jc < x->n; jc += x->nc) {
         const Count columns = least(x->nc, x->n - jc), panels = parts(columns, NR);
-        const Count wanted = x->threads > 1 ? 4 * x->threads : 1;
-        const Count across = least(panels, parts(wanted, blocks));  /* parts of a block row of C */
+        const Count across = least(panels, parts(x->threads, blocks));  /* parts of a block row of C */
         for (Count pc = 0; pc < x->k; pc += x->kc) {
             const Count depth = least(x->kc, x->k - pc);
             if (thread == 0) *next = 0;
@@ -65,9 +66,9 @@ static void NAME(loops)(const Product *x, int thread, int threads, char *own_a, 
             meet(threads);
             Count task, packed = -1;
             while ((task = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED)) < blocks * across) {
-                const Count i = task % blocks, ic = i * mc, rows = least(mc, x->m - ic);
-                const Count from = share(panels, task / blocks, across) * NR;
-                const Count to = least(columns, share(panels, task / blocks + 1, across) * NR);
+                const Count i = task / across, part = task % across, ic = i * mc, rows = least(mc, x->m - ic);
+                const Count from = share(panels, part, across) * NR;
+                const Count to = least(columns, share(panels, part + 1, across) * NR);
                 if (i != packed) NAME(pack_block)(x, own_a, x->a + ic * x->ai + pc * x->ap, rows, depth);
                 packed = i;
                 NAME(block)(x, rows, to - from, depth, own_a, b + from * depth * CELL,

@@ -29,12 +29,14 @@
 #define S float
 #define NUMBER(x) (*(const float *)(x))
 #define NUMBERS(x) LOOSE(x)
+#define SAME 1
 #include "panel.h"
 #include "end_of_pair.h"
 #define PAIR(x) JOIN(x, float16)
 #define S uint16_t
 #define NUMBER(x) from_float16(x)
 #define NUMBERS(x) from_float16s(x)
+#define SAME 0
 #include "panel.h"
 #define STORED(x) to_float16(x)
 #include "narrow.h"
@@ -43,6 +45,7 @@
 #define S uint16_t
 #define NUMBER(x) from_bfloat16(x)
 #define NUMBERS(x) from_bfloat16s(x)
+#define SAME 0
 #include "panel.h"
 #define STORED(x) to_bfloat16(x)
 #include "narrow.h"
@@ -58,6 +61,7 @@
 #define S double
 #define NUMBER(x) (*(const double *)(x))
 #define NUMBERS(x) LOOSE(x)
+#define SAME 1
 #include "panel.h"
 #include "end_of_pair.h"
 #include "end_of_kind.h"
@@ -97,12 +101,14 @@
 #define S uint16_t
 #define NUMBER(x) (*(const uint16_t *)(x))
 #define NUMBERS(x) LOOSE(x)
+#define SAME 1
 #include "panel.h"
 #include "end_of_pair.h"
 #define PAIR(x) JOIN(x, i8)
 #define S uint8_t
 #define NUMBER(x) (*(const uint8_t *)(x))
 #define NUMBERS(x) __builtin_convertvector(*(const BytesOfI16 *)(x), V)
+#define SAME 0
 #include "panel.h"
 #define STORED(x) (uint8_t)(x)
 #include "narrow.h"
@@ -116,6 +122,7 @@
 #define S uint32_t
 #define NUMBER(x) (*(const uint32_t *)(x))
 #define NUMBERS(x) LOOSE(x)
+#define SAME 1
 #include "panel.h"
 #include "end_of_pair.h"
 #include "end_of_kind.h"
@@ -127,6 +134,7 @@
 #define S uint64_t
 #define NUMBER(x) (*(const uint64_t *)(x))
 #define NUMBERS(x) LOOSE(x)
+#define SAME 1
 #include "panel.h"
 #include "end_of_pair.h"
 #include "end_of_kind.h"
@@ -144,6 +152,7 @@
 #define S uint8_t
 #define NUMBER(x) (uint16_t)(*(const uint8_t *)(x) != 0)
 #define NUMBERS(x) from_bools(x)
+#define SAME 0
 #include "panel.h"
 #define STORED(x) (uint8_t)(x)
 #include "narrow.h"
@@ -152,18 +161,18 @@
 
 /* By NumPy's names. */
 static const Row packed_rows[] = {
-    {"float32", 4, 4, 2 * IN_A_VECTOR_4, 1, pack_f32, pack_f32, NULL, multiply_f32, workspace_of_f32},
-    {"float64", 8, 8, 2 * IN_A_VECTOR_8, 1, pack_f64, pack_f64, NULL, multiply_f64, workspace_of_f64},
-    {"complex64", 8, 8, IN_A_VECTOR_4, 0, pack_a_c64, pack_b_c64, NULL, multiply_c64, workspace_of_c64},
-    {"complex128", 16, 16, IN_A_VECTOR_8, 0, pack_a_c128, pack_b_c128, NULL, multiply_c128, workspace_of_c128},
-    {"float16", 2, 4, 2 * IN_A_VECTOR_4, 1, pack_float16, pack_float16, narrow_float16, multiply_f32, workspace_of_f32},
-    {"bfloat16", 2, 4, 2 * IN_A_VECTOR_4, 1, pack_bfloat16, pack_bfloat16, narrow_bfloat16, multiply_f32,
+    {"float32", 4, 4, 2 * IN_A_VECTOR_4, 1, pack_f32, pack_f32, NULL, multiply_many_f32, workspace_of_f32},
+    {"float64", 8, 8, 2 * IN_A_VECTOR_8, 1, pack_f64, pack_f64, NULL, multiply_many_f64, workspace_of_f64},
+    {"complex64", 8, 8, IN_A_VECTOR_4, 0, pack_a_c64, pack_b_c64, NULL, multiply_many_c64, workspace_of_c64},
+    {"complex128", 16, 16, IN_A_VECTOR_8, 0, pack_a_c128, pack_b_c128, NULL, multiply_many_c128, workspace_of_c128},
+    {"float16", 2, 4, 2 * IN_A_VECTOR_4, 1, pack_float16, pack_float16, narrow_float16, multiply_many_f32, workspace_of_f32},
+    {"bfloat16", 2, 4, 2 * IN_A_VECTOR_4, 1, pack_bfloat16, pack_bfloat16, narrow_bfloat16, multiply_many_f32,
      workspace_of_f32},
-    {"int8", 1, 2, 2 * IN_A_VECTOR_2, 0, pack_i8, pack_i8, narrow_i8, multiply_i16, workspace_of_i16},
-    {"int16", 2, 2, 2 * IN_A_VECTOR_2, 0, pack_i16, pack_i16, NULL, multiply_i16, workspace_of_i16},
-    {"int32", 4, 4, 2 * IN_A_VECTOR_4, 0, pack_i32, pack_i32, NULL, multiply_i32, workspace_of_i32},
-    {"int64", 8, 8, 2 * IN_A_VECTOR_8, 0, pack_i64, pack_i64, NULL, multiply_i64, workspace_of_i64},
-    {"bool", 1, 2, 2 * IN_A_VECTOR_2, 0, pack_bool, pack_bool, narrow_bool, multiply_b16, workspace_of_b16},
+    {"int8", 1, 2, 2 * IN_A_VECTOR_2, 0, pack_i8, pack_i8, narrow_i8, multiply_many_i16, workspace_of_i16},
+    {"int16", 2, 2, 2 * IN_A_VECTOR_2, 0, pack_i16, pack_i16, NULL, multiply_many_i16, workspace_of_i16},
+    {"int32", 4, 4, 2 * IN_A_VECTOR_4, 0, pack_i32, pack_i32, NULL, multiply_many_i32, workspace_of_i32},
+    {"int64", 8, 8, 2 * IN_A_VECTOR_8, 0, pack_i64, pack_i64, NULL, multiply_many_i64, workspace_of_i64},
+    {"bool", 1, 2, 2 * IN_A_VECTOR_2, 0, pack_bool, pack_bool, narrow_bool, multiply_many_b16, workspace_of_b16},
     {.dtype = NULL},
 };
 #endif

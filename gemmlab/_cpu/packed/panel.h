@@ -8,7 +8,10 @@
    that of adjacent numbers: copy vectors, transpose squares of vectors, or take one number after the other.
 
    Included once for each pair of types, S as stored and T as multiplied: NUMBER(x) converts one S, NUMBERS(x) a vector
-   of LANES adjacent ones. */
+   of LANES adjacent ones; SAME says that the two types are one. */
+
+/* Part of a vector, of numbers that need no conversion; a panel has room for it in multiples of 4 bytes. */
+#define IN_PARTS (SAME && sizeof(T) >= 4)
 
 static void PAIR(pack)(void *panel, const char *x, Count across, Count along, Count width, Count padded, Count depth) {
     T *to = panel;
@@ -18,6 +21,12 @@ static void PAIR(pack)(void *panel, const char *x, Count across, Count along, Co
         for (; p < depth; p++, to += padded) {
             const char *from = x + p * along;
             for (Count i = 0; i < whole; i += LANES) LOOSE(to + i) = NUMBERS(from + i * sizeof(S));
+            if (IN_PARTS && whole < padded) {
+                const V rest = (V)load_part(from + whole * sizeof(T), part_of((width - whole) * (Count)sizeof(T)));
+                store_part(to + whole, part_of((padded - whole) * (Count)sizeof(T)), (Bytes)rest);
+                for (Count i = whole + LANES; i < padded; i++) to[i] = 0;
+                continue;
+            }
             for (Count i = whole; i < width; i++) to[i] = NUMBER(from + i * sizeof(S));
             for (Count i = width; i < padded; i++) to[i] = 0;
         }

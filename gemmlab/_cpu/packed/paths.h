@@ -1,6 +1,6 @@
 /* What five loops do badly, and the rule that chooses.
 
-   in place    no packing: few rows of A, or a product that fits the nearest caches. B's columns must be adjacent.
+   in place    A is not packed, nor B if its columns are adjacent: few rows of A, or a product that fits near caches.
    deep        a small C and a long k: each thread sums blocks of kc of its own, which are then added in order.
    dots        B is one column: dot products, in lanes of k.
 
@@ -10,27 +10,59 @@
 #define PLACED_COLUMNS (IN_PLACE_VECTORS * LANES)
 
 #if IN_PLACE
-/* C[:, jr:jr+PLACED_COLUMNS], from where A and B lie. */
-INLINE void NAME(strip)(const Product *x, Count jr) {
+/* C[:, jr:jr+PLACED_COLUMNS], from where A lies, and B too if its columns are adjacent; else B is packed first. */
+INLINE void NAME(strip)(const Product *x, Count jr, char *buffer) {
     const Count columns = least(PLACED_COLUMNS, x->n - jr), vectors = parts(columns, LANES);
-    const Count panels = parts(x->m, IN_PLACE_ROWS);
-    const int whole = columns == vectors * LANES;
-    for (Count pc = 0; pc < x->k; pc += x->kc)
-        for (Count panel = 0; panel < panels; panel++) {
-            const Count ir = share(x->m, panel, panels), height = share(x->m, panel + 1, panels) - ir;
-            NAME(placed)[height - 1][vectors - 1][whole](
-                least(x->kc, x->k - pc), x->a + ir * x->ai + pc * x->ap, x->ai, x->ap, x->b + pc * x->bp + jr * x->bj,
-                x->bp, x->c + ir * x->ci + jr * x->cj, x->ci, x->cj, columns, pc > 0);
+    const Count panels = parts(x->m, IN_PLACE_ROWS), height = x->m / panels, taller = x->m % panels;
+    const int gather = x->bj != sizeof(T), whole = gather || columns == vectors * LANES;
+    const Count bp = gather ? vectors * VECTOR_BYTES : x->bp;
+    for (Count pc = 0; pc < x->k; pc += x->kc) {
+        const Count depth = least(x->kc, x->k - pc);
+        const char *a = x->a + pc * x->ap, *b = x->b + pc * x->bp + jr * x->bj;
+        char *c = x->c + jr * x->cj;
+        if (gather) {
+            x->pack_b(buffer, b, x->bj, x->bp, columns, vectors * LANES, depth);
+            b = buffer;
         }
+        for (Count panel = 0; panel < panels; panel++) {
+            const Count rows = height + (panel < taller);
+            NAME(placed)[rows - 1][vectors - 1][whole](
+                depth, a, x->ai, x->ap, b, bp, c, x->ci, x->cj, columns, pc > 0);
+            a += rows * x->ai, c += rows * x->ci;
+        }
+    }
+}
+
+INLINE Count NAME(strip_bytes)(const Product *x) {
+    return x->bj == sizeof(T) ? 0 : least(x->k, x->kc) * PLACED_COLUMNS * (Count)sizeof(T);
 }
 
 static void NAME(in_place)(const Product *x) {
+    const Count own = NAME(strip_bytes)(x);
     if (x->threads == 1) {
-        for (Count jr = 0; jr < x->n; jr += PLACED_COLUMNS) NAME(strip)(x, jr);
+        for (Count jr = 0; jr < x->n; jr += PLACED_COLUMNS) NAME(strip)(x, jr, x->buffer);
         return;
     }
     #pragma omp parallel for schedule(dynamic) num_threads(x->threads)
-    for (Count jr = 0; jr < x->n; jr += PLACED_COLUMNS) NAME(strip)(x, jr);
+    for (Count jr = 0; jr < x->n; jr += PLACED_COLUMNS) NAME(strip)(x, jr, x->buffer + omp_get_thread_num() * own);
+}
+
+/* Small products, each of one strip and one block of k: what all of them share is worked out once. */
+static void NAME(small)(const Product *x, Count products, Count a_step, Count b_step, Count c_step) {
+    const Count vectors = parts(x->n, LANES), panels = parts(x->m, IN_PLACE_ROWS);
+    const Count height = x->m / panels, taller = x->m % panels;
+    const int whole = x->n == vectors * LANES;
+    const NAME(InPlace) tall = NAME(placed)[least(height, IN_PLACE_ROWS - 1)][vectors - 1][whole];
+    const NAME(InPlace) low = NAME(placed)[height - 1][vectors - 1][whole];
+    for (Count i = 0; i < products; i++) {
+        const char *a = x->a + i * a_step, *b = x->b + i * b_step;
+        char *c = x->c + i * c_step;
+        for (Count panel = 0; panel < panels; panel++) {
+            const Count rows = height + (panel < taller);
+            (panel < taller ? tall : low)(x->k, a, x->ai, x->ap, b, x->bp, c, x->ci, x->cj, x->n, 0);
+            a += rows * x->ai, c += rows * x->ci;
+        }
+    }
 }
 #endif
 
@@ -105,7 +137,7 @@ static void NAME(dots)(const Product *x) {
 INLINE int NAME(is_dots)(const Product *x) { return IN_PLACE && x->n == 1; }
 
 INLINE int NAME(stays_in_place)(const Product *x) {
-    return IN_PLACE && x->as_stored && x->bj == sizeof(T)
+    return IN_PLACE && x->as_stored
         && (x->m <= FEW_ROWS || up(x->n, LANES) * x->k * (Count)sizeof(T) <= IN_PLACE_BYTES);
 }
 
@@ -125,7 +157,10 @@ static void NAME(on_one_team)(const Product *x) {
 
 static Count NAME(workspace_of_team)(const Product *x) {
     if (NAME(is_dots)(x)) return x->threads * up((DOT_ROWS + 1) * DOT_KC * sizeof(T), 64);
-    return NAME(stays_in_place)(x) ? 0 : NAME(workspace)(x);
+#if IN_PLACE
+    if (NAME(stays_in_place)(x)) return x->threads * NAME(strip_bytes)(x);
+#endif
+    return NAME(workspace)(x);
 }
 
 /* Deep: rounds of as many blocks of k as there are partial results of C, which are then added in order. */
@@ -201,6 +236,22 @@ static void NAME(multiply)(const Product *x) {
         NAME(deep)(x);
     else
         NAME(on_one_team)(x);
+}
+
+/* As many products as there are of one shape, with equal steps from each to the next. */
+static void NAME(multiply_many)(const Product *x, Count products, Count a_step, Count b_step, Count c_step) {
+#if IN_PLACE
+    if (x->threads == 1 && x->k <= x->kc && x->n > 1 && x->n <= PLACED_COLUMNS && x->bj == sizeof(T)
+        && !x->narrow && NAME(stays_in_place)(x)) {
+        NAME(small)(x, products, a_step, b_step, c_step);
+        return;
+    }
+#endif
+    Product one = *x;
+    for (Count i = 0; i < products; i++) {
+        NAME(multiply)(&one);
+        one.a += a_step, one.b += b_step, one.c += c_step;
+    }
 }
 
 /* Bytes of the buffer that this takes. */

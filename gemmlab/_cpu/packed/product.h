@@ -30,7 +30,7 @@ typedef struct Product {
 } Product;
 
 typedef Count (*Workspace)(const Product *x);
-typedef void (*Multiply)(const Product *x);
+typedef void (*Multiply)(const Product *x, Count products, Count a_step, Count b_step, Count c_step);
 
 /* How numbers of one dtype are multiplied. */
 typedef struct Row {

@@ -34,11 +34,20 @@ static void run_products(const Product *x, const Stack *stack, Multiply multiply
         one.b += index[axis] * stack->b[axis];
         one.c += index[axis] * stack->c[axis];
     }
-    for (Count i = first; i < end; i++) {
-        multiply(&one);
-        for (int axis = stack->axes - 1; axis >= 0; axis--) {  /* an odometer */
-            one.a += stack->a[axis], one.b += stack->b[axis], one.c += stack->c[axis];
-            if (++index[axis] < stack->shape[axis]) break;
+    const int last = stack->axes - 1;
+    if (last < 0) {
+        multiply(&one, 1, 0, 0, 0);
+        return;
+    }
+    while (first < end) {  /* an odometer that turns its last wheel in one go */
+        const Count run = least(end - first, stack->shape[last] - index[last]);
+        multiply(&one, run, stack->a[last], stack->b[last], stack->c[last]);
+        first += run;
+        Count turn = run;
+        for (int axis = last; axis >= 0; axis--, turn = 1) {
+            one.a += turn * stack->a[axis], one.b += turn * stack->b[axis], one.c += turn * stack->c[axis];
+            index[axis] += turn;
+            if (index[axis] < stack->shape[axis]) break;
             one.a -= stack->shape[axis] * stack->a[axis];
             one.b -= stack->shape[axis] * stack->b[axis];
             one.c -= stack->shape[axis] * stack->c[axis];
