@@ -14,8 +14,9 @@ from gemmlab._config import config
 from gemmlab._version import __version__
 
 if TYPE_CHECKING:
-    from gemmlab._api import backends, explain, get_backend, matmul, trace, use
+    from gemmlab._api import backends, explain, get_backend, matmul, pack, trace, use
     from gemmlab._backend import Availability, Backend, BackendInfo, Param
+    from gemmlab._cpu._packed import free_buffers
     from gemmlab._errors import (
         BackendUnavailable,
         CannotWrite,
@@ -44,8 +45,10 @@ __all__ = [
     "backends",
     "config",
     "explain",
+    "free_buffers",
     "get_backend",
     "matmul",
+    "pack",
     "show_versions",
     "trace",
     "use",
@@ -53,8 +56,9 @@ __all__ = [
 ]
 
 _HOME = {
-    "_api": ("backends", "explain", "get_backend", "matmul", "trace", "use"),
+    "_api": ("backends", "explain", "get_backend", "matmul", "pack", "trace", "use"),
     "_backend": ("Availability", "Backend", "BackendInfo", "Param"),
+    "_cpu._packed": ("free_buffers",),
     "_errors": (
         "BackendUnavailable",
         "CannotWrite",

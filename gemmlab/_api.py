@@ -13,16 +13,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gemmlab import _front, _registry
 from gemmlab._backend import Backend, BackendInfo, check_params
 from gemmlab._config import Scope, check_threads, config, scope
 from gemmlab._cpu import _driver
+from gemmlab._cpu._packed import PackedOperand
 from gemmlab._errors import BackendUnavailable, UnsupportedProblem
 from gemmlab._front import matmul
 from gemmlab._problem import Problem
 
-__all__ = ["Call", "Explanation", "backends", "explain", "get_backend", "matmul", "trace", "use"]
+__all__ = ["Call", "Explanation", "backends", "explain", "get_backend", "matmul", "pack", "trace", "use"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,10 @@ def general_matmul(
     if (kind := _kind_of_arrays(a, b, out)) is not None:
         options = {"dtype": dtype, "casting": casting, "axes": axes, "threads": threads}
         return _of_others(kind, name, a, b, out, options, own, within.traces)
+    if isinstance(b, PackedOperand):
+        chosen, problem = _with_packed(name, a, b, out, dtype=dtype, casting=casting, axes=axes, threads=threads)
+        run(chosen, problem, own, within.traces)
+        return problem.result()
     if (foreign := _foreign_operand(a, b, out)) is not None:
         return _numpys_dispatch(name, foreign, a, b, out, dtype, casting, axes, params)
     problem = Problem.from_call(a, b, out, dtype=dtype, casting=casting, axes=axes, threads=threads)
@@ -100,6 +106,57 @@ def _of_others(
     if handle is not None and handle.events:
         chosen.runtime.finish(out, handle.events[-1])
     return out
+
+
+def pack(b: npt.ArrayLike) -> PackedOperand:
+    """Pack a matrix once, as `cpu-packed` reads it, for many products with it on the right.
+
+    Parameters
+    ----------
+    b : array_like
+        A matrix of shape (k, n), of any number type that `cpu-packed` multiplies and any strides. What becomes of it
+        afterwards changes nothing.
+
+    Returns
+    -------
+    PackedOperand
+        To be passed to `matmul` in place of `b`; the product is the same, to the bit. It has `shape`, `dtype` and
+        `nbytes`, and holds a copy of the numbers: 4 bytes for each float16, bfloat16 and float32, 8 for each float64.
+
+    Raises
+    ------
+    ValueError
+        For anything but a matrix.
+    UnsupportedProblem
+        For a dtype that `cpu-packed` does not have.
+
+    Examples
+    --------
+    >>> import numpy as np, gemmlab
+    >>> weights = gemmlab.pack(np.ones((3, 2)))
+    >>> gemmlab.matmul(np.eye(3)[:1], weights)
+    array([[1., 1.]])
+    """
+    b = np.asarray(b)
+    if b.ndim != 2:
+        raise ValueError(f"pack takes a matrix, not an array of {b.ndim} dimensions")
+    backend: Any = _registry.get("cpu-packed")
+    if (why_not := _registry.refusal(backend, Problem(b[:0], b, b[:0]))) is not None:
+        raise UnsupportedProblem(why_not)
+    packed: PackedOperand = backend.pack(np.require(b, b.dtype.newbyteorder("="), "A"))
+    return packed
+
+
+def _with_packed(name: str, a: Any, b: PackedOperand, out: Any, **options: Any) -> tuple[Backend, Problem]:
+    """The backend and the problem of a product with a packed operand."""
+    chosen = _registry.get("cpu-packed" if name == "auto" else name)
+    if chosen.name != "cpu-packed":
+        raise UnsupportedProblem(f"{chosen.name} takes no packed operand: pass the matrix itself, or use cpu-packed")
+    problem = Problem.from_call(a, np.broadcast_to(np.zeros((), b.dtype), b.shape), out, **options)
+    if problem.dtype != b.dtype:
+        raise UnsupportedProblem(f"this product is one of {problem.dtype}, and b was packed as {b.dtype}: pack b.astype")
+    problem.packed = b
+    return chosen, problem
 
 
 def _asked_for(backend: str | None, within: Scope) -> str:

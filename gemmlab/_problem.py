@@ -40,12 +40,14 @@ class Problem:
     place : Place or None
         Where the matrices lie if not in host memory: then `a`, `b` and `out` have the shapes and strides, but
         their addresses are those of `gemmlab._gpu.arrays`, and may not be read.
+    packed : PackedOperand or None
+        The panels of `b` from `gemmlab.pack`: then `b` has its shape, but no numbers.
     target : ndarray or None
         The caller's own `out`, where the product may not be written straight into it.
     """
 
     __slots__ = (
-        "_answer", "_is_scalar", "a", "b", "batch", "copies", "dtype", "k", "m", "n", "out", "place", "target",
+        "_answer", "_is_scalar", "a", "b", "batch", "copies", "dtype", "k", "m", "n", "out", "packed", "place", "target",
         "threads",
     )  # fmt: skip
 
@@ -57,6 +59,7 @@ class Problem:
         self.threads = threads
         self.copies = copies
         self.place: Any = None
+        self.packed: Any = None
         self.target: Array | None = None
         self._answer: Array = out
         self._is_scalar = False

@@ -7,8 +7,14 @@ from gemmlab._cpu._driver import Kernel
 
 def free_buffers() -> int: ...
 
+class PackedOperand:
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    nbytes: int
+
 class PackedKernel(Kernel):
     def __init__(self, table: int, blocks: Mapping[str, tuple[int, int, int]]) -> None: ...
+    def pack(self, b: np.ndarray[Any, Any], threads: int) -> PackedOperand: ...
     def run(
         self,
         a: np.ndarray[Any, Any],
@@ -19,5 +25,5 @@ class PackedKernel(Kernel):
         mc: int = 0,
         kc: int = 0,
         nc: int = 0,
-        **_: Any,
+        packed: PackedOperand | None = None,
     ) -> None: ...

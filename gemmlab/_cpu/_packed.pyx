@@ -26,9 +26,12 @@ cdef extern from "packed/product.h" nogil:
         Pack pack_b
         Narrow narrow
         bint as_stored
+        const char *packed
+        Py_ssize_t packed_n, packed_j
         char *buffer
     ctypedef Py_ssize_t (*Workspace)(const Product *)
     ctypedef void (*Multiply)(const Product *, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t)
+    ctypedef Py_ssize_t (*PackWhole)(const Product *, char *)
     ctypedef struct Row:
         const char *dtype
         int size
@@ -40,6 +43,7 @@ cdef extern from "packed/product.h" nogil:
         Narrow narrow
         Multiply multiply
         Workspace workspace
+        PackWhole pack_whole
 
 cdef extern from "packed/stack.h" nogil:
     enum:
@@ -58,6 +62,7 @@ cdef extern from "packed/buffers.h" nogil:
         char *memory
     Buffer *take_buffer(size_t)
     void give_buffer(Buffer *)
+    void drop_buffer(Buffer *)
     size_t drop_buffers()
 
 # NumPy's numbers of types, and the row of the table that multiplies them: signed and unsigned integers are one.
@@ -72,14 +77,52 @@ cdef struct Blocks:
 
 
 def free_buffers():
-    """Give back the memory that products keep for their panels; returns its bytes."""
+    """Give back the memory that `cpu-packed` keeps between products for its panels.
+
+    Returns
+    -------
+    int
+        Its bytes: a few MiB for each thread that multiplies at the same time.
+
+    Examples
+    --------
+    >>> import gemmlab
+    >>> gemmlab.free_buffers() >= 0
+    True
+    """
     return drop_buffers()
 
 
 cdef inline Py_ssize_t even(Py_ssize_t k, Py_ssize_t kc) noexcept nogil:
     """A block of k: as many as kc makes, and all but equal. A function of k, so that A's rows change no bit."""
-    cdef Py_ssize_t blocks = (k + kc - 1) // kc
-    return (k + blocks - 1) // blocks
+    cdef Py_ssize_t blocks = max(1, (k + kc - 1) // kc)
+    return max(1, (k + blocks - 1) // blocks)
+
+
+cdef class PackedOperand:
+    """A matrix B in panels, made once by `gemmlab.pack` for many products `gemmlab.matmul(a, packed)`.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        (k, n).
+    dtype : dtype
+        Of the matrix; `a` must be of it too, or be cast to it without loss.
+    nbytes : int
+        Bytes of the panels.
+    """
+
+    cdef readonly tuple shape
+    cdef readonly object dtype
+    cdef readonly Py_ssize_t nbytes
+    cdef Buffer *buffer
+    cdef Py_ssize_t kc
+
+    def __dealloc__(self):
+        drop_buffer(self.buffer)
+
+    def __repr__(self):
+        return f"<gemmlab.pack of a {self.dtype} matrix of shape {self.shape}>"
 
 
 cdef class PackedKernel(Kernel):
@@ -115,7 +158,7 @@ cdef class PackedKernel(Kernel):
             return type_num if self.rows[type_num] != NULL else -1
         return BFLOAT16 if type_num > 255 and x.dtype.name == "bfloat16" else -1
 
-    cdef inline void describe(self, Product *x, int place, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c) noexcept:
+    cdef void describe(self, Product *x, int place, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c) noexcept:
         """All of a product but its threads and its buffer, from the last two axes."""
         cdef const Row *row = self.rows[place]
         cdef int na = cnp.PyArray_NDIM(a), nb = cnp.PyArray_NDIM(b), nc = cnp.PyArray_NDIM(c)
@@ -137,6 +180,7 @@ cdef class PackedKernel(Kernel):
         x.kc = even(x.k, DOT_KC if row.real and x.n == 1 else self.blocks[place].kc)
         x.pack_a, x.pack_b, x.narrow = row.pack_a, row.pack_b, row.narrow
         x.as_stored = row.narrow == NULL
+        x.packed, x.packed_n, x.packed_j = NULL, x.n, 0
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out):
         """Two matrices of one dtype and agreeing shapes, in any strides; None for all else (see `Kernel.plain`)."""
@@ -168,8 +212,25 @@ cdef class PackedKernel(Kernel):
             give_buffer(buffer)
         return out
 
+    def pack(self, cnp.ndarray b, int threads):
+        """The panels of a matrix of a dtype of the table."""
+        cdef PackedOperand packed = PackedOperand.__new__(PackedOperand)
+        cdef int place = self.place(b)
+        cdef Product x
+        self.describe(&x, place, b.T, b, b)  # of A only its columns count here, which are the rows of B
+        x.threads = usable_threads(threads)
+        packed.shape, packed.dtype, packed.kc = (b.shape[0], b.shape[1]), b.dtype, x.kc
+        packed.nbytes = self.rows[place].pack_whole(&x, NULL)
+        packed.buffer = take_buffer(max(1, packed.nbytes))
+        if packed.buffer == NULL:
+            raise MemoryError(f"no memory for {packed.nbytes} bytes of panels")
+        if packed.nbytes:
+            with nogil:
+                self.rows[place].pack_whole(&x, packed.buffer.memory)
+        return packed
+
     def run(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, int threads=1, Py_ssize_t mc=0, Py_ssize_t kc=0,
-            Py_ssize_t nc=0, **_):
+            Py_ssize_t nc=0, PackedOperand packed=None):
         """Fill `out` with a @ b: matrices, or stacks of one leading shape, of one dtype and any strides.
 
         No extent of m, n, k and the stack is 0, and `out` shares no memory with `a` and `b`: nothing is checked here.
@@ -183,12 +244,22 @@ cdef class PackedKernel(Kernel):
         x.mc, x.nc = mc or x.mc, nc or x.nc
         if kc and not (x.n == 1 and self.rows[place].real):
             x.kc = even(x.k, kc)
+        if packed is not None:
+            x.packed, x.kc = packed.buffer.memory, packed.kc
         x.threads = usable_threads(threads)
         stack.axes = axes
         for axis in range(axes):
             stack.shape[axis] = cnp.PyArray_DIM(out, axis)
             stack.a[axis], stack.b[axis] = cnp.PyArray_STRIDE(a, axis), cnp.PyArray_STRIDE(b, axis)
             stack.c[axis] = cnp.PyArray_STRIDE(out, axis)
+        while stack.axes and stack.b[stack.axes - 1] == 0:  # one B for all: their rows may be the rows of one A
+            axis = stack.axes - 1
+            if x.m == 1:
+                x.ai, x.ci = stack.a[axis], stack.c[axis]
+            if stack.a[axis] != x.m * x.ai or stack.c[axis] != x.m * x.ci:
+                break
+            x.m *= stack.shape[axis]
+            stack.axes -= 1
         bytes = workspace_of_stack(&x, &stack, self.rows[place].workspace)
         if bytes:
             buffer = take_buffer(bytes)

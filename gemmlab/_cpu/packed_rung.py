@@ -15,7 +15,7 @@ import numpy as np
 from gemmlab._backend import Availability, Param, check_params
 from gemmlab._cpu import isa, machine, traffic
 from gemmlab._cpu._driver import allowed_threads, default_threads
-from gemmlab._cpu._packed import PackedKernel
+from gemmlab._cpu._packed import PackedKernel, PackedOperand
 from gemmlab._problem import Problem
 
 # Bytes of a number as it is multiplied: what is stored in less is widened when it is packed.
@@ -25,6 +25,7 @@ BYTES = {
 }  # fmt: skip
 KC = {2: 512, 4: 512, 8: 384, 16: 192}
 LEAST_FLOP = 2000  # what a product of a stack costs at least, in multiply-adds that it might have been
+PACKING_FLOP = 30  # what moving one number to a panel costs, in the same coin
 USUAL_L2 = 1 << 20
 MOST_OF_B = 4 << 20  # bytes of a packed block of B
 ROWS = 84  # a multiple of every tile's rows: 14, 12, 6 and 4
@@ -98,7 +99,12 @@ class Packed:
     def gemm(self, problem: Problem, **params: Any) -> None:
         """Fill `problem.out`."""
         blocks = self.resolve(problem, params)
-        self.kernel.run(problem.a, problem.b, problem.out, threads=self._asked_threads(problem), **blocks)
+        threads = self._asked_threads(problem)
+        self.kernel.run(problem.a, problem.b, problem.out, threads=threads, packed=problem.packed, **blocks)
+
+    def pack(self, b: np.ndarray[Any, Any]) -> PackedOperand:
+        """The panels of a matrix, for products with many others."""
+        return self.kernel.pack(b, allowed_threads(default_threads(float(PACKING_FLOP * b.size))))
 
     def traffic(self, problem: Problem, machine: Mapping[str, int], **params: Any) -> dict[str, float]:
         """Modelled bytes that pass from each memory level towards the core, by `traffic.py`."""

@@ -21,7 +21,8 @@ INLINE Count NAME(block_rows)(const Product *x) {
 }
 
 static Count NAME(workspace)(const Product *x) {
-    const Count depth = least(x->k, x->kc), rows = up(NAME(block_rows)(x), MR), columns = up(least(x->n, x->nc), NR);
+    const Count depth = least(x->k, x->kc), rows = up(NAME(block_rows)(x), MR);
+    const Count columns = x->packed ? 0 : least(up(x->n, NR), up(x->nc, NR));
     return up(depth * columns * CELL, 64) + x->threads * up(depth * rows * CELL, 64);
 }
 
@@ -48,20 +49,35 @@ static void NAME(pack_block)(const Product *x, char *to, const char *a, Count ro
     }
 }
 
+/* Panels `first` to `end` of B[pc:pc+depth, jc:jc+columns]. */
+static void NAME(pack_panels)(const Product *x, char *to, Count pc, Count jc, Count columns, Count depth, Count first,
+                              Count end) {
+    for (Count panel = first; panel < end; panel++) {
+        const Count j = panel * NR;
+        x->pack_b(to + j * depth * CELL, x->b + pc * x->bp + (jc + j) * x->bj, x->bj, x->bp, least(NR, columns - j),
+                  NR, depth);
+    }
+}
+
+/* Where the panels of B begin for a block of k and a panel of columns; they were made by NAME(pack_whole). */
+INLINE const char *NAME(panels_at)(const Product *x, Count pc, Count j, Count depth) {
+    return x->packed + (pc * up(x->packed_n, NR) + (x->packed_j + j) * depth) * CELL;
+}
+
 /* One thread's part in all loops. `next` is the team's: the next block of C that nobody has taken. */
 static void NAME(loops)(const Product *x, int thread, int threads, char *own_a, Count *next) {
     const Count mc = NAME(block_rows)(x), blocks = parts(x->m, mc);
-    char *const b = x->buffer;
-    for (Count jc = 0; jc < x->n; jc += x->nc) {
-        const Count columns = least(x->nc, x->n - jc), panels = parts(columns, NR);
+    const Count nc = up(x->nc, NR);
+    for (Count jc = 0; jc < x->n; jc += nc) {
+        const Count columns = least(nc, x->n - jc), panels = parts(columns, NR);
         const Count across = least(panels, parts(x->threads, blocks));  /* parts of a block row of C */
         for (Count pc = 0; pc < x->k; pc += x->kc) {
             const Count depth = least(x->kc, x->k - pc);
+            const char *const b = x->packed ? NAME(panels_at)(x, pc, jc, depth) : x->buffer;
             if (thread == 0) *next = 0;
-            for (Count panel = share(panels, thread, threads); panel < share(panels, thread + 1, threads); panel++) {
-                const Count j = panel * NR;
-                x->pack_b(b + j * depth * CELL, x->b + pc * x->bp + (jc + j) * x->bj, x->bj, x->bp,
-                          least(NR, columns - j), NR, depth);
+            if (!x->packed) {
+                const Count first = share(panels, thread, threads), end = share(panels, thread + 1, threads);
+                NAME(pack_panels)(x, x->buffer, pc, jc, columns, depth, first, end);
             }
             meet(threads);
             Count task, packed = -1;
@@ -81,7 +97,8 @@ static void NAME(loops)(const Product *x, int thread, int threads, char *own_a, 
 
 static void NAME(five_loops)(const Product *x) {
     const Count depth = least(x->k, x->kc), own = up(depth * up(NAME(block_rows)(x), MR) * CELL, 64);
-    char *const a = x->buffer + up(depth * up(least(x->n, x->nc), NR) * CELL, 64);
+    const Count columns = x->packed ? 0 : least(up(x->n, NR), up(x->nc, NR));
+    char *const a = x->buffer + up(depth * columns * CELL, 64);
     Count next;
     if (x->threads == 1) {
         NAME(loops)(x, 0, 1, a, &next);

@@ -10,16 +10,20 @@
 #define PLACED_COLUMNS (IN_PLACE_VECTORS * LANES)
 
 #if IN_PLACE
-/* C[:, jr:jr+PLACED_COLUMNS], from where A lies, and B too if its columns are adjacent; else B is packed first. */
+/* Columns of a strip of C. */
+INLINE Count NAME(strip_columns)(const Product *x) { return x->packed ? NR : PLACED_COLUMNS; }
+
+/* A strip of C, from where A lies, and B too if its columns are adjacent; else B is packed first. */
 INLINE void NAME(strip)(const Product *x, Count jr, char *buffer) {
-    const Count columns = least(PLACED_COLUMNS, x->n - jr), vectors = parts(columns, LANES);
+    const Count columns = least(NAME(strip_columns)(x), x->n - jr), vectors = parts(columns, LANES);
     const Count panels = parts(x->m, IN_PLACE_ROWS), height = x->m / panels, taller = x->m % panels;
-    const int gather = x->bj != sizeof(T), whole = gather || columns == vectors * LANES;
-    const Count bp = gather ? vectors * VECTOR_BYTES : x->bp;
+    const int gather = !x->packed && x->bj != sizeof(T), whole = x->packed || gather || columns == vectors * LANES;
+    const Count bp = x->packed ? VECTORS * VECTOR_BYTES : gather ? vectors * VECTOR_BYTES : x->bp;
     for (Count pc = 0; pc < x->k; pc += x->kc) {
         const Count depth = least(x->kc, x->k - pc);
         const char *a = x->a + pc * x->ap, *b = x->b + pc * x->bp + jr * x->bj;
         char *c = x->c + jr * x->cj;
+        if (x->packed) b = NAME(panels_at)(x, pc, jr, depth);
         if (gather) {
             x->pack_b(buffer, b, x->bj, x->bp, columns, vectors * LANES, depth);
             b = buffer;
@@ -34,17 +38,17 @@ INLINE void NAME(strip)(const Product *x, Count jr, char *buffer) {
 }
 
 INLINE Count NAME(strip_bytes)(const Product *x) {
-    return x->bj == sizeof(T) ? 0 : least(x->k, x->kc) * PLACED_COLUMNS * (Count)sizeof(T);
+    return x->packed || x->bj == sizeof(T) ? 0 : least(x->k, x->kc) * PLACED_COLUMNS * (Count)sizeof(T);
 }
 
 static void NAME(in_place)(const Product *x) {
-    const Count own = NAME(strip_bytes)(x);
+    const Count own = NAME(strip_bytes)(x), columns = NAME(strip_columns)(x);
     if (x->threads == 1) {
-        for (Count jr = 0; jr < x->n; jr += PLACED_COLUMNS) NAME(strip)(x, jr, x->buffer);
+        for (Count jr = 0; jr < x->n; jr += columns) NAME(strip)(x, jr, x->buffer);
         return;
     }
     #pragma omp parallel for schedule(dynamic) num_threads(x->threads)
-    for (Count jr = 0; jr < x->n; jr += PLACED_COLUMNS) NAME(strip)(x, jr, x->buffer + omp_get_thread_num() * own);
+    for (Count jr = 0; jr < x->n; jr += columns) NAME(strip)(x, jr, x->buffer + omp_get_thread_num() * own);
 }
 
 /* Small products, each of one strip and one block of k: what all of them share is worked out once. */
@@ -101,11 +105,11 @@ INLINE void NAME(dot)(const int rows, Count depth, const char *a, Count ai, cons
 
 /* DOT_ROWS rows of A, or what is left of them. What is not adjacent is copied to the buffer first. */
 static void NAME(dot_rows)(const Product *x, Count ir, char *buffer) {
-    const int gather_a = x->ap != sizeof(T) || !x->as_stored, gather_b = x->bp != sizeof(T) || !x->as_stored;
+    const int gather_a = x->ap != sizeof(T) || !x->as_stored, gather_b = !x->packed && (x->bp != sizeof(T) || !x->as_stored);
     const Count rows = least(DOT_ROWS, x->m - ir);
     for (Count pc = 0; pc < x->k; pc += x->kc) {
         const Count depth = least(x->kc, x->k - pc);
-        const char *a = x->a + ir * x->ai + pc * x->ap, *b = x->b + pc * x->bp;
+        const char *a = x->a + ir * x->ai + pc * x->ap, *b = x->packed ? x->packed + pc * sizeof(T) : x->b + pc * x->bp;
         Count ai = x->ai;
         if (gather_b) x->pack_a(buffer, b, x->bp, 0, depth, depth, 1);
         if (gather_a) x->pack_a(buffer + DOT_KC * sizeof(T), a, x->ap, x->ai, depth, depth, rows);
@@ -176,6 +180,7 @@ INLINE Product NAME(slice)(const Product *x, Count pc, char *c, char *buffer) {
     Product slice = *x;
     slice.threads = 1, slice.k = least(x->kc, x->k - pc), slice.buffer = buffer;
     slice.a += pc * x->ap, slice.b += pc * x->bp;
+    if (x->packed) slice.packed += pc * (NAME(is_dots)(x) ? 1 : up(x->packed_n, NR)) * CELL;
     slice.c = c, slice.ci = x->n * CELL, slice.cj = CELL;
     return slice;
 }
@@ -220,7 +225,7 @@ static void NAME(slabs)(const Product *x) {
         for (Count j = 0; j < x->n; j += SLAB) {
             Product slab = *x;
             slab.m = least(SLAB, x->m - i), slab.n = least(SLAB, x->n - j), slab.narrow = NULL;
-            slab.a += i * x->ai, slab.b += j * x->bj;
+            slab.a += i * x->ai, slab.b += j * x->bj, slab.packed_j += j;
             slab.c = sums, slab.ci = columns * CELL, slab.cj = CELL;
             slab.buffer = sums + up(least(x->m, SLAB) * columns * CELL, 64);
             NAME(multiply)(&slab);
@@ -242,7 +247,7 @@ static void NAME(multiply)(const Product *x) {
 static void NAME(multiply_many)(const Product *x, Count products, Count a_step, Count b_step, Count c_step) {
 #if IN_PLACE
     if (x->threads == 1 && x->k <= x->kc && x->n > 1 && x->n <= PLACED_COLUMNS && x->bj == sizeof(T)
-        && !x->narrow && NAME(stays_in_place)(x)) {
+        && !x->narrow && !x->packed && NAME(stays_in_place)(x)) {
         NAME(small)(x, products, a_step, b_step, c_step);
         return;
     }
@@ -252,6 +257,24 @@ static void NAME(multiply_many)(const Product *x, Count products, Count a_step, 
         NAME(multiply)(&one);
         one.a += a_step, one.b += b_step, one.c += c_step;
     }
+}
+
+/* All panels of B, block of k by block of k; one column in dot products stays one. Returns their bytes; `to` may be
+   NULL. */
+static Count NAME(pack_whole)(const Product *x, char *to) {
+    const int one = NAME(is_dots)(x);
+    const Count padded = one ? 1 : up(x->n, NR);
+    if (!to) return x->k * padded * CELL;
+    if (one) {
+        x->pack_a(to, x->b, x->bp, 0, x->k, x->k, 1);
+        return x->k * CELL;
+    }
+    #pragma omp parallel for schedule(static) num_threads(x->threads) if (x->threads > 1)
+    for (Count pc = 0; pc < x->k; pc += x->kc) {
+        const Count depth = least(x->kc, x->k - pc);
+        NAME(pack_panels)(x, to + pc * padded * CELL, pc, 0, x->n, depth, 0, padded / NR);
+    }
+    return x->k * padded * CELL;
 }
 
 /* Bytes of the buffer that this takes. */

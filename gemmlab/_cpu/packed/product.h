@@ -26,10 +26,13 @@ typedef struct Product {
     Pack pack_a, pack_b;
     Narrow narrow;     /* NULL where C is stored as it is summed */
     int as_stored;     /* A and B are stored as they are multiplied */
+    const char *packed;  /* all of B's panels, made before; NULL where there are none. B is not read then. */
+    Count packed_n, packed_j;  /* the columns in them, and the one where this B begins */
     char *buffer;      /* of `workspace` bytes, at a multiple of 64 */
 } Product;
 
 typedef Count (*Workspace)(const Product *x);
+typedef Count (*PackWhole)(const Product *x, char *to);
 typedef void (*Multiply)(const Product *x, Count products, Count a_step, Count b_step, Count c_step);
 
 /* How numbers of one dtype are multiplied. */
@@ -43,6 +46,7 @@ typedef struct Row {
     Narrow narrow;
     Multiply multiply;
     Workspace workspace;
+    PackWhole pack_whole;
 } Row;
 
 INLINE Count least(Count x, Count y) { return x < y ? x : y; }

@@ -1,0 +1,386 @@
+"""cpu-packed: every dtype and layout, the same bits whatever the threads and the rows, its memory, its machine code."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import output_of, run_python
+
+import gemmlab
+from gemmlab import Problem, UnsupportedProblem
+from gemmlab._cpu import isa, machine, packed_rung
+from gemmlab._cpu._packed import free_buffers
+from gemmlab._cpu.packed_rung import BYTES, KC, Packed
+
+RNG = np.random.default_rng()
+DTYPES = [name for name in BYTES if name != "bfloat16"]
+FLOATS = ["float32", "float64", "complex64", "complex128", "float16"]
+LAYOUTS = ["C", "F", "stepped", "reversed", "repeated"]
+# Sizes that reach each path: tiny, in place, five loops, few rows, few columns, one column, one row, deep.
+PATHS = [
+    (3, 5, 4), (7, 66, 33), (40, 40, 40), (300, 290, 280), (5, 700, 900), (700, 3, 900), (400, 1, 5000),
+    (1, 300, 700), (1, 1, 9000), (20, 30, 9000), (150, 260, 3),
+]  # fmt: skip
+
+
+def packed(a, b, **options):
+    return gemmlab.matmul(a, b, backend="cpu-packed", **options)
+
+
+def whole(shape, dtype):
+    """Numbers whose products are exact: for integers any, so that they wrap; for halves few, for their range."""
+    dtype = np.dtype(dtype)
+    if dtype.kind == "b":
+        return RNG.random(shape) < 0.05
+    if dtype.kind in "iu":
+        ends = np.iinfo(dtype)
+        return RNG.integers(ends.min, ends.max, shape, dtype, endpoint=True)
+    most = 1 if dtype.name in ("float16", "bfloat16") else 8
+    x = RNG.integers(-most, most + 1, shape)
+    return (x + 1j * RNG.integers(-most, most + 1, shape) if dtype.kind == "c" else x).astype(dtype)
+
+
+def laid(x, layout):
+    """The same matrix in another layout; "repeated" has one row many times, without memory for it."""
+    if layout == "F":
+        return np.asfortranarray(x)
+    if layout == "stepped":
+        y = np.zeros((2 * x.shape[0], 3 * x.shape[1]), x.dtype)
+        y[::2, ::3] = x
+        return y[::2, ::3]
+    if layout == "reversed":
+        return x[::-1, ::-1].copy()[::-1, ::-1]
+    return np.broadcast_to(x[:1], x.shape) if layout == "repeated" else x
+
+
+def exact(a, b):
+    """The product by NumPy, in a type that holds it, or in the same where sums wrap."""
+    if a.dtype.kind in "iub":
+        return np.matmul(a, b)
+    return (a.astype(complex if a.dtype.kind == "c" else float) @ b).astype(a.dtype)
+
+
+# Right
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("size", PATHS, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_whole_numbers_are_exact_on_every_path(dtype, size, threads):
+    m, n, k = size
+    k = min(k, 2000) if dtype == "float16" else k  # a half holds whole numbers up to 2048
+    a, b = whole((m, k), dtype), whole((k, n), dtype)
+    assert np.array_equal(packed(a, b, threads=threads), exact(a, b))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("of_b", LAYOUTS)
+@pytest.mark.parametrize("of_a", LAYOUTS)
+def test_any_layout_without_a_copy(of_a, of_b, dtype):
+    for m, n, k in ((6, 9, 13), (31, 70, 45), (80, 50, 130), (33, 1, 65), (1, 40, 20)):
+        a, b = laid(whole((m, k), dtype), of_a), laid(whole((k, n), dtype), of_b)
+        with gemmlab.trace() as calls:
+            c = packed(a, b)
+        assert np.array_equal(c, exact(a, b))
+        assert calls[0].copies == 0
+
+
+@pytest.mark.parametrize("layout", ["C", "F", "stepped", "reversed"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_out_in_any_layout_without_a_copy(dtype, layout):
+    for m, n, k in ((5, 3, 700), (37, 41, 19), (90, 130, 70), (600, 1, 40)):
+        a, b = whole((m, k), dtype), whole((k, n), dtype)
+        out = laid(np.full((m, n), whole((), dtype)), layout)
+        with gemmlab.trace() as calls:
+            assert packed(a, b, out=out, threads=2) is out
+        assert np.array_equal(out, exact(a, b))
+        assert calls[0].copies == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "int8", "int32", "float16"])
+def test_every_size_from_1_to_70_at_each_place(dtype):
+    sizes = np.stack([RNG.permutation(np.arange(1, 71)) for _ in range(3)], axis=1)
+    for m, n, k in sizes:
+        a, b = whole((m, k), dtype), whole((k, n), dtype)
+        assert np.array_equal(packed(a, b), exact(a, b)), (m, n, k)
+
+
+@pytest.mark.parametrize("blocks", [{"mc": 1, "kc": 1, "nc": 1}, {"mc": 15, "kc": 7, "nc": 33}, {"kc": 5000}])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_any_blocks(dtype, blocks):
+    for m, n, k in ((33, 47, 29), (130, 140, 150), (50, 1, 99)):
+        a, b = whole((m, k), dtype), whole((k, n), dtype)
+        assert np.array_equal(packed(a, b, **blocks, threads=2), exact(a, b))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shapes", [
+    ((500, 4, 4), (500, 4, 4)), ((7, 1, 30, 20), (5, 20, 9)), ((3, 200, 150), (150, 170)), ((40, 1, 6), (40, 6, 1)),
+    ((1, 8, 8), (900, 8, 8)), ((2, 300, 64), (2, 64, 70)),
+], ids=str)  # fmt: skip
+def test_stacks(shapes, dtype):
+    a, b = (whole(shape, dtype) for shape in shapes)
+    for threads in (1, 2):
+        assert np.array_equal(packed(a, b, threads=threads), exact(a, b))
+    swapped = a.swapaxes(-1, -2).copy().swapaxes(-1, -2)
+    assert np.array_equal(packed(swapped, b, threads=2), exact(a, b))
+
+
+def half(name):
+    return pytest.importorskip("ml_dtypes").bfloat16 if name == "bfloat16" else np.float16
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_every_half_survives_a_product_with_one(name):
+    every = np.arange(2**16, dtype=np.uint16).view(half(name)).reshape(-1, 1)
+    same = packed(every, np.ones((1, 2), every.dtype))[:, 0]
+    number = ~np.isnan(every[:, 0].astype(np.float32))
+    assert np.array_equal(same[number].astype(np.float32), every[number, 0].astype(np.float32))
+    assert np.isnan(same[~number].astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("scale", [2.0**-23, 2.0**-18, 2.0**-14, 2.0**-8, 1.0, 2.0**13, 2.0**15])
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_sums_are_rounded_as_numpy_rounds(name, scale):
+    a = RNG.uniform(0.5, 2, (200, 2)).astype(half(name))
+    b = (RNG.uniform(0.5, 2, (2, 300)) * scale).astype(half(name))
+    with np.errstate(over="ignore"):
+        sums = (a.astype(float) @ b.astype(float)).astype(np.float32)  # in float64 such a sum is exact
+        assert np.array_equal(packed(a, b).view(np.uint16), sums.astype(half(name)).view(np.uint16))
+
+
+def test_bfloat16_gives_bfloat16_and_float32_where_it_is_asked_for():
+    a, b = whole((9, 30), half("bfloat16")), whole((30, 8), half("bfloat16"))
+    assert packed(a, b).dtype == gemmlab.matmul(a, b).dtype == a.dtype
+    wide = packed(a, b, dtype=np.float32)
+    assert wide.dtype == np.float32
+    assert np.array_equal(wide, a.astype(float) @ b.astype(float))
+
+
+@pytest.mark.parametrize(("narrow", "wide"), [("int8", "int32"), ("uint8", "int64"), ("int16", "int64"), ("float16", "float32")])
+def test_sums_may_be_wider_than_the_operands(narrow, wide):
+    a, b = np.full((5, 300), 100, narrow), np.full((300, 6), 100, narrow)
+    c = packed(a, b, dtype=wide)
+    assert c.dtype == wide
+    assert (c == 3_000_000).all()
+
+
+def test_other_dtypes_go_to_numpy_under_auto_and_are_refused_by_name():
+    a = np.ones((2, 2), np.longdouble)
+    with pytest.raises(UnsupportedProblem, match="use backend='auto'"):
+        packed(a, a)
+    with gemmlab.trace() as calls:
+        gemmlab.matmul(a, a)
+        gemmlab.matmul(np.eye(2), np.eye(2))
+    assert [call.backend for call in calls] == ["cpu-numpy", "cpu-packed"]
+
+
+# The same bits
+
+
+def numbers(shape, dtype):
+    x = RNG.standard_normal(shape)
+    return (x + 1j * RNG.standard_normal(shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)
+
+
+@pytest.mark.parametrize("size", [*PATHS, (64, 17, 4000), (500, 33, 1200)], ids=str)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_threads_change_no_bit(dtype, size):
+    m, n, k = size
+    a, b = numbers((m, k), dtype), numbers((k, n), dtype)
+    first = packed(a, b, threads=1).tobytes()
+    for threads in (2, 3, 5, 8):
+        assert packed(a, b, threads=threads).tobytes() == first
+    assert packed(a, b).tobytes() == first
+
+
+@pytest.mark.parametrize("columns_and_depth", [(1, 50), (1, 9000), (2, 5000), (7, 300), (40, 40), (70, 2500), (600, 700)])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_rows_of_a_give_rows_of_the_product(dtype, columns_and_depth):
+    n, k = columns_and_depth
+    m = 90
+    a, b = numbers((m, k), dtype), numbers((k, n), dtype)
+    c = packed(a, b, threads=2)
+    for rows in (slice(0, 1), slice(89, 90), slice(3, 5), slice(11, 17), slice(7, 20), slice(20, 53), slice(1, 89, 2)):
+        for threads in (1, 2, 3):
+            assert packed(a[rows], b, threads=threads).tobytes() == c[rows].tobytes(), (rows, threads)
+    assert packed(a[5], b).tobytes() == c[5].tobytes()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_layouts_and_stacks_change_no_bit(dtype):
+    for m, n, k in ((20, 30, 40), (20, 1, 5000), (100, 120, 1300), (4, 4, 4)):
+        a, b = numbers((m, k), dtype), numbers((k, n), dtype)
+        first = packed(a, b)
+        assert packed(np.asfortranarray(a), b).tobytes() == first.tobytes()
+        assert packed(a, np.asfortranarray(b)).tobytes() == first.tobytes()
+        assert packed(laid(a, "stepped"), laid(b, "reversed")).tobytes() == first.tobytes()
+        out = np.empty((m, n), dtype, order="F")
+        assert packed(a, b, out=out).tobytes() == first.tobytes()
+        stack = packed(np.stack([a] * 5), b, threads=2)
+        assert all(c.tobytes() == first.tobytes() for c in stack)
+
+
+def test_mc_and_nc_change_no_bit():
+    a, b = numbers((300, 900), "float32"), numbers((900, 310), "float32")
+    first = packed(a, b).tobytes()
+    assert packed(a, b, mc=28, nc=64).tobytes() == first
+    assert packed(a, b, mc=1000, nc=5000, threads=2).tobytes() == first
+
+
+# Threads, processes, memory
+
+
+def test_many_threads_of_python_at_once():
+    work = [(whole((m, k), "float32"), whole((k, n), "float32")) for m, n, k in PATHS * 3]
+    with ThreadPoolExecutor(8) as pool:
+        done = pool.map(lambda pair: np.array_equal(packed(*pair, threads=2), exact(*pair)), work * 4)
+        assert all(done)
+
+
+FORK = """
+import os, warnings
+import numpy as np
+import gemmlab
+
+a = np.random.default_rng(0).standard_normal((500, 400))
+first = gemmlab.matmul(a, a.T, backend="cpu-packed", threads=2)
+child = os.fork()
+if child == 0:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            same = gemmlab.matmul(a, a.T, backend="cpu-packed", threads=2).tobytes() == first.tobytes()
+            deep = gemmlab.matmul(a[:3].repeat(40, 1), a[:3].repeat(40, 1).T, backend="cpu-packed", threads=2)
+    os._exit(0 if same and len(seen) == 1 and "fork" in str(seen[0].message) else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_multiplies_alone_and_says_so_once():
+    done = run_python("-W", "ignore", "-c", FORK, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+LEAK = """
+import resource
+import numpy as np
+import gemmlab
+
+pairs = [(np.ones((m, k), "f4"), np.ones((k, n), "f4")) for m, n, k in ((3, 4, 5), (40, 50, 60), (2, 9, 300), (30, 1, 9))]
+def calls(count):
+    for _ in range(count // len(pairs)):
+        for a, b in pairs:
+            gemmlab.matmul(a, b, backend="cpu-packed")
+            gemmlab.matmul(b.T, a.T, backend="cpu-packed")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = calls(2000)
+after = calls(100_000)
+assert after - before < 2000, f"{after - before} KiB more"
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no resource here")
+def test_a_hundred_thousand_calls_leak_nothing():
+    output_of(LEAK)
+
+
+def test_buffers_are_kept_and_given_back_on_request():
+    gemmlab.free_buffers()
+    packed(np.ones((400, 400)), np.ones((400, 400)), threads=1)
+    kept = gemmlab.free_buffers()
+    assert 0 < kept < 8 << 20
+    assert free_buffers() == 0
+    packed(np.ones((400, 400)), np.ones((400, 400)), threads=1)
+    assert gemmlab.free_buffers() == kept
+
+
+@pytest.mark.parametrize("dtype", list(BYTES))
+def test_panels_take_a_few_mib_whatever_the_problem(dtype):
+    mc, kc, nc = Packed().default_blocks(dtype)
+    assert mc % packed_rung.ROWS == 0
+    assert kc == KC[BYTES[dtype]]
+    assert (mc + nc) * kc * BYTES[dtype] <= (4 << 20) + machine.caches().get("L2", 1 << 20)
+
+
+def test_the_depth_of_a_block_does_not_hang_on_the_machine(monkeypatch):
+    monkeypatch.setattr(machine, "caches", lambda: {"L1": 16 << 10, "L2": 256 << 10})
+    assert Packed().default_blocks("float32")[1] == KC[4]
+    monkeypatch.setattr(machine, "caches", dict)
+    assert Packed().default_blocks("float64")[1] == KC[8]
+
+
+def test_more_bytes_move_with_a_larger_problem_and_none_less_than_the_operands():
+    rung = Packed()
+    small, large = (
+        rung.traffic(Problem(*(np.broadcast_to(np.float32(0), (n, n)) for _ in range(3))), {}) for n in (500, 4000)
+    )
+    assert set(small) == {"l1", "l2", "l3", "dram"}
+    assert all(large[level] > small[level] > 3 * 500 * 500 * 4 for level in small)
+    assert large["l1"] > large["l2"] > large["dram"]
+
+
+# Instruction sets and machine code
+
+EVERY_DTYPE = """
+import sys
+import numpy as np
+import gemmlab
+from gemmlab._cpu import isa
+
+rng = np.random.default_rng()
+assert isa.chosen() == sys.argv[1]
+for dtype in "?bBhHiIlLqQefdFD":
+    for m, n, k in ((1, 1, 1), (2, 3, 5), (17, 259, 33), (130, 131, 257), (1, 70, 80), (70, 1, 5000), (9, 9, 9000)):
+        a, b = (rng.integers(-1, 2, shape).astype(dtype) for shape in ((m, k), (k, n)))
+        for x, y in ((a, b), (np.asfortranarray(a), b), (a, np.asfortranarray(b))):
+            c = gemmlab.matmul(x, y, backend="cpu-packed", threads=2)
+            wanted = np.matmul(a, b) if a.dtype.kind in "?biu" else a.astype(complex) @ b
+            assert np.array_equal(c, wanted), (dtype, m, n, k)
+"""
+
+
+@pytest.mark.parametrize("level", isa.available())
+def test_every_dtype_is_right_on(level):
+    done = run_python("-W", "ignore", "-c", EVERY_DTYPE, level, GEMMLAB_ISA=level)
+    assert done.returncode == 0, done.stderr
+
+
+TILES = {"v4": ("packed_14_2_f32", "packed_14_2_f64", "packed_14_1_c64", "packed_12_2_i32", "placed_6_4_1_f32"),
+         "v3": ("packed_6_2_f32", "packed_6_2_f64", "packed_6_1_c64", "placed_6_2_1_f32")}  # fmt: skip
+BUILT = [level for level in TILES if list((Path(isa.__file__).parent / level).glob("packed*.so"))]
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="no objdump")
+@pytest.mark.parametrize("level", BUILT)
+def test_the_hot_loop_spills_no_register(level):
+    library = next((Path(isa.__file__).parent / level).glob("packed*.so"))
+    for tile in TILES[level]:
+        command = ["objdump", "-d", "--no-show-raw-insn", f"--disassemble={tile}", str(library)]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        lines = [line for line in text.splitlines() if re.match(r"\s+[0-9a-f]+:\t", line)]
+        if not lines:
+            pytest.skip("the library has no names of functions")
+        body = hot_loop(lines)
+        assert sum("vfm" in line or "vfnm" in line or "vpmull" in line for line in body) >= 12, tile
+        assert not [line for line in body if "(%rsp" in line or "(%rbp" in line], tile
+
+
+def hot_loop(lines):
+    """The loop with the most multiplications."""
+    places = {int(line.split(":")[0], 16): i for i, line in enumerate(lines)}
+    loops = []
+    for i, line in enumerate(lines):
+        jump = re.search(r"\sj\w+\s+([0-9a-f]+)", line)
+        start = places.get(int(jump[1], 16), i) if jump else i
+        if start < i:
+            loops.append(lines[start : i + 1])
+    return max(loops, key=lambda body: sum("mul" in line or "vfm" in line for line in body), default=[])
