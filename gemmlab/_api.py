@@ -358,7 +358,7 @@ def explain(a: Any, b: Any, *, backend: str | None = None, dtype: Any = None) ->
     --------
     >>> import numpy as np, gemmlab
     >>> print(gemmlab.explain(np.eye(2), np.eye(2)).rows[0][0])
-    cpu-numpy
+    cpu-packed
     """
     within = scope.get() or Scope()
     name = _asked_for(backend, within)

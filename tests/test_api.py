@@ -148,7 +148,7 @@ def test_use_sets_what_a_call_leaves_open():
     with gemmlab.use("cpu-blocked", threads=3, bs_c=32):
         call = ran()
     assert (call.backend, call.threads, call.params["bs_c"]) == ("cpu-blocked", 3, 32)
-    assert ran().backend == "cpu-numpy"
+    assert ran().backend == "cpu-packed"
 
 
 def test_a_call_beats_use():
@@ -181,7 +181,7 @@ def test_an_inner_backend_does_not_inherit_parameters():
 def test_use_ends_with_an_exception_too():
     with pytest.raises(KeyError), gemmlab.use("cpu-ikj"):
         raise KeyError
-    assert ran().backend == "cpu-numpy"
+    assert ran().backend == "cpu-packed"
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_a_running_thread_does_not_see_a_new_use():
     with ThreadPoolExecutor(1) as pool:
         pool.submit(ran).result()
         with gemmlab.use("cpu-ikj"):
-            assert pool.submit(ran).result().backend == "cpu-numpy"
+            assert pool.submit(ran).result().backend == "cpu-packed"
 
 
 def test_asyncio_tasks_do_not_see_each_others_use():
@@ -238,7 +238,7 @@ def test_asyncio_tasks_do_not_see_each_others_use():
 
 def test_a_trace_tells_what_ran():
     call = ran(backend="cpu", threads=2)
-    assert (call.backend, call.threads, call.copies, call.kernel_s) == ("cpu-blocked-local", 2, 0, None)
+    assert (call.backend, call.threads, call.copies, call.kernel_s) == ("cpu-packed", 2, 0, None)
     assert call.device == machine.cpu_name()
     assert call.seconds > 0
 

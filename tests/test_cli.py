@@ -114,7 +114,7 @@ def test_bench_as_json_and_as_a_file_have_the_same_records(command):
 
 def test_bench_passes_options_on(command):
     options = ["--dtype", "float64", "--threads", "1", "--param", "bs_c=16", "--param", "schedule=guided"]
-    done = command("bench", "--backends", "cpu", "--sizes", "150", *BRIEF, *options, "--json")
+    done = command("bench", "--backends", "cpu-blocked-local", "--sizes", "150", *BRIEF, *options, "--json")
     (record,) = products(json.loads(done.out))
     assert (record["backend"], record["problem"]["dtype"], record["threads"]) == ("cpu-blocked-local", "float64", 1)
     assert (record["params"]["bs_c"], record["params"]["schedule"]) == (16, "guided")

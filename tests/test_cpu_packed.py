@@ -150,10 +150,11 @@ def test_every_half_survives_a_product_with_one(name):
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_sums_are_rounded_as_numpy_rounds(name, scale):
     a = RNG.uniform(0.5, 2, (200, 2)).astype(half(name))
-    b = (RNG.uniform(0.5, 2, (2, 300)) * scale).astype(half(name))
     with np.errstate(over="ignore"):
+        b = (RNG.uniform(0.5, 2, (2, 300)) * scale).astype(half(name))
         sums = (a.astype(float) @ b.astype(float)).astype(np.float32)  # in float64 such a sum is exact
-        assert np.array_equal(packed(a, b).view(np.uint16), sums.astype(half(name)).view(np.uint16))
+        rounded = sums.astype(half(name))
+    assert np.array_equal(packed(a, b).view(np.uint16), rounded.view(np.uint16))
 
 
 def test_bfloat16_gives_bfloat16_and_float32_where_it_is_asked_for():
@@ -384,3 +385,56 @@ def hot_loop(lines):
         if start < i:
             loops.append(lines[start : i + 1])
     return max(loops, key=lambda body: sum("mul" in line or "vfm" in line for line in body), default=[])
+
+
+# Packed operands
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_packed_operand_gives_the_same_bits(layout, dtype):
+    for m, n, k in ((1, 40, 30), (5, 70, 900), (90, 100, 110), (150, 1300, 40), (8, 3, 9000), (30, 1, 5000), (1, 1, 1)):
+        b = laid(whole((k, n), dtype), layout)
+        weights = gemmlab.pack(b)
+        assert (weights.shape, weights.dtype) == ((k, n), b.dtype)
+        for rows in (1, m, 2 * m):
+            a = numbers((rows, k), dtype) if np.dtype(dtype).kind in "fc" else whole((rows, k), dtype)
+            for threads in (1, 2):
+                product = gemmlab.matmul(a, weights, threads=threads)
+                assert product.tobytes() == packed(a, b).tobytes(), (rows, n, k, threads)
+
+
+def test_a_packed_operand_may_be_multiplied_by_vectors_and_stacks_and_into_out():
+    b = whole((40, 30), "float64")
+    weights = gemmlab.pack(b)
+    for shape in ((40,), (3, 40), (5, 6, 40), (2, 3, 4, 40), (0, 40)):
+        a = whole(shape, "float64")
+        assert np.array_equal(packed(a, weights), exact(a, b))
+    out = np.empty((7, 30), order="F")
+    a = whole((7, 40), "float64")
+    assert gemmlab.matmul(a, weights, out=out) is out
+    assert np.array_equal(out, exact(a, b))
+    assert np.array_equal(gemmlab.matmul(np.ones((2, 40), "float32"), weights), exact(np.ones((2, 40)), b))
+    assert gemmlab.matmul(np.ones((3, 0)), gemmlab.pack(np.ones((0, 4)))).tolist() == np.zeros((3, 4)).tolist()
+
+
+def test_what_becomes_of_the_matrix_changes_no_packed_operand():
+    b = np.eye(20)
+    weights = gemmlab.pack(b)
+    b[:] = 7
+    assert np.array_equal(packed(np.ones((2, 20)), weights), np.ones((2, 20)))
+
+
+def test_what_cannot_be_packed_or_used_is_one_clear_line():
+    with pytest.raises(ValueError, match="pack takes a matrix, not an array of 1 dimensions"):
+        gemmlab.pack([1.0, 2.0])
+    with pytest.raises(UnsupportedProblem, match="not object"):
+        gemmlab.pack(np.eye(2, dtype=object))
+    weights = gemmlab.pack(np.ones((4, 3), "float32"))
+    with pytest.raises(ValueError, match="mismatch in its core dimension"):
+        gemmlab.matmul(np.ones((2, 5), "float32"), weights)
+    with pytest.raises(UnsupportedProblem, match="packed as float32"):
+        gemmlab.matmul(np.ones((2, 4)), weights)
+    with pytest.raises(UnsupportedProblem, match="takes no packed operand"):
+        gemmlab.matmul(np.ones((2, 4), "float32"), weights, backend="cpu-ikj")
+    assert repr(weights) == "<gemmlab.pack of a float32 matrix of shape (4, 3)>"

@@ -207,6 +207,8 @@ def test_every_pair_of_types(backend: str) -> None:
 
 def test_named_backends_refuse_other_types() -> None:
     for backend, dtype in product(RUNGS, (int, bool, np.float16, np.complex64, np.complex128, np.longdouble, object)):
+        if backend == "cpu-packed" and dtype not in (np.longdouble, object):
+            continue  # it has them all
         a = np.ones((2, 2), dtype)
         with pytest.raises(gemmlab.UnsupportedProblem, match=backend) as refusal:
             gemmlab.matmul(a, a, backend=backend)

@@ -7,6 +7,8 @@ from gemmlab._cpu.rung cimport Plan
 
 cdef int threads_for(double flop) except -1
 cdef int usable_threads(int threads) except -1
+cdef bint is_rows(cnp.ndarray x) noexcept
+cdef bint is_columns(cnp.ndarray x) noexcept
 
 
 cdef class Kernel:

@@ -133,11 +133,11 @@ def leading_dimension(cnp.ndarray x):
     return leading(x, not is_rows(x))
 
 
-cdef inline bint is_rows(cnp.ndarray x) noexcept:
+cdef bint is_rows(cnp.ndarray x) noexcept:
     return adjacent(x, 1) and apart(x, 0)
 
 
-cdef inline bint is_columns(cnp.ndarray x) noexcept:
+cdef bint is_columns(cnp.ndarray x) noexcept:
     return adjacent(x, 0) and apart(x, 1)
 
 

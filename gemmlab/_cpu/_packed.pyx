@@ -3,7 +3,7 @@
 
 cimport numpy as cnp
 
-from gemmlab._cpu._driver cimport Kernel, threads_for, usable_threads
+from gemmlab._cpu._driver cimport Kernel, is_columns, is_rows, threads_for, usable_threads
 
 import numpy
 
@@ -54,6 +54,7 @@ cdef extern from "packed/stack.h" nogil:
         Py_ssize_t *a
         Py_ssize_t *b
         Py_ssize_t *c
+    Py_ssize_t products_in(const Stack *)
     Py_ssize_t workspace_of_stack(const Product *, const Stack *, Workspace)
     void multiply_stack(const Product *, const Stack *, Multiply, Workspace)
 
@@ -71,6 +72,7 @@ cdef enum:
     TYPES = 25
     BFLOAT16 = 24  # the place after NumPy's own types; its number is another in each process
     DOT_KC = 4096
+    LEAST_FLOP = 2000  # what a product of a stack costs at least, in multiply-adds that it might have been
 
 cdef struct Blocks:
     Py_ssize_t mc, kc, nc
@@ -91,6 +93,30 @@ def free_buffers():
     True
     """
     return drop_buffers()
+
+
+cdef inline void ends(cnp.ndarray x, char **low, char **high) noexcept:
+    """The memory of an array, whichever way its strides lead."""
+    cdef int axis
+    cdef Py_ssize_t reach
+    low[0] = <char *> cnp.PyArray_DATA(x)
+    high[0] = low[0] + cnp.PyArray_ITEMSIZE(x)
+    for axis in range(cnp.PyArray_NDIM(x)):
+        reach = (cnp.PyArray_DIM(x, axis) - 1) * cnp.PyArray_STRIDE(x, axis)
+        if reach < 0:
+            low[0] += reach
+        else:
+            high[0] += reach
+
+
+cdef inline bint apart_in_memory(cnp.ndarray x, cnp.ndarray y) noexcept:
+    cdef char *x_low
+    cdef char *x_high
+    cdef char *y_low
+    cdef char *y_high
+    ends(x, &x_low, &x_high)
+    ends(y, &y_low, &y_high)
+    return x_high <= y_low or y_high <= x_low
 
 
 cdef inline Py_ssize_t even(Py_ssize_t k, Py_ssize_t kc) noexcept nogil:
@@ -183,33 +209,30 @@ cdef class PackedKernel(Kernel):
         x.packed, x.packed_n, x.packed_j = NULL, x.n, 0
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out):
-        """Two matrices of one dtype and agreeing shapes, in any strides; None for all else (see `Kernel.plain`)."""
-        cdef int place = self.place(a)
-        cdef int type_num = cnp.PyArray_TYPE(a)
-        cdef cnp.npy_intp shape[2]
+        """Matrices, or stacks that broadcast, of one dtype and agreeing shapes, in any strides; None for all else (see
+        `Kernel.plain`)."""
+        cdef int place = self.place(a), type_num = cnp.PyArray_TYPE(a)
+        cdef int na = cnp.PyArray_NDIM(a), nb = cnp.PyArray_NDIM(b), ndim = max(na, nb)
+        cdef cnp.npy_intp shape[MOST_AXES]
         cdef Product x
-        cdef Buffer *buffer = NULL
-        cdef Py_ssize_t bytes
-        if (place < 0 or out is not None or place == BFLOAT16 or cnp.PyArray_TYPE(b) != type_num
-                or cnp.PyArray_NDIM(a) != 2 or cnp.PyArray_NDIM(b) != 2
-                or not cnp.PyArray_ISBEHAVED_RO(a) or not cnp.PyArray_ISBEHAVED_RO(b)):
+        cdef Stack stack
+        if (place < 0 or place == BFLOAT16 or cnp.PyArray_TYPE(b) != type_num or na < 2 or nb < 2
+                or not cnp.PyArray_ISBEHAVED_RO(a) or not cnp.PyArray_ISBEHAVED_RO(b)
+                or cnp.PyArray_DIM(a, na - 1) != cnp.PyArray_DIM(b, nb - 2) or cnp.PyArray_DIM(a, na - 1) < 1):
             return None
-        shape[0], shape[1] = cnp.PyArray_DIM(a, 0), cnp.PyArray_DIM(b, 1)
-        if cnp.PyArray_DIM(a, 1) != cnp.PyArray_DIM(b, 0) or shape[0] < 1 or shape[1] < 1 or cnp.PyArray_DIM(a, 1) < 1:
+        shape[ndim - 2], shape[ndim - 1] = cnp.PyArray_DIM(a, na - 2), cnp.PyArray_DIM(b, nb - 1)
+        if shape[ndim - 2] < 1 or shape[ndim - 1] < 1 or not broadcast(a, b, ndim - 2, shape, &stack):
             return None
-        out = cnp.PyArray_EMPTY(2, shape, type_num, 0)
+        if out is None:
+            out = cnp.PyArray_EMPTY(ndim, shape, type_num, 0)
+        elif not (cnp.PyArray_NDIM(out) == ndim and cnp.PyArray_TYPE(out) == type_num
+                  and cnp.PyArray_CompareLists(cnp.PyArray_DIMS(out), shape, ndim) and cnp.PyArray_ISBEHAVED(out)
+                  and (cnp.PyArray_IS_C_CONTIGUOUS(out) or ndim == 2 and (is_rows(out) or is_columns(out)))
+                  and apart_in_memory(out, a) and apart_in_memory(out, b)):
+            return None
         self.describe(&x, place, a, b, out)
-        x.threads = usable_threads(threads_for(2.0 * x.m * x.n * x.k))
-        bytes = self.rows[place].workspace(&x)
-        if bytes:
-            buffer = take_buffer(bytes)
-            if buffer == NULL:
-                raise MemoryError(f"no memory for {bytes} bytes of panels")
-            x.buffer = buffer.memory
-        with nogil:
-            self.rows[place].multiply(&x, 1, 0, 0, 0)
-        if buffer != NULL:
-            give_buffer(buffer)
+        x.threads = usable_threads(threads_for(products_in(&stack) * max(LEAST_FLOP, 2.0 * x.m * x.n * x.k)))
+        self.multiply(place, &x, &stack, out)
         return out
 
     def pack(self, cnp.ndarray b, int threads):
@@ -235,11 +258,10 @@ cdef class PackedKernel(Kernel):
 
         No extent of m, n, k and the stack is 0, and `out` shares no memory with `a` and `b`: nothing is checked here.
         """
-        cdef int place = self.place(out), axis, axes = cnp.PyArray_NDIM(out) - 2
+        cdef int place = self.place(out)
+        cdef cnp.npy_intp shape[MOST_AXES]
         cdef Product x
         cdef Stack stack
-        cdef Buffer *buffer = NULL
-        cdef Py_ssize_t bytes
         self.describe(&x, place, a, b, out)
         x.mc, x.nc = mc or x.mc, nc or x.nc
         if kc and not (x.n == 1 and self.rows[place].real):
@@ -247,10 +269,16 @@ cdef class PackedKernel(Kernel):
         if packed is not None:
             x.packed, x.kc = packed.buffer.memory, packed.kc
         x.threads = usable_threads(threads)
-        stack.axes = axes
-        for axis in range(axes):
-            stack.shape[axis] = cnp.PyArray_DIM(out, axis)
-            stack.a[axis], stack.b[axis] = cnp.PyArray_STRIDE(a, axis), cnp.PyArray_STRIDE(b, axis)
+        broadcast(a, b, cnp.PyArray_NDIM(out) - 2, shape, &stack)
+        self.multiply(place, &x, &stack, out)
+
+    cdef int multiply(self, int place, Product *x, Stack *stack, cnp.ndarray out) except -1:
+        """The product that is described, over the stack, whose steps in A and B are known."""
+        cdef const Row *row = self.rows[place]
+        cdef Buffer *buffer = NULL
+        cdef Py_ssize_t bytes
+        cdef int axis
+        for axis in range(stack.axes):
             stack.c[axis] = cnp.PyArray_STRIDE(out, axis)
         while stack.axes and stack.b[stack.axes - 1] == 0:  # one B for all: their rows may be the rows of one A
             axis = stack.axes - 1
@@ -260,13 +288,30 @@ cdef class PackedKernel(Kernel):
                 break
             x.m *= stack.shape[axis]
             stack.axes -= 1
-        bytes = workspace_of_stack(&x, &stack, self.rows[place].workspace)
+        bytes = workspace_of_stack(x, stack, row.workspace)
         if bytes:
             buffer = take_buffer(bytes)
             if buffer == NULL:
                 raise MemoryError(f"no memory for {bytes} bytes of panels")
             x.buffer = buffer.memory
         with nogil:
-            multiply_stack(&x, &stack, self.rows[place].multiply, self.rows[place].workspace)
+            multiply_stack(x, stack, row.multiply, row.workspace)
         if buffer != NULL:
             give_buffer(buffer)
+        return 0
+
+
+cdef bint broadcast(cnp.ndarray a, cnp.ndarray b, int axes, cnp.npy_intp *shape, Stack *stack) noexcept:
+    """The leading shape of a product and the steps of A and B in it; False where they do not agree, or are empty."""
+    cdef int axis, to_a = axes + 2 - cnp.PyArray_NDIM(a), to_b = axes + 2 - cnp.PyArray_NDIM(b)
+    cdef Py_ssize_t of_a, of_b
+    stack.axes = axes
+    for axis in range(axes):
+        of_a = cnp.PyArray_DIM(a, axis - to_a) if axis >= to_a else 1
+        of_b = cnp.PyArray_DIM(b, axis - to_b) if axis >= to_b else 1
+        if (of_a != of_b and of_a != 1 and of_b != 1) or of_a == 0 or of_b == 0:
+            return False
+        shape[axis] = stack.shape[axis] = max(of_a, of_b)
+        stack.a[axis] = cnp.PyArray_STRIDE(a, axis - to_a) if of_a > 1 else 0
+        stack.b[axis] = cnp.PyArray_STRIDE(b, axis - to_b) if of_b > 1 else 0
+    return True

@@ -10,6 +10,10 @@
 #define PLACED_COLUMNS (IN_PLACE_VECTORS * LANES)
 
 #if IN_PLACE
+INLINE Place NAME(place_of)(const Product *x, Count columns) {
+    return (Place){x->k, x->ai, x->ap, x->bp, x->ci, x->cj, columns, 0, 1, 0, 0, 0};
+}
+
 /* Columns of a strip of C. */
 INLINE Count NAME(strip_columns)(const Product *x) { return x->packed ? NR : PLACED_COLUMNS; }
 
@@ -18,7 +22,8 @@ INLINE void NAME(strip)(const Product *x, Count jr, char *buffer) {
     const Count columns = least(NAME(strip_columns)(x), x->n - jr), vectors = parts(columns, LANES);
     const Count panels = parts(x->m, IN_PLACE_ROWS), height = x->m / panels, taller = x->m % panels;
     const int gather = !x->packed && x->bj != sizeof(T), whole = x->packed || gather || columns == vectors * LANES;
-    const Count bp = x->packed ? VECTORS * VECTOR_BYTES : gather ? vectors * VECTOR_BYTES : x->bp;
+    Place place = NAME(place_of)(x, columns);
+    if (x->packed || gather) place.bp = (x->packed ? VECTORS : vectors) * VECTOR_BYTES;
     for (Count pc = 0; pc < x->k; pc += x->kc) {
         const Count depth = least(x->kc, x->k - pc);
         const char *a = x->a + pc * x->ap, *b = x->b + pc * x->bp + jr * x->bj;
@@ -28,10 +33,10 @@ INLINE void NAME(strip)(const Product *x, Count jr, char *buffer) {
             x->pack_b(buffer, b, x->bj, x->bp, columns, vectors * LANES, depth);
             b = buffer;
         }
+        place.depth = depth, place.add = pc > 0;
         for (Count panel = 0; panel < panels; panel++) {
             const Count rows = height + (panel < taller);
-            NAME(placed)[rows - 1][vectors - 1][whole](
-                depth, a, x->ai, x->ap, b, bp, c, x->ci, x->cj, columns, pc > 0);
+            NAME(placed)[rows - 1][vectors - 1][whole](&place, a, b, c);
             a += rows * x->ai, c += rows * x->ci;
         }
     }
@@ -51,19 +56,24 @@ static void NAME(in_place)(const Product *x) {
     for (Count jr = 0; jr < x->n; jr += columns) NAME(strip)(x, jr, x->buffer + omp_get_thread_num() * own);
 }
 
-/* Small products, each of one strip and one block of k: what all of them share is worked out once. */
+/* Small products, each of one strip and one block of k: a tile goes through some of them before the next tile does. */
+#define AT_ONCE_BYTES (12 << 10)
+
 static void NAME(small)(const Product *x, Count products, Count a_step, Count b_step, Count c_step) {
     const Count vectors = parts(x->n, LANES), panels = parts(x->m, IN_PLACE_ROWS);
     const Count height = x->m / panels, taller = x->m % panels;
     const int whole = x->n == vectors * LANES;
-    const NAME(InPlace) tall = NAME(placed)[least(height, IN_PLACE_ROWS - 1)][vectors - 1][whole];
-    const NAME(InPlace) low = NAME(placed)[height - 1][vectors - 1][whole];
-    for (Count i = 0; i < products; i++) {
+    Place place = NAME(place_of)(x, x->n);
+    place.a_step = a_step, place.b_step = b_step, place.c_step = c_step;
+    const Count one = (x->m * x->k + x->k * x->n + x->m * x->n) * (Count)sizeof(T);
+    const Count at_once = panels == 1 ? products : most(1, AT_ONCE_BYTES / one);
+    for (Count i = 0; i < products; i += at_once) {
         const char *a = x->a + i * a_step, *b = x->b + i * b_step;
         char *c = x->c + i * c_step;
+        place.products = least(at_once, products - i);
         for (Count panel = 0; panel < panels; panel++) {
             const Count rows = height + (panel < taller);
-            (panel < taller ? tall : low)(x->k, a, x->ai, x->ap, b, x->bp, c, x->ci, x->cj, x->n, 0);
+            NAME(placed)[rows - 1][vectors - 1][whole](&place, a, b, c);
             a += rows * x->ai, c += rows * x->ci;
         }
     }

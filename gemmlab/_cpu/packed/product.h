@@ -49,6 +49,14 @@ typedef struct Row {
     PackWhole pack_whole;
 } Row;
 
+/* What tiles in place have in common: strides, the columns of C, whether C is added to, and products to go through,
+   each a step further in A, B and C. */
+typedef struct Place {
+    Count depth, ai, ap, bp, ci, cj, columns;
+    int add;
+    Count products, a_step, b_step, c_step;
+} Place;
+
 INLINE Count least(Count x, Count y) { return x < y ? x : y; }
 INLINE Count most(Count x, Count y) { return x > y ? x : y; }
 INLINE Count parts(Count extent, Count size) { return (extent + size - 1) / size; }

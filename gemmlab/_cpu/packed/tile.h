@@ -118,12 +118,12 @@ static const NAME(Tile) NAME(packed)[][VECTORS] = {EACH_ROWS(PACKED_ENTRY)};
 
 /* In place: A with any strides, B with adjacent columns. */
 #if IN_PLACE
-typedef void (*NAME(InPlace))(Count depth, const char *a, Count ai, Count ap, const char *b, Count bp, char *c,
-                              Count ci, Count cj, Count columns, int add);
-#define PLACED(r, v, w)                                                                                           \
-    static void NAME(placed_##r##_##v##_##w)(Count depth, const char *a, Count ai, Count ap, const char *b,       \
-                                             Count bp, char *c, Count ci, Count cj, Count columns, int add) {     \
-        NAME(tile)(r, v, w, depth, a, ai, ap, b, bp, c, ci, cj, columns, add);                                    \
+typedef void (*NAME(InPlace))(const Place *x, const char *a, const char *b, char *c);
+#define PLACED(r, v, w)                                                                                          \
+    static void NAME(placed_##r##_##v##_##w)(const Place *x, const char *a, const char *b, char *c) {            \
+        const Place y = *x;                                                                                      \
+        for (Count i = 0; i < y.products; i++, a += y.a_step, b += y.b_step, c += y.c_step)                      \
+            NAME(tile)(r, v, w, y.depth, a, y.ai, y.ap, b, y.bp, c, y.ci, y.cj, y.columns, y.add);               \
     }
 #define PLACED_ROWS_2(r) PLACED(r, 1, 0) PLACED(r, 1, 1) PLACED(r, 2, 0) PLACED(r, 2, 1)
 #define PLACED_ENTRY_2(r) {NAME(placed_##r##_1_0), NAME(placed_##r##_1_1)}, {NAME(placed_##r##_2_0), NAME(placed_##r##_2_1)}
