@@ -154,7 +154,8 @@ def _with_packed(name: str, a: Any, b: PackedOperand, out: Any, **options: Any) 
         raise UnsupportedProblem(f"{chosen.name} takes no packed operand: pass the matrix itself, or use cpu-packed")
     problem = Problem.from_call(a, np.broadcast_to(np.zeros((), b.dtype), b.shape), out, **options)
     if problem.dtype != b.dtype:
-        raise UnsupportedProblem(f"this product is one of {problem.dtype}, and b was packed as {b.dtype}: pack b.astype")
+        what = f"this product is one of {problem.dtype}, and b was packed as {b.dtype}"
+        raise UnsupportedProblem(f"{what}: pack(b.astype({str(problem.dtype)!r}))")
     problem.packed = b
     return chosen, problem
 

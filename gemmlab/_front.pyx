@@ -7,7 +7,7 @@ kernel. Everything else, every error included, goes to the general way in `_api`
 
 cimport numpy as cnp
 
-from gemmlab._cpu._driver cimport Kernel
+from gemmlab._cpu._driver cimport CompiledWay
 
 import numpy
 
@@ -105,4 +105,4 @@ cdef object plain(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, name):
         return None
     if kernel is None:
         return numpy_matmul(a, b, out)
-    return (<Kernel> kernel).plain(a, b, out)
+    return (<CompiledWay> kernel).plain(a, b, out)

@@ -165,7 +165,9 @@ def test_bfloat16_gives_bfloat16_and_float32_where_it_is_asked_for():
     assert np.array_equal(wide, a.astype(float) @ b.astype(float))
 
 
-@pytest.mark.parametrize(("narrow", "wide"), [("int8", "int32"), ("uint8", "int64"), ("int16", "int64"), ("float16", "float32")])
+@pytest.mark.parametrize(
+    ("narrow", "wide"), [("int8", "int32"), ("uint8", "int64"), ("int16", "int64"), ("float16", "float32")]
+)
 def test_sums_may_be_wider_than_the_operands(narrow, wide):
     a, b = np.full((5, 300), 100, narrow), np.full((300, 6), 100, narrow)
     c = packed(a, b, dtype=wide)
@@ -202,10 +204,9 @@ def test_threads_change_no_bit(dtype, size):
     assert packed(a, b).tobytes() == first
 
 
-@pytest.mark.parametrize("columns_and_depth", [(1, 50), (1, 9000), (2, 5000), (7, 300), (40, 40), (70, 2500), (600, 700)])
+@pytest.mark.parametrize(("n", "k"), [(1, 50), (1, 9000), (2, 5000), (7, 300), (40, 40), (70, 2500), (600, 700)])
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_rows_of_a_give_rows_of_the_product(dtype, columns_and_depth):
-    n, k = columns_and_depth
+def test_rows_of_a_give_rows_of_the_product(dtype, n, k):
     m = 90
     a, b = numbers((m, k), dtype), numbers((k, n), dtype)
     c = packed(a, b, threads=2)
@@ -276,7 +277,8 @@ import resource
 import numpy as np
 import gemmlab
 
-pairs = [(np.ones((m, k), "f4"), np.ones((k, n), "f4")) for m, n, k in ((3, 4, 5), (40, 50, 60), (2, 9, 300), (30, 1, 9))]
+sizes = (3, 4, 5), (40, 50, 60), (2, 9, 300), (30, 1, 9)
+pairs = [(np.ones((m, k), "f4"), np.ones((k, n), "f4")) for m, n, k in sizes]
 def calls(count):
     for _ in range(count // len(pairs)):
         for a, b in pairs:

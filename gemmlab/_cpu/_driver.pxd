@@ -11,7 +11,11 @@ cdef bint is_rows(cnp.ndarray x) noexcept
 cdef bint is_columns(cnp.ndarray x) noexcept
 
 
-cdef class Kernel:
+cdef class CompiledWay:
+    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out)
+
+
+cdef class Kernel(CompiledWay):
     cdef void *f32
     cdef void *f64
     cdef int convention
@@ -23,4 +27,3 @@ cdef class Kernel:
     cdef void call(self, int type_num, char *a, Py_ssize_t lda, bint at, char *b, Py_ssize_t ldb, bint bt,
                    char *c, Py_ssize_t ldc, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k,
                    Plan *plan) noexcept nogil
-    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out)

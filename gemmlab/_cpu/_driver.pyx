@@ -168,7 +168,16 @@ cdef inline Py_ssize_t leading(cnp.ndarray x, bint transposed) noexcept:
     return step(x, lines) // cnp.PyArray_ITEMSIZE(x)
 
 
-cdef class Kernel:
+cdef class CompiledWay:
+    """What `_front` hands plain products to."""
+
+    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out):
+        """A plain product, or None where it is not plain: what is not goes the general way, where everything is
+        checked and every error is raised."""
+        raise NotImplementedError
+
+
+cdef class Kernel(CompiledWay):
     """A product for float32 and float64, by address.
 
     Parameters
@@ -228,9 +237,7 @@ cdef class Kernel:
                                    &zero64, <double *> c, &ldc_)
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out):
-        """A plain product, or None where it is not plain: two row-major matrices of one dtype, agreeing
-        shapes, and an `out` that fits and lies apart from them. What is not plain goes the general way,
-        where everything is checked and every error is raised."""
+        """Plain are two row-major matrices of one dtype, agreeing shapes, and an `out` that fits and lies apart."""
         cdef int type_num = cnp.PyArray_TYPE(a)
         cdef Py_ssize_t m, n, k
         cdef cnp.npy_intp shape[2]

@@ -3,7 +3,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmlab._cpu._driver import Kernel
+from gemmlab._cpu._driver import CompiledWay
 
 def free_buffers() -> int: ...
 
@@ -12,7 +12,7 @@ class PackedOperand:
     dtype: np.dtype[Any]
     nbytes: int
 
-class PackedKernel(Kernel):
+class PackedKernel(CompiledWay):
     def __init__(self, table: int, blocks: Mapping[str, tuple[int, int, int]]) -> None: ...
     def pack(self, b: np.ndarray[Any, Any], threads: int) -> PackedOperand: ...
     def run(

@@ -3,7 +3,7 @@
 
 cimport numpy as cnp
 
-from gemmlab._cpu._driver cimport Kernel, is_columns, is_rows, threads_for, usable_threads
+from gemmlab._cpu._driver cimport CompiledWay, is_columns, is_rows, threads_for, usable_threads
 
 import numpy
 
@@ -151,7 +151,7 @@ cdef class PackedOperand:
         return f"<gemmlab.pack of a {self.dtype} matrix of shape {self.shape}>"
 
 
-cdef class PackedKernel(Kernel):
+cdef class PackedKernel(CompiledWay):
     """The table of one instruction set, with block sizes for each dtype.
 
     Parameters
@@ -168,7 +168,6 @@ cdef class PackedKernel(Kernel):
     def __init__(self, size_t table, blocks):
         cdef const Row *row = <const Row *> table
         cdef int type_num
-        self.serial = False
         while row.dtype != NULL:
             name = row.dtype.decode()
             places = [number for number, wanted in ROW_OF.items() if wanted == name] or [BFLOAT16]
@@ -210,7 +209,7 @@ cdef class PackedKernel(Kernel):
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out):
         """Matrices, or stacks that broadcast, of one dtype and agreeing shapes, in any strides; None for all else (see
-        `Kernel.plain`)."""
+        `CompiledWay`)."""
         cdef int place = self.place(a), type_num = cnp.PyArray_TYPE(a)
         cdef int na = cnp.PyArray_NDIM(a), nb = cnp.PyArray_NDIM(b), ndim = max(na, nb)
         cdef cnp.npy_intp shape[MOST_AXES]

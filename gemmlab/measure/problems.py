@@ -7,8 +7,9 @@ JSON; `operands` makes the same arrays from it in every process.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from os import PathLike, fspath
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,15 @@ _GPT_J = (  # model card of EleutherAI/gpt-j-6b: d_model 4096, d_ff 16384
     ("gpt-j attention, 128 tokens", 1, 128, 4096, 4096),
     ("gpt-j ffn, 128 tokens", 1, 128, 16384, 4096),
 )
+# How many shapes of each sort are drawn, and from where m, n and k: what squares and layers leave out.
+_SORTS = {
+    "odd": (8, (65, 1500), (65, 1500), (65, 1500)),
+    "tall": (5, (3000, 20000), (16, 200), (16, 400)),
+    "wide": (5, (16, 200), (3000, 20000), (16, 400)),
+    "small k": (5, (500, 3000), (500, 3000), (1, 24)),
+    "large k": (5, (8, 64), (8, 64), (50_000, 200_000)),
+}
+_SEED = 2021  # of the shapes; they were drawn once, before anything was timed on them
 _QUICK_LAYERS = frozenset(
     ("resnet50 conv2 3x3", "resnet50 conv5 3x3", "bert-base ffn, 128 tokens", "gpt-j attention, 1 token")
 )
@@ -126,7 +136,26 @@ def layers(quick: bool = True, dtype: str = "float32") -> list[Case]:
     ]
 
 
-SUITES = {"squares": squares, "layers": layers}
+def shapes(quick: bool = True, dtype: str = "float32") -> list[Case]:
+    """Forty shapes: the layers, and odd, tall, wide, flat and deep ones drawn with a fixed seed.
+
+    Examples
+    --------
+    >>> len(shapes(quick=False))
+    40
+    """
+    draw = Random(_SEED)
+    drawn = [
+        Case("shapes", f"{sort} {number}", *(draw.randint(*ends) | (sort == "odd") for ends in edges), dtype)
+        for sort, (count, *edges) in _SORTS.items()
+        for number in range(1, count + 1)
+    ]
+    if quick:
+        drawn = [case for case in drawn if case.label.endswith(" 1")]
+    return [replace(case, suite="shapes") for case in layers(quick, dtype)] + drawn
+
+
+SUITES = {"squares": squares, "layers": layers, "shapes": shapes}
 
 
 def from_files(a_path: str | PathLike[str], b_path: str | PathLike[str]) -> Case:
