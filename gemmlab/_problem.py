@@ -47,8 +47,8 @@ class Problem:
     """
 
     __slots__ = (
-        "_answer", "_is_scalar", "a", "b", "batch", "copies", "dtype", "k", "m", "n", "out", "packed", "place", "target",
-        "threads",
+        "_answer", "_is_scalar", "a", "b", "batch", "copies", "dtype", "k", "m", "n", "out", "packed", "place",
+        "target", "threads",
     )  # fmt: skip
 
     def __init__(self, a: Array, b: Array, out: Array, *, threads: int | None = None, copies: int = 0) -> None:

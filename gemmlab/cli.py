@@ -74,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
     bench = command("bench", commands.run_bench, "time backends, each in a process of its own")
     bench.add_argument("input", nargs="*", metavar="A.npy B.npy", help="two matrices of your own")
     bench.add_argument("--sizes", type=_sizes, help="edges of squares, such as 512,1024")
-    bench.add_argument("--suite", choices=("squares", "layers"), help="a suite of sizes (squares)")
+    bench.add_argument("--suite", choices=("squares", "layers", "shapes"), help="a whole suite (some of squares)")
     bench.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     bench.add_argument("--transfers", choices=("both", "with", "without"), default="both",
                        help="of a device: times with moving operands there and back, without, or both")  # fmt: skip

@@ -122,7 +122,7 @@ def _cases(arguments: Any) -> list[Any]:
         return [problems.from_files(*arguments.input)]
     if arguments.sizes:
         return problems.sized(arguments.sizes, arguments.dtype)
-    return problems.SUITES[arguments.suite or "squares"](True, arguments.dtype)
+    return problems.SUITES[arguments.suite or "squares"](arguments.suite is None, arguments.dtype)
 
 
 def _params(pairs: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
