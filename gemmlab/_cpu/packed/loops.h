@@ -16,8 +16,9 @@
 
 /* Rows of a block of A: equal shares, some for each thread where there are rows enough. */
 INLINE Count NAME(block_rows)(const Product *x) {
-    const Count blocks = x->threads == 1 ? parts(x->m, x->mc) : up(parts(x->m, x->mc), BLOCKS_A_THREAD * x->threads);
-    return least(x->m, most(4 * MR, parts(x->m, blocks)));
+    Count blocks = parts(x->m, x->mc);
+    if (x->threads > 1) blocks = least(up(blocks, BLOCKS_A_THREAD * x->threads), most(1, x->m / (4 * MR)));
+    return parts(x->m, blocks);
 }
 
 static Count NAME(workspace)(const Product *x) {

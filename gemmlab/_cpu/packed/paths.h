@@ -9,13 +9,13 @@
 
 #define PLACED_COLUMNS (IN_PLACE_VECTORS * LANES)
 
+/* Columns of a strip of C. */
+INLINE Count NAME(strip_columns)(const Product *x) { return x->packed || !IN_PLACE ? NR : PLACED_COLUMNS; }
+
 #if IN_PLACE
 INLINE Place NAME(place_of)(const Product *x, Count columns) {
     return (Place){x->k, x->ai, x->ap, x->bp, x->ci, x->cj, columns, 0, 1, 0, 0, 0};
 }
-
-/* Columns of a strip of C. */
-INLINE Count NAME(strip_columns)(const Product *x) { return x->packed ? NR : PLACED_COLUMNS; }
 
 /* A strip of C, from where A lies, and B too if its columns are adjacent; else B is packed first. */
 INLINE void NAME(strip)(const Product *x, Count jr, char *buffer) {
@@ -47,13 +47,8 @@ INLINE Count NAME(strip_bytes)(const Product *x) {
 }
 
 static void NAME(in_place)(const Product *x) {
-    const Count own = NAME(strip_bytes)(x), columns = NAME(strip_columns)(x);
-    if (x->threads == 1) {
-        for (Count jr = 0; jr < x->n; jr += columns) NAME(strip)(x, jr, x->buffer);
-        return;
-    }
-    #pragma omp parallel for schedule(dynamic) num_threads(x->threads)
-    for (Count jr = 0; jr < x->n; jr += columns) NAME(strip)(x, jr, x->buffer + omp_get_thread_num() * own);
+    const Count columns = NAME(strip_columns)(x);
+    for (Count jr = 0; jr < x->n; jr += columns) NAME(strip)(x, jr, x->buffer);
 }
 
 /* Small products, each of one strip and one block of k: a tile goes through some of them before the next tile does. */
@@ -144,9 +139,13 @@ static void NAME(dots)(const Product *x) {
 }
 #endif
 
-/* The rule. */
+/* The rule, for one thread and for a team. A product that is thin in one direction falls into pieces along the other,
+   each multiplied by one thread alone; only what is large both ways is worth panels that all threads share. */
 #define FEW_ROWS 12
 #define IN_PLACE_BYTES (128 << 10)  /* of B, as packed */
+#define THIN 256
+#define PIECES_A_THREAD 4
+#define THIN_B (512 << 10)          /* few rows use a panel of B seldom: a block of as many as L2 holds, in bytes */
 
 INLINE int NAME(is_dots)(const Product *x) { return IN_PLACE && x->n == 1; }
 
@@ -155,12 +154,23 @@ INLINE int NAME(stays_in_place)(const Product *x) {
         && (x->m <= FEW_ROWS || up(x->n, LANES) * x->k * (Count)sizeof(T) <= IN_PLACE_BYTES);
 }
 
-static void NAME(on_one_team)(const Product *x) {
+/* The pieces of a product for its threads: rows and columns of each. */
+INLINE Product NAME(piece)(const Product *x) {
+    Product piece = *x;
+    const int in_place = NAME(stays_in_place)(x);
+    const Count wanted = PIECES_A_THREAD * x->threads;
+    piece.threads = 1;
+    if (in_place ? x->m > FEW_ROWS : x->m >= x->n)
+        piece.m = most(least(x->m, 4 * IN_PLACE_ROWS), up(parts(x->m, wanted), IN_PLACE_ROWS));
+    else
+        piece.n = most(NAME(strip_columns)(x), up(parts(x->n, wanted), NAME(strip_columns)(x)));
+    if (!in_place && x->m <= THIN) piece.nc = least(x->nc, up(THIN_B / (least(x->k, x->kc) * CELL), NR));
+    piece.m = least(piece.m, x->m), piece.n = least(piece.n, x->n);
+    return piece;
+}
+
+static void NAME(alone)(const Product *x) {
 #if IN_PLACE
-    if (NAME(is_dots)(x)) {
-        NAME(dots)(x);
-        return;
-    }
     if (NAME(stays_in_place)(x)) {
         NAME(in_place)(x);
         return;
@@ -169,17 +179,62 @@ static void NAME(on_one_team)(const Product *x) {
     NAME(five_loops)(x);
 }
 
-static Count NAME(workspace_of_team)(const Product *x) {
-    if (NAME(is_dots)(x)) return x->threads * up((DOT_ROWS + 1) * DOT_KC * sizeof(T), 64);
+static Count NAME(workspace_alone)(const Product *x) {
 #if IN_PLACE
-    if (NAME(stays_in_place)(x)) return x->threads * NAME(strip_bytes)(x);
+    if (NAME(stays_in_place)(x)) return NAME(strip_bytes)(x);
 #endif
     return NAME(workspace)(x);
 }
 
+static void NAME(pieces)(const Product *x) {
+    const Product shape = NAME(piece)(x);
+    const Count across = parts(x->n, shape.n), own = up(NAME(workspace_alone)(&shape), 64);
+    #pragma omp parallel for schedule(dynamic) num_threads(x->threads)
+    for (Count i = 0; i < parts(x->m, shape.m) * across; i++) {
+        const Count ic = i / across * shape.m, jc = i % across * shape.n;
+        Product piece = shape;
+        piece.m = least(shape.m, x->m - ic), piece.n = least(shape.n, x->n - jc);
+        piece.a += ic * x->ai, piece.b += jc * x->bj, piece.packed_j += jc, piece.c += ic * x->ci + jc * x->cj;
+        piece.buffer = x->buffer + omp_get_thread_num() * own;
+        NAME(alone)(&piece);
+    }
+}
+
+INLINE int NAME(is_in_pieces)(const Product *x) {
+    return x->threads > 1 && (x->m <= THIN || x->n <= THIN || NAME(stays_in_place)(x));
+}
+
+static void NAME(on_one_team)(const Product *x) {
+#if IN_PLACE
+    if (NAME(is_dots)(x)) {
+        NAME(dots)(x);
+        return;
+    }
+#endif
+    if (NAME(is_in_pieces)(x))
+        NAME(pieces)(x);
+    else
+        NAME(alone)(x);
+}
+
+static Count NAME(workspace_of_team)(const Product *x) {
+    if (NAME(is_dots)(x)) return x->threads * up((DOT_ROWS + 1) * DOT_KC * sizeof(T), 64);
+    if (!NAME(is_in_pieces)(x)) return NAME(workspace_alone)(x);
+    const Product shape = NAME(piece)(x);
+    return x->threads * up(NAME(workspace_alone)(&shape), 64);
+}
+
 /* Deep: rounds of as many blocks of k as there are partial results of C, which are then added in order. */
-#define DEEP_C 4096     /* most numbers of C */
-#define DEEP_BLOCKS 64  /* in a round */
+#define DEEP_C 32768            /* most numbers of C */
+#define ROUND_BLOCKS 64         /* most partial results in a round, */
+#define ROUND_BYTES (4 << 20)   /* and their bytes, if there are more than threads */
+
+INLINE Count NAME(partial_bytes)(const Product *x) { return up(x->m * x->n * CELL, 64); }
+
+INLINE Count NAME(blocks_in_round)(const Product *x) {
+    const Count fit = least(ROUND_BLOCKS, ROUND_BYTES / NAME(partial_bytes)(x));
+    return least(parts(x->k, x->kc), most(x->threads, fit));
+}
 
 INLINE int NAME(is_deep)(const Product *x) {
     return x->threads > 1 && x->m * x->n <= DEEP_C && x->k >= 4 * x->kc;
@@ -196,17 +251,17 @@ INLINE Product NAME(slice)(const Product *x, Count pc, char *c, char *buffer) {
 }
 
 static void NAME(deep)(const Product *x) {
-    const Count size = up(x->m * x->n * CELL, 64), blocks = parts(x->k, x->kc);
+    const Count size = NAME(partial_bytes)(x), blocks = parts(x->k, x->kc), most_blocks = NAME(blocks_in_round)(x);
     const Product whole = NAME(slice)(x, 0, NULL, NULL);
     const Count own = NAME(workspace_of_team)(&whole);
     char *const partial = x->buffer;
     #pragma omp parallel num_threads(x->threads)
-    for (Count first = 0; first < blocks; first += DEEP_BLOCKS) {
-        const Count round = least(DEEP_BLOCKS, blocks - first);
+    for (Count first = 0; first < blocks; first += most_blocks) {
+        const Count round = least(most_blocks, blocks - first);
         #pragma omp for schedule(dynamic)
         for (Count block = 0; block < round; block++) {
             const Product slice = NAME(slice)(x, (first + block) * x->kc, partial + block * size,
-                                              partial + DEEP_BLOCKS * size + omp_get_thread_num() * own);
+                                              partial + most_blocks * size + omp_get_thread_num() * own);
             NAME(on_one_team)(&slice);
         }
         #pragma omp for schedule(static)
@@ -296,5 +351,5 @@ static Count NAME(workspace_of)(const Product *x) {
     }
     if (!NAME(is_deep)(x)) return NAME(workspace_of_team)(x);
     const Product slice = NAME(slice)(x, 0, NULL, NULL);
-    return DEEP_BLOCKS * up(x->m * x->n * CELL, 64) + x->threads * NAME(workspace_of_team)(&slice);
+    return NAME(blocks_in_round)(x) * NAME(partial_bytes)(x) + x->threads * NAME(workspace_of_team)(&slice);
 }

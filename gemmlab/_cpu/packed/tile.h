@@ -26,6 +26,7 @@
 #define IN_PLACE_VECTORS 2
 #endif
 #define IN_PLACE_ROWS 6
+#define AHEAD 1024   /* bytes of a panel of B that are fetched before they are used: it is longer than L1 */
 #define VECTORS 2                                      /* of a packed panel of B */
 #define NR (COMPLEX ? LANES : VECTORS * LANES)         /* columns of a packed panel of B */
 #define PARTS (COMPLEX ? 2 : 1)                        /* numbers T that make one number of C */
@@ -72,8 +73,8 @@ INLINE void NAME(put)(const int rows, const int vectors, V sum[][4], char *c, Co
     }
 }
 
-/* `whole` says that the last vector of B may be read to its end. */
-INLINE void NAME(tile)(const int rows, const int vectors, const int whole, Count depth, const char *a, Count ai,
+/* `whole` says that the last vector of B may be read to its end, `packed` that B lies in a panel. */
+INLINE void NAME(tile)(const int rows, const int vectors, const int whole, const int packed, Count depth, const char *a, Count ai,
                        Count ap, const char *b, Count bp, char *c, Count ci, Count cj, Count columns, int add) {
     V sum[MR][4];
     const int last = vectors - 1;
@@ -82,6 +83,7 @@ INLINE void NAME(tile)(const int rows, const int vectors, const int whole, Count
         UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = (V){0};
     for (Count p = 0; p < depth; p++) {
         V row[4];
+        if (packed) UNROLL for (int v = 0; v < vectors; v++) __builtin_prefetch(b + AHEAD + v * VECTOR_BYTES);
         UNROLL for (int v = 0; v < last; v++) row[v] = LOOSE(b + v * VECTOR_BYTES);
         row[last] = whole ? (V)LOOSE(b + last * VECTOR_BYTES) : (V)load_part(b + last * VECTOR_BYTES, part);
         UNROLL for (int i = 0; i < rows; i++) {
@@ -102,14 +104,21 @@ INLINE void NAME(tile)(const int rows, const int vectors, const int whole, Count
     NAME(put)(rows, vectors, sum, c, ci, cj, columns, add);
 }
 
+/* The lines of C's tile, on their way while the loop over p runs. */
+INLINE void NAME(expect)(const int rows, const char *c, Count ci) {
+    UNROLL for (int i = 0; i < rows; i++)
+        for (int line = 0; line <= VECTORS * VECTOR_BYTES; line += LINE_BYTES) __builtin_prefetch(c + i * ci + line, 1);
+}
+
 /* Packed: A in a panel of `rows`, B in a panel of NR, both read from start to end. */
 typedef void (*NAME(Tile))(Count depth, const char *a, const char *b, char *c, Count ci, Count cj, Count columns,
                            int add);
 #define PACKED(r, v)                                                                                              \
     static void NAME(packed_##r##_##v)(Count depth, const char *a, const char *b, char *c, Count ci, Count cj,    \
                                        Count columns, int add) {                                                  \
+        NAME(expect)(r, c, ci);                                                                                   \
         if (r <= MR)                                                                                              \
-            NAME(tile)(r, COMPLEX ? 2 : v, 1, depth, a, CELL, r * CELL, b, VECTORS * VECTOR_BYTES, c, ci, cj, columns, add); \
+            NAME(tile)(r, COMPLEX ? 2 : v, 1, 1, depth, a, CELL, r * CELL, b, VECTORS * VECTOR_BYTES, c, ci, cj, columns, add); \
     }
 #define PACKED_ROWS(r) PACKED(r, 1) PACKED(r, 2)
 #define PACKED_ENTRY(r) {NAME(packed_##r##_1), NAME(packed_##r##_2)},
@@ -123,7 +132,7 @@ typedef void (*NAME(InPlace))(const Place *x, const char *a, const char *b, char
     static void NAME(placed_##r##_##v##_##w)(const Place *x, const char *a, const char *b, char *c) {            \
         const Place y = *x;                                                                                      \
         for (Count i = 0; i < y.products; i++, a += y.a_step, b += y.b_step, c += y.c_step)                      \
-            NAME(tile)(r, v, w, y.depth, a, y.ai, y.ap, b, y.bp, c, y.ci, y.cj, y.columns, y.add);               \
+            NAME(tile)(r, v, w, 0, y.depth, a, y.ai, y.ap, b, y.bp, c, y.ci, y.cj, y.columns, y.add);               \
     }
 #define PLACED_ROWS_2(r) PLACED(r, 1, 0) PLACED(r, 1, 1) PLACED(r, 2, 0) PLACED(r, 2, 1)
 #define PLACED_ENTRY_2(r) {NAME(placed_##r##_1_0), NAME(placed_##r##_1_1)}, {NAME(placed_##r##_2_0), NAME(placed_##r##_2_1)}
