@@ -20,6 +20,7 @@ from gemmlab._backend import Backend, BackendInfo, check_params
 from gemmlab._config import Scope, check_threads, config, scope
 from gemmlab._cpu import _driver
 from gemmlab._cpu._packed import PackedOperand
+from gemmlab._cpu.threadpool import follow_threadpoolctl
 from gemmlab._errors import BackendUnavailable, UnsupportedProblem
 from gemmlab._front import matmul
 from gemmlab._problem import Problem
@@ -48,6 +49,7 @@ def general_matmul(
     a: Any, b: Any, out: Any, backend: str | None, dtype: Any, casting: Any, axes: Any, threads: Any, params: Any
 ) -> Any:
     """`matmul` for everything that `_front` does not recognise as plain."""
+    follow_threadpoolctl()
     within = scope.get() or Scope()
     name = _asked_for(backend, within)
     threads = check_threads(threads) or within.threads
@@ -402,6 +404,7 @@ def _why_auto(problem: Problem, taken: str) -> str:
     return f"auto: {problem.dtype} goes to NumPy, no other backend handles it"
 
 
+follow_threadpoolctl()
 _front.install(general_matmul)
 config.listen(_front.settings_changed)
 config.listen(lambda: _driver.limit_threads(config.threads))

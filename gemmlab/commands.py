@@ -191,6 +191,26 @@ def run_study(arguments: Any) -> int:
     return 1 if outcome.failed else 0
 
 
+def run_tune(arguments: Any) -> int:
+    """gemmlab tune"""
+    from gemmlab import tune
+    from gemmlab._profile import path as profile_path
+
+    dtypes = arguments.dtype or tune.DTYPES
+    with _progress() as progress:
+        found = tune.tune(
+            arguments.backend, dtypes, rounds=arguments.rounds, edges=arguments.sizes or tune.EDGES, progress=progress
+        )
+    if arguments.json:
+        print(json.dumps([asdict(one) for one in found], indent=1))
+        return 0
+    for one in found:
+        said = ", ".join(f"{name} {value}" for name, value in one.parameters.items())
+        print(f"{one.dtype:<10}  {said}: {one.after:.4g} GFLOP/s, before {one.before:.4g}")
+    print(f"kept in {profile_path()}")
+    return 0
+
+
 def run_verify(arguments: Any) -> int:
     """gemmlab verify"""
     from gemmlab.verify import verify

@@ -308,7 +308,7 @@ def test_buffers_are_kept_and_given_back_on_request():
 
 @pytest.mark.parametrize("dtype", list(BYTES))
 def test_panels_take_a_few_mib_whatever_the_problem(dtype):
-    mc, kc, nc = Packed().default_blocks(dtype)
+    mc, kc, nc = Packed().usual_blocks(dtype)
     assert mc % packed_rung.ROWS == 0
     assert kc == KC[BYTES[dtype]]
     assert (mc + nc) * kc * BYTES[dtype] <= (4 << 20) + machine.caches().get("L2", 1 << 20)
@@ -316,9 +316,9 @@ def test_panels_take_a_few_mib_whatever_the_problem(dtype):
 
 def test_the_depth_of_a_block_does_not_hang_on_the_machine(monkeypatch):
     monkeypatch.setattr(machine, "caches", lambda: {"L1": 16 << 10, "L2": 256 << 10})
-    assert Packed().default_blocks("float32")[1] == KC[4]
+    assert Packed().usual_blocks("float32")[1] == KC[4]
     monkeypatch.setattr(machine, "caches", dict)
-    assert Packed().default_blocks("float64")[1] == KC[8]
+    assert Packed().usual_blocks("float64")[1] == KC[8]
 
 
 def test_more_bytes_move_with_a_larger_problem_and_none_less_than_the_operands():
@@ -440,3 +440,37 @@ def test_what_cannot_be_packed_or_used_is_one_clear_line():
     with pytest.raises(UnsupportedProblem, match="takes no packed operand"):
         gemmlab.matmul(np.ones((2, 4), "float32"), weights, backend="cpu-ikj")
     assert repr(weights) == "<gemmlab.pack of a float32 matrix of shape (4, 3)>"
+
+
+# threadpoolctl
+
+LIMITS = """
+import numpy as np
+import {first}
+import {second}
+from threadpoolctl import threadpool_info, threadpool_limits
+
+a = np.ones((700, 700))
+def threads():
+    with gemmlab.trace() as calls:
+        gemmlab.matmul(a, a, backend="cpu-packed")
+    return calls[0].threads
+
+usual = threads()
+(ours,) = [pool for pool in threadpool_info() if pool["internal_api"] == "gemmlab"]
+assert (ours["user_api"], ours["num_threads"], ours["version"]) == ("blas", usual, gemmlab.__version__)
+for limits in (dict(limits=1), dict(limits=1, user_api="blas"), dict(limits=1, user_api="openmp")):
+    with threadpool_limits(**limits):
+        assert threads() == 1, limits
+    assert threads() == usual
+"""
+
+
+@pytest.mark.parametrize("names", [("gemmlab", "threadpoolctl"), ("threadpoolctl", "gemmlab")], ids=" then ".join)
+def test_threadpoolctl_limits_our_threads(names):
+    output_of(LIMITS.format(first=names[0], second=names[1]))
+
+
+def test_importing_gemmlab_brings_no_threadpoolctl():
+    multiply = "import sys, numpy, gemmlab\ngemmlab.matmul(numpy.eye(2), numpy.eye(2))\n"
+    output_of(f"{multiply}assert 'threadpoolctl' not in sys.modules")

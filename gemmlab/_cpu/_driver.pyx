@@ -22,6 +22,16 @@ cdef extern from "openmp_or_serial.h" nogil:
     void set_schedule(int kind, int *old_kind, int *old_chunk)
     void restore_schedule(int kind, int chunk)
 
+cdef extern from *:
+    """
+    #ifdef _WIN32
+    __declspec(dllexport)
+    #else
+    __attribute__((visibility("default")))
+    #endif
+    const int gemmlab_driver = 1;  /* by this threadpool.py knows the file for ours */
+    """
+
 ctypedef void (*Sgemm)(char *, char *, int *, int *, int *, float *, float *, int *, float *, int *,
                        float *, float *, int *) noexcept nogil
 ctypedef void (*Dgemm)(char *, char *, int *, int *, int *, double *, double *, int *, double *, int *,
@@ -55,6 +65,7 @@ DEFAULT_SCHEDULE = "dynamic"
 cdef int DYNAMIC = 2
 
 cdef int thread_limit = 0       # from gemmlab.config.threads; 0: none set
+cdef int blas_limit = 0         # from threadpoolctl, for all that is a BLAS to it; 0: none set
 cdef bint pool_started = False  # an OpenMP pool exists in this process
 cdef bint serial = False        # ... or existed in its parent: libgomp would wait for threads that are gone
 cdef bint warned = False        # ... and that has been said
@@ -64,6 +75,17 @@ def limit_threads(threads):
     """Take `gemmlab.config.threads` over; None lifts the limit."""
     global thread_limit
     thread_limit = threads or 0
+
+
+def limit_blas_threads(int threads):
+    """Take a limit of threadpoolctl over."""
+    global blas_limit
+    blas_limit = threads
+
+
+def most_threads():
+    """Threads of a large product that names none."""
+    return threads_for(1e18)
 
 
 def forked():
@@ -86,6 +108,8 @@ cdef int threads_for(double flop) except -1:
         threads = omp_get_max_threads()
         if threads > 1:
             threads = min(threads, <int> usable_cpus())
+    if blas_limit:
+        threads = min(threads, blas_limit)
     return <int> max(1, min(<double> threads, 2 * flop / GATE_FLOP))
 
 

@@ -191,7 +191,10 @@ def _pools(library: str) -> tuple[Any, ...]:
 
     if library == "blis":
         return ()  # built without threads
-    found = [pool for pool in ThreadpoolController().lib_controllers if pool.user_api == "blas"]
+    found = [
+        pool for pool in ThreadpoolController().lib_controllers
+        if pool.user_api == "blas" and pool.internal_api != "gemmlab"
+    ]  # fmt: skip
     if library == "mkl":
         return tuple(pool for pool in found if pool.internal_api == "mkl")
     own = tuple(pool for pool in found if f"{library}.libs" in pool.filepath)

@@ -1,7 +1,8 @@
 """cpu-packed as a backend: the ladder's last rung, every number type of NumPy and bfloat16.
 
 Its C stands in `packed/`, its call in `_packed.pyx`; here are its parameters. The depth of a block, kc, is a part of
-the sums' order, so its default depends on the dtype alone; mc and nc are taken from the caches and change no bit.
+the sums' order, so its default depends on the dtype alone; mc and nc are taken from the caches and change no bit. What
+`gemmlab tune cpu-packed` found on this machine goes before the defaults.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gemmlab import _profile
 from gemmlab._backend import Availability, Param, check_params
 from gemmlab._cpu import isa, machine, traffic
 from gemmlab._cpu._driver import allowed_threads, default_threads
@@ -61,7 +63,22 @@ class Packed:
         table = isa.load("gemmlab._cpu", self.module).table
         return PackedKernel(table, {dtype: self.default_blocks(dtype) for dtype in BYTES})
 
+    @property
+    def profile_name(self) -> str:
+        """What its part of the profile belongs to: a processor and an instruction set."""
+        return f"{machine.cpu_name()}, {isa.chosen()}"
+
     def default_blocks(self, dtype: str) -> tuple[int, int, int]:
+        """`mc`, `kc` and `nc` of this machine's profile, else the usual ones."""
+        tuned = _profile.parameters(self.profile_name, self.name, dtype)
+        mc, kc, nc = self.usual_blocks(dtype)
+        return tuned.get("mc", mc), tuned.get("kc", kc), tuned.get("nc", nc)
+
+    def forget(self) -> None:
+        """Read the profile again before the next product."""
+        self.__dict__.pop("kernel", None)
+
+    def usual_blocks(self, dtype: str) -> tuple[int, int, int]:
         """`mc`, `kc` and `nc`: a block of A in half of the L2 cache, one of B in MOST_OF_B."""
         size = BYTES[dtype]
         kc = KC[size]

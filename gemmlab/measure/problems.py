@@ -43,7 +43,7 @@ _GPT_J = (  # model card of EleutherAI/gpt-j-6b: d_model 4096, d_ff 16384
     ("gpt-j ffn, 128 tokens", 1, 128, 16384, 4096),
 )
 # How many shapes of each sort are drawn, and from where m, n and k: what squares and layers leave out.
-_SORTS = {
+_SORTS: dict[str, tuple[int, tuple[int, int], tuple[int, int], tuple[int, int]]] = {
     "odd": (8, (65, 1500), (65, 1500), (65, 1500)),
     "tall": (5, (3000, 20000), (16, 200), (16, 400)),
     "wide": (5, (16, 200), (3000, 20000), (16, 400)),
@@ -145,11 +145,11 @@ def shapes(quick: bool = True, dtype: str = "float32") -> list[Case]:
     40
     """
     draw = Random(_SEED)
-    drawn = [
-        Case("shapes", f"{sort} {number}", *(draw.randint(*ends) | (sort == "odd") for ends in edges), dtype)
-        for sort, (count, *edges) in _SORTS.items()
-        for number in range(1, count + 1)
-    ]
+    drawn = []
+    for sort, (count, *edges) in _SORTS.items():
+        for number in range(1, count + 1):
+            m, n, k = (draw.randint(*ends) | (sort == "odd") for ends in edges)
+            drawn.append(Case("shapes", f"{sort} {number}", m, n, k, dtype))
     if quick:
         drawn = [case for case in drawn if case.label.endswith(" 1")]
     return [replace(case, suite="shapes") for case in layers(quick, dtype)] + drawn

@@ -145,6 +145,7 @@ static void NAME(dots)(const Product *x) {
 #define IN_PLACE_BYTES (128 << 10)  /* of B, as packed */
 #define THIN 256
 #define PIECES_A_THREAD 4
+#define LEAST_EDGE 96               /* of a piece: the thin operand is packed for each anew */
 #define THIN_B (512 << 10)          /* few rows use a panel of B seldom: a block of as many as L2 holds, in bytes */
 
 INLINE int NAME(is_dots)(const Product *x) { return IN_PLACE && x->n == 1; }
@@ -201,7 +202,9 @@ static void NAME(pieces)(const Product *x) {
 }
 
 INLINE int NAME(is_in_pieces)(const Product *x) {
-    return x->threads > 1 && (x->m <= THIN || x->n <= THIN || NAME(stays_in_place)(x));
+    const Count thin = least(x->m, x->n), edge = most(x->m, x->n);
+    return x->threads > 1
+        && (NAME(stays_in_place)(x) || (thin <= THIN && edge >= LEAST_EDGE * PIECES_A_THREAD * x->threads));
 }
 
 static void NAME(on_one_team)(const Product *x) {

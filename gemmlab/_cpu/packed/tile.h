@@ -74,8 +74,9 @@ INLINE void NAME(put)(const int rows, const int vectors, V sum[][4], char *c, Co
 }
 
 /* `whole` says that the last vector of B may be read to its end, `packed` that B lies in a panel. */
-INLINE void NAME(tile)(const int rows, const int vectors, const int whole, const int packed, Count depth, const char *a, Count ai,
-                       Count ap, const char *b, Count bp, char *c, Count ci, Count cj, Count columns, int add) {
+INLINE void NAME(tile)(const int rows, const int vectors, const int whole, const int packed, Count depth,
+                       const char *a, Count ai, Count ap, const char *b, Count bp, char *c, Count ci, Count cj,
+                       Count columns, int add) {
     V sum[MR][4];
     const int last = vectors - 1;
     const Part part = part_of((columns - last * LANES) * (Count)sizeof(T));

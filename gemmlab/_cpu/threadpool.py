@@ -1,0 +1,42 @@
+"""threadpoolctl's view of our threads: `threadpool_limits(2)`, or with `user_api="blas"`, holds for us too.
+
+threadpoolctl finds a library by its file, ours by the compiled driver's. The controller is registered once
+threadpoolctl is there: whoever never imports it does not pay for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+
+from gemmlab._cpu import _driver
+from gemmlab._version import __version__
+
+
+def follow_threadpoolctl() -> None:
+    """Register our controller, if threadpoolctl has been imported."""
+    if "threadpoolctl" in sys.modules:
+        _register()
+
+
+@cache
+def _register() -> None:
+    from threadpoolctl import LibController, register
+
+    class Gemmlab(LibController):  # type: ignore[misc]
+        """The number of threads of a product that names none."""
+
+        user_api, internal_api = "blas", "gemmlab"
+        filename_prefixes = ("_driver",)
+        check_symbols = ("gemmlab_driver",)
+
+        def get_num_threads(self) -> int:
+            return _driver.most_threads()
+
+        def set_num_threads(self, num_threads: int) -> None:
+            _driver.limit_blas_threads(num_threads)
+
+        def get_version(self) -> str:
+            return __version__
+
+    register(Gemmlab)
