@@ -51,7 +51,7 @@ static void NAME(scatter)(const T *sums, Count width, Count rows, Count columns,
 INLINE void NAME(put)(const int rows, const int vectors, V sum[][4], char *c, Count ci, Count cj, Count columns,
                       int add) {
     if (COMPLEX || cj != sizeof(T) || (sizeof(T) < 4 && columns != vectors * LANES)) {
-        T sums[rows * vectors * LANES];
+        T sums[MR * 4 * LANES];
         UNROLL for (int i = 0; i < rows; i++)
             UNROLL for (int v = 0; v < vectors; v++) LOOSE(sums + (i * vectors + v) * LANES) = sum[i][v];
         NAME(scatter)(sums, vectors * LANES, rows, columns, c, ci, cj, add);

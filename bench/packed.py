@@ -1,0 +1,115 @@
+"""cpu-packed against np.matmul where squares in rows do not show it: small, stacked, strided, transposed, every dtype.
+
+    python bench/packed.py [--rounds 5] [--out packed-cases.json]
+
+Each backend multiplies in a process of its own, the processes take turns, and each gives a median a case; the table has
+the median of the turns, their spread, and the ratio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+import gemmlab
+
+BACKENDS = ("cpu-packed", "cpu-numpy")
+SAMPLE_S, CASE_S = 2e-4, 0.15
+Operands = Callable[[], tuple[Any, Any]]
+
+
+def numbers(shape: tuple[int, ...], dtype: str) -> Any:
+    rng = np.random.default_rng(1)
+    if dtype == "bfloat16":
+        import ml_dtypes
+
+        return rng.random(shape, "float32").astype(ml_dtypes.bfloat16)
+    if np.dtype(dtype).kind in "iu":
+        return rng.integers(0, 100, shape).astype(dtype)
+    x = rng.random(shape)
+    return (x + 1j * rng.random(shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)
+
+
+def cases() -> Iterator[tuple[str, Operands]]:
+    def rows(m: int, n: int, k: int, dtype: str) -> Operands:
+        return lambda: (numbers((m, k), dtype), numbers((k, n), dtype))
+
+    for dtype in ("float32", "float64"):
+        for n in (16, 24, 32, 48):
+            yield f"small {n}, {dtype}", rows(n, n, n, dtype)
+        for m, n, k in ((32, 32, 100_000), (16, 32, 200_000), (8, 8, 100_000), (4, 4, 1_000_000)):
+            yield f"deep {m}x{n}x{k}, {dtype}", rows(m, n, k, dtype)
+        for n in (64, 100, 128, 256):
+            yield f"x[::2, ::3] {n}, {dtype}", lambda n=n, d=dtype: (numbers((2 * n, 3 * n), d)[::2, ::3],) * 2
+            yield f"reversed {n}, {dtype}", lambda n=n, d=dtype: (numbers((n, n), d)[::-1, ::-1], numbers((n, n), d)[::-1])
+        for n in (36, 50, 64, 80, 100):
+            yield f"a @ b.T {n}, {dtype}", lambda n=n, d=dtype: (numbers((n, n), d), numbers((n, n), d).T)
+            yield f"a.T @ b.T {n}, {dtype}", lambda n=n, d=dtype: (numbers((n, n), d).T, numbers((n, n), d).T)
+        for n in (36, 64, 100, 256, 512, 1024, 2048):
+            for name in ("CC", "CF", "FC", "FF"):
+                yield f"{name} {n}, {dtype}", lambda n=n, d=dtype, name=name: tuple(
+                    np.asarray(numbers((n, n), d), order=letter) for letter in name)  # fmt: skip
+    for n in (4, 8, 16):
+        yield f"10000 of {n}x{n}, float32", lambda n=n: (numbers((10_000, n, n), "float32"),) * 2
+    for dtype in ("int8", "int16", "int32", "int64", "float16", "bfloat16"):
+        yield f"512, {dtype}", rows(512, 512, 512, dtype)
+    for dtype in ("complex64", "complex128"):
+        for n in (256, 512, 1024, 2048):
+            yield f"{n}, {dtype}", rows(n, n, n, dtype)
+
+
+def measure(backend: str) -> dict[str, float]:
+    """Seconds of each case, the median of samples of at least SAMPLE_S."""
+    found = {}
+    for name, operands in cases():
+        a, b = operands()
+        start = perf_counter()
+        gemmlab.matmul(a, b, backend=backend)
+        gemmlab.matmul(a, b, backend=backend)
+        calls = max(1, round(SAMPLE_S / max(1e-7, (perf_counter() - start) / 2)))
+        samples: list[float] = []
+        begun = perf_counter()
+        while perf_counter() - begun < CASE_S or len(samples) < 3:
+            start = perf_counter()
+            for _ in range(calls):
+                gemmlab.matmul(a, b, backend=backend)
+            samples.append((perf_counter() - start) / calls)
+        found[name] = median(samples)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out")
+    parser.add_argument("--worker")
+    options = parser.parse_args()
+    if options.worker:
+        print(json.dumps(measure(options.worker)))
+        return
+    turns: dict[str, list[dict[str, float]]] = {backend: [] for backend in BACKENDS}
+    for _ in range(options.rounds):
+        for backend, own in turns.items():
+            done = subprocess.run([sys.executable, __file__, "--worker", backend], capture_output=True, text=True)
+            own.append(json.loads(done.stdout))
+    print(f"{'case':<32} {'us':>10} {'spread':>7} {'np.matmul':>11} {'ratio':>7}")
+    for name in turns[BACKENDS[0]][0]:
+        ours, theirs = ([turn[name] for turn in turns[backend]] for backend in BACKENDS)
+        spread = 100 * (max(ours) - min(ours)) / median(ours)
+        ratio = median(theirs) / median(ours)
+        print(f"{name:<32} {median(ours) * 1e6:>10.2f} {spread:>5.0f} % {median(theirs) * 1e6:>11.2f} {ratio:>7.2f}")
+    if options.out:
+        with open(options.out, "w", encoding="utf-8") as file:
+            json.dump(turns, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
