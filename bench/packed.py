@@ -67,23 +67,27 @@ def cases() -> Iterator[tuple[str, Operands]]:
             yield f"{n}, {dtype}", rows(n, n, n, dtype)
 
 
+def timed(multiply: Callable[[Any, Any], Any], a: Any, b: Any, calls: int) -> float:
+    start = perf_counter()
+    for _ in range(calls):
+        multiply(a, b)
+    return perf_counter() - start
+
+
 def measure(backend: str) -> dict[str, float]:
     """Seconds of each case, the median of samples of at least SAMPLE_S."""
     multiply = np.matmul if backend == "cpu-numpy" else partial(gemmlab.matmul, backend=backend)
     found = {}
     for name, operands in cases():
         a, b = operands()
-        start = perf_counter()
-        multiply(a, b)
-        multiply(a, b)
-        calls = max(1, round(SAMPLE_S / max(1e-7, (perf_counter() - start) / 2)))
+        timed(multiply, a, b, 2)
+        calls = 1
+        while (took := timed(multiply, a, b, calls)) < SAMPLE_S:
+            calls = max(2 * calls, round(1.1 * calls * SAMPLE_S / took) if calls > 1 else 2)
         samples: list[float] = []
         begun = perf_counter()
         while perf_counter() - begun < CASE_S or len(samples) < 3:
-            start = perf_counter()
-            for _ in range(calls):
-                multiply(a, b)
-            samples.append((perf_counter() - start) / calls)
+            samples.append(timed(multiply, a, b, calls) / calls)
         found[name] = median(samples)
     return found
 

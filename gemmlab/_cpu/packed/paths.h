@@ -158,13 +158,15 @@ INLINE int NAME(stays_in_place)(const Product *x) {
 /* The pieces of a product for its threads: rows and columns of each. */
 INLINE Product NAME(piece)(const Product *x) {
     Product piece = *x;
-    const int in_place = NAME(stays_in_place)(x);
-    const Count wanted = PIECES_A_THREAD * x->threads;
+    const int in_place = NAME(stays_in_place)(x), gathered = in_place && !x->packed && x->bj != sizeof(T);
+    const Count strip = NAME(strip_columns)(x);
+    const Count wanted = x->threads * (gathered ? 1 : PIECES_A_THREAD);  /* pieces of rows gather all of B each */
+    const int of_rows = gathered ? x->n <= strip : in_place ? x->m > FEW_ROWS : x->m >= x->n;
     piece.threads = 1;
-    if (in_place ? x->m > FEW_ROWS : x->m >= x->n)
+    if (of_rows)
         piece.m = most(least(x->m, 4 * IN_PLACE_ROWS), up(parts(x->m, wanted), IN_PLACE_ROWS));
     else
-        piece.n = most(NAME(strip_columns)(x), up(parts(x->n, wanted), NAME(strip_columns)(x)));
+        piece.n = most(strip, up(parts(x->n, wanted), strip));
     if (!in_place && x->m <= THIN) piece.nc = least(x->nc, up(THIN_B / (least(x->k, x->kc) * CELL), NR));
     piece.m = least(piece.m, x->m), piece.n = least(piece.n, x->n);
     return piece;
