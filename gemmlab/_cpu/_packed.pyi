@@ -5,6 +5,8 @@ import numpy as np
 
 from gemmlab._cpu._driver import CompiledWay
 
+least_flop: int
+
 def free_buffers() -> int: ...
 
 class PackedOperand:

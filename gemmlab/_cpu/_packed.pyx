@@ -10,6 +10,8 @@ import numpy
 cnp.import_array()
 
 cdef extern from "packed/product.h" nogil:
+    enum:
+        DOT_KC
     ctypedef void (*Pack)(void *, const char *, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t)
     ctypedef void (*Narrow)(char *, Py_ssize_t, Py_ssize_t, const char *, Py_ssize_t, Py_ssize_t, Py_ssize_t)
     ctypedef struct Product:
@@ -35,8 +37,6 @@ cdef extern from "packed/product.h" nogil:
     ctypedef struct Row:
         const char *dtype
         int size
-        int sum
-        int columns
         bint real
         Pack pack_a
         Pack pack_b
@@ -61,6 +61,7 @@ cdef extern from "packed/stack.h" nogil:
 cdef extern from "packed/buffers.h" nogil:
     ctypedef struct Buffer:
         char *memory
+    Buffer *new_buffer(size_t)
     Buffer *take_buffer(size_t)
     void give_buffer(Buffer *)
     void drop_buffer(Buffer *)
@@ -71,8 +72,9 @@ cdef dict ROW_OF = {numpy.dtype(code).num: numpy.dtype(code).name.replace("uint"
 cdef enum:
     TYPES = 25
     BFLOAT16 = 24  # the place after NumPy's own types; its number is another in each process
-    DOT_KC = 4096
     LEAST_FLOP = 2000  # what a product of a stack costs at least, in multiply-adds that it might have been
+
+least_flop = LEAST_FLOP
 
 cdef struct Blocks:
     Py_ssize_t mc, kc, nc
@@ -243,7 +245,7 @@ cdef class PackedKernel(CompiledWay):
         x.threads = usable_threads(threads)
         packed.shape, packed.dtype, packed.kc = (b.shape[0], b.shape[1]), b.dtype, x.kc
         packed.nbytes = self.rows[place].pack_whole(&x, NULL)
-        packed.buffer = take_buffer(max(1, packed.nbytes))
+        packed.buffer = new_buffer(max(1, packed.nbytes))
         if packed.buffer == NULL:
             raise MemoryError(f"no memory for {packed.nbytes} bytes of panels")
         if packed.nbytes:

@@ -28,8 +28,8 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and 1 <= int(value) <= 2**31
 
 
-def _size(name: str, meaning: str) -> Param:
-    choices = (16, 32, 48, 64, 96, 128, 192, 256, 512, 1024)
+def size(name: str, choices: tuple[int, ...], meaning: str) -> Param:
+    """A block size that a backend works out for itself where a call leaves it open."""
     return Param(name, None, choices, meaning, "a positive integer", _is_count)
 
 
@@ -37,10 +37,11 @@ SCHEDULE = Param(
     "schedule", DEFAULT_SCHEDULE, tuple(SCHEDULES), "how OpenMP deals rows of C out to the threads",
     "one of " + ", ".join(SCHEDULES), lambda value: value in tuple(SCHEDULES),
 )  # fmt: skip
+EDGES = (16, 32, 48, 64, 96, 128, 192, 256, 512, 1024)
 BLOCKS = (
-    _size("bs_r", "rows of a block row of C; by default equal shares for the threads, at most 192"),
-    _size("bs_c", "columns of a block of B; by default from the L1 cache"),
-    _size("bs_k", "rows of a block of B; by default what keeps the block within 3/4 of the L1 cache"),
+    size("bs_r", EDGES, "rows of a block row of C; by default equal shares for the threads, at most 192"),
+    size("bs_c", EDGES, "columns of a block of B; by default from the L1 cache"),
+    size("bs_k", EDGES, "rows of a block of B; by default what keeps the block within 3/4 of the L1 cache"),
     SCHEDULE,
 )
 

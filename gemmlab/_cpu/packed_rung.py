@@ -17,7 +17,8 @@ from gemmlab import _profile
 from gemmlab._backend import Availability, Param, check_params
 from gemmlab._cpu import isa, machine, traffic
 from gemmlab._cpu._driver import allowed_threads, default_threads
-from gemmlab._cpu._packed import PackedKernel, PackedOperand
+from gemmlab._cpu._packed import PackedKernel, PackedOperand, least_flop
+from gemmlab._cpu.ladder import size
 from gemmlab._problem import Problem
 
 # Bytes of a number as it is multiplied: what is stored in less is widened when it is packed.
@@ -26,20 +27,11 @@ BYTES = {
     "bool": 2, "int8": 2, "uint8": 2, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
 }  # fmt: skip
 KC = {2: 512, 4: 512, 8: 384, 16: 192}
-LEAST_FLOP = 2000  # what a product of a stack costs at least, in multiply-adds that it might have been
-PACKING_FLOP = 30  # what moving one number to a panel costs, in the same coin
+PACKING_FLOP = 30  # what moving one number to a panel costs, in multiply-adds that it might have been
 USUAL_L2 = 1 << 20
 MOST_OF_B = 4 << 20  # bytes of a packed block of B
 ROWS = 84  # a multiple of every tile's rows: 14, 12, 6 and 4
 COLUMNS = 192  # ... and of their columns, nearly: a rest costs one thin tile
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and 1 <= int(value) <= 2**31
-
-
-def _size(name: str, choices: tuple[int, ...], meaning: str) -> Param:
-    return Param(name, None, choices, meaning, "a positive integer", _is_count)
 
 
 class Packed:
@@ -51,9 +43,9 @@ class Packed:
     params: Mapping[str, Param] = {
         param.name: param
         for param in (
-            _size("mc", (84, 168, 252, 336, 504), "rows of a packed block of A; by default half of the L2 cache"),
-            _size("kc", (192, 256, 384, 512, 768), "depth of both blocks; changes the last bits of floating point"),
-            _size("nc", (768, 1536, 3072, 6144), "columns of a packed block of B; by default 4 MiB"),
+            size("mc", (84, 168, 252, 336, 504), "rows of a packed block of A; by default half of the L2 cache"),
+            size("kc", (192, 256, 384, 512, 768), "depth of both blocks; changes the last bits of floating point"),
+            size("nc", (768, 1536, 3072, 6144), "columns of a packed block of B; by default 4 MiB"),
         )
     }
 
@@ -80,10 +72,10 @@ class Packed:
 
     def usual_blocks(self, dtype: str) -> tuple[int, int, int]:
         """`mc`, `kc` and `nc`: a block of A in half of the L2 cache, one of B in MOST_OF_B."""
-        size = BYTES[dtype]
-        kc = KC[size]
-        rows = machine.caches().get("L2", USUAL_L2) // 2 // (kc * size)
-        return max(ROWS, rows // ROWS * ROWS), kc, MOST_OF_B // (kc * size) // COLUMNS * COLUMNS
+        kc = KC[BYTES[dtype]]
+        one = kc * BYTES[dtype]  # a row of a block of A, a column of one of B
+        rows = machine.caches().get("L2", USUAL_L2) // 2 // one
+        return max(ROWS, rows // ROWS * ROWS), kc, MOST_OF_B // one // COLUMNS * COLUMNS
 
     def probe(self) -> Availability:
         """Available wherever its C was compiled, which takes GCC's vector extensions."""
@@ -111,7 +103,7 @@ class Packed:
 
     def _asked_threads(self, problem: Problem) -> int:
         one = 2.0 * problem.m * problem.n * problem.k
-        return problem.threads or default_threads(problem.batch * max(one, LEAST_FLOP))
+        return problem.threads or default_threads(problem.batch * max(one, least_flop))
 
     def gemm(self, problem: Problem, **params: Any) -> None:
         """Fill `problem.out`."""

@@ -23,13 +23,8 @@ static void drop_buffer(Buffer *buffer) {
     free(buffer);
 }
 
-/* A buffer of at least so many bytes, or NULL where there is no memory. */
-static Buffer *take_buffer(size_t bytes) {
-    for (int i = 0; i < KEPT_BUFFERS; i++) {
-        Buffer *buffer = atomic_exchange(&kept_buffers[i], NULL);
-        if (buffer && buffer->bytes >= bytes) return buffer;
-        drop_buffer(buffer);
-    }
+/* A buffer of so many bytes, or NULL where there is no memory. */
+static Buffer *new_buffer(size_t bytes) {
     Buffer *buffer = malloc(sizeof *buffer);
     const size_t alignment = bytes < PAGE ? 64 : PAGE;
     if (buffer) {
@@ -44,6 +39,16 @@ static Buffer *take_buffer(size_t bytes) {
     if (bytes >= PAGE) madvise(buffer->memory, buffer->bytes, MADV_HUGEPAGE);
 #endif
     return buffer;
+}
+
+/* A kept buffer of at least so many bytes, else a new one. */
+static Buffer *take_buffer(size_t bytes) {
+    for (int i = 0; i < KEPT_BUFFERS; i++) {
+        Buffer *buffer = atomic_exchange(&kept_buffers[i], NULL);
+        if (buffer && buffer->bytes >= bytes) return buffer;
+        drop_buffer(buffer);
+    }
+    return new_buffer(bytes);
 }
 
 static void give_buffer(Buffer *buffer) {

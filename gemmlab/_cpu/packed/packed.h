@@ -161,18 +161,18 @@
 
 /* By NumPy's names. */
 static const Row packed_rows[] = {
-    {"float32", 4, 4, 2 * IN_A_VECTOR_4, 1, pack_f32, pack_f32, NULL, multiply_many_f32, workspace_of_f32, pack_whole_f32},
-    {"float64", 8, 8, 2 * IN_A_VECTOR_8, 1, pack_f64, pack_f64, NULL, multiply_many_f64, workspace_of_f64, pack_whole_f64},
-    {"complex64", 8, 8, IN_A_VECTOR_4, 0, pack_a_c64, pack_b_c64, NULL, multiply_many_c64, workspace_of_c64, pack_whole_c64},
-    {"complex128", 16, 16, IN_A_VECTOR_8, 0, pack_a_c128, pack_b_c128, NULL, multiply_many_c128, workspace_of_c128, pack_whole_c128},
-    {"float16", 2, 4, 2 * IN_A_VECTOR_4, 1, pack_float16, pack_float16, narrow_float16, multiply_many_f32, workspace_of_f32, pack_whole_f32},
-    {"bfloat16", 2, 4, 2 * IN_A_VECTOR_4, 1, pack_bfloat16, pack_bfloat16, narrow_bfloat16, multiply_many_f32,
+    {"float32", 4, 1, pack_f32, pack_f32, NULL, multiply_many_f32, workspace_of_f32, pack_whole_f32},
+    {"float64", 8, 1, pack_f64, pack_f64, NULL, multiply_many_f64, workspace_of_f64, pack_whole_f64},
+    {"complex64", 8, 0, pack_a_c64, pack_b_c64, NULL, multiply_many_c64, workspace_of_c64, pack_whole_c64},
+    {"complex128", 16, 0, pack_a_c128, pack_b_c128, NULL, multiply_many_c128, workspace_of_c128, pack_whole_c128},
+    {"float16", 2, 1, pack_float16, pack_float16, narrow_float16, multiply_many_f32, workspace_of_f32, pack_whole_f32},
+    {"bfloat16", 2, 1, pack_bfloat16, pack_bfloat16, narrow_bfloat16, multiply_many_f32,
      workspace_of_f32, pack_whole_f32},
-    {"int8", 1, 2, 2 * IN_A_VECTOR_2, 0, pack_i8, pack_i8, narrow_i8, multiply_many_i16, workspace_of_i16, pack_whole_i16},
-    {"int16", 2, 2, 2 * IN_A_VECTOR_2, 0, pack_i16, pack_i16, NULL, multiply_many_i16, workspace_of_i16, pack_whole_i16},
-    {"int32", 4, 4, 2 * IN_A_VECTOR_4, 0, pack_i32, pack_i32, NULL, multiply_many_i32, workspace_of_i32, pack_whole_i32},
-    {"int64", 8, 8, 2 * IN_A_VECTOR_8, 0, pack_i64, pack_i64, NULL, multiply_many_i64, workspace_of_i64, pack_whole_i64},
-    {"bool", 1, 2, 2 * IN_A_VECTOR_2, 0, pack_bool, pack_bool, narrow_bool, multiply_many_b16, workspace_of_b16, pack_whole_b16},
+    {"int8", 1, 0, pack_i8, pack_i8, narrow_i8, multiply_many_i16, workspace_of_i16, pack_whole_i16},
+    {"int16", 2, 0, pack_i16, pack_i16, NULL, multiply_many_i16, workspace_of_i16, pack_whole_i16},
+    {"int32", 4, 0, pack_i32, pack_i32, NULL, multiply_many_i32, workspace_of_i32, pack_whole_i32},
+    {"int64", 8, 0, pack_i64, pack_i64, NULL, multiply_many_i64, workspace_of_i64, pack_whole_i64},
+    {"bool", 1, 0, pack_bool, pack_bool, narrow_bool, multiply_many_b16, workspace_of_b16, pack_whole_b16},
     {.dtype = NULL},
 };
 #endif

@@ -78,7 +78,6 @@ static void NAME(small)(const Product *x, Count products, Count a_step, Count b_
 /* Dots: for each row of A, DOT_VECTORS vectors of sums over every DOT_VECTORS * LANES-th number of a block of k. */
 #define DOT_VECTORS 4
 #define DOT_ROWS 4
-#define DOT_KC 4096
 #if IN_PLACE
 INLINE void NAME(dot)(const int rows, Count depth, const char *a, Count ai, const T *b, char *c, Count ci, int add) {
     V sum[DOT_ROWS][DOT_VECTORS];

@@ -7,6 +7,8 @@
 
 #include "vector.h"
 
+#define DOT_KC 4096  /* kc where B is one column of real numbers: see paths.h */
+
 /* Numbers as they are stored, into a panel of numbers as they are multiplied: see panel.h. */
 typedef void (*Pack)(void *panel, const char *x, Count across, Count along, Count width, Count padded, Count depth);
 /* Rows of `width` sums, into numbers as they are stored. */
@@ -38,10 +40,8 @@ typedef void (*Multiply)(const Product *x, Count products, Count a_step, Count b
 /* How numbers of one dtype are multiplied. */
 typedef struct Row {
     const char *dtype;
-    int size;     /* bytes of a number as it is stored */
-    int sum;      /* ... and of a sum */
-    int columns;  /* NR */
-    int real;     /* float32 or float64: in dot products where B is one column */
+    int size;  /* bytes of a number as it is stored */
+    int real;  /* float32 or float64: in dot products where B is one column */
     Pack pack_a, pack_b;
     Narrow narrow;
     Multiply multiply;

@@ -117,9 +117,10 @@ typedef void (*NAME(Tile))(Count depth, const char *a, const char *b, char *c, C
 #define PACKED(r, v)                                                                                              \
     static void NAME(packed_##r##_##v)(Count depth, const char *a, const char *b, char *c, Count ci, Count cj,    \
                                        Count columns, int add) {                                                  \
+        if (r > MR) return;                                                                                       \
         NAME(expect)(r, c, ci);                                                                                   \
-        if (r <= MR)                                                                                              \
-            NAME(tile)(r, COMPLEX ? 2 : v, 1, 1, depth, a, CELL, r * CELL, b, VECTORS * VECTOR_BYTES, c, ci, cj, columns, add); \
+        NAME(tile)(r, COMPLEX ? 2 : v, 1, 1, depth, a, CELL, r * CELL, b, VECTORS * VECTOR_BYTES, c, ci, cj,      \
+                   columns, add);                                                                                 \
     }
 #define PACKED_ROWS(r) PACKED(r, 1) PACKED(r, 2)
 #define PACKED_ENTRY(r) {NAME(packed_##r##_1), NAME(packed_##r##_2)},
