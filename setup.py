@@ -23,6 +23,10 @@ KERNELS = {
     "gemmlab/_cpu": ["naive", "ikj", "blocked", "blocked_local", "packed"],
     "gemmlab/roofline": ["_fma", "_stream"],
 }
+EXTRAS = {  # what only some CPUs of x86-64-v4 have
+    "gemmlab/_cpu/packed_dot": ["-mavx512bf16", "-mavx512vnni"],
+    "gemmlab/_cpu/packed_amx": ["-mamx-tile", "-mamx-bf16", "-mamx-int8"],
+}
 PLAIN = ["gemmlab/_cpu/_features", "gemmlab/_cpu/_driver", "gemmlab/_cpu/_packed", "gemmlab/_front"]
 INCLUDE = ["gemmlab/_cpu", "gemmlab/roofline", numpy.get_include()]
 HEADERS = [path.as_posix() for folder in KERNELS for path in Path(folder).rglob("*.h")]
@@ -50,8 +54,10 @@ def extensions() -> list[Extension]:
         for isa, flags in ISA_FLAGS.items():
             names += [(f"{folder.replace('/', '.')}.{isa}.{kernel}", copied(folder, isa, kernel), flags)
                       for kernel in kernels]
+    if "v4" in ISA_FLAGS:
+        names += [(name.replace("/", "."), f"{name}.pyx", ISA_FLAGS["v4"] + flags) for name, flags in EXTRAS.items()]
     return [Extension(name, [source], include_dirs=INCLUDE, depends=HEADERS, extra_compile_args=flags,
-                      optional="roofline" in name,  # its loops need GNU vector extensions
+                      optional="roofline" in name or name.endswith(("_dot", "_amx")),  # not for every compiler
                       define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")])
             for name, source, flags in names]
 

@@ -1,9 +1,12 @@
-"""cpu-packed against np.matmul where squares in rows do not show it: small, stacked, strided, transposed, every dtype.
+"""cpu-packed beside others where squares in rows do not show it.
 
-    python bench/packed.py [--rounds 5] [--out packed-cases.json]
+    python bench/packed.py [small | server] [--rounds 5] [--out packed-cases.json]
 
-Each backend multiplies in a process of its own, the processes take turns, and each gives a median a case; the table has
-the median of the turns, their spread, and the ratio.
+`small`, beside np.matmul: small, stacked, strided, transposed, every dtype. `server`, beside np.matmul and PyTorch's
+product on the CPU: large squares, also of bfloat16 and of int8 into int32.
+
+Each library multiplies in a process of its own, the processes take turns, and each gives a median a case; the table has
+the median of the turns, their spread, and the ratio to the fastest of the others.
 """
 
 from __future__ import annotations
@@ -22,9 +25,9 @@ import numpy as np
 
 import gemmlab
 
-BACKENDS = ("cpu-packed", "cpu-numpy")
 SAMPLE_S, CASE_S = 2e-4, 0.15
 Operands = Callable[[], tuple[Any, Any]]
+Multiply = Callable[[Any, Any], Any]
 
 
 def numbers(shape: tuple[int, ...], dtype: str) -> Any:
@@ -67,19 +70,45 @@ def cases() -> Iterator[tuple[str, Operands]]:
             yield f"{n}, {dtype}", rows(n, n, n, dtype)
 
 
-def timed(multiply: Callable[[Any, Any], Any], a: Any, b: Any, calls: int) -> float:
+def server_cases() -> Iterator[tuple[str, Operands]]:
+    for dtype in ("float32", "float64", "bfloat16", "float16", "int8"):
+        for n in (1024, 2048, 4096):
+            yield f"{n}, {dtype}", lambda n=n, d=dtype: (numbers((n, n), d), numbers((n, n), d))
+
+
+SUITES = {"small": (cases, ("cpu-packed", "numpy")), "server": (server_cases, ("cpu-packed", "numpy", "torch"))}
+
+
+def product_of(library: str, a: Any, b: Any) -> tuple[Multiply, Any, Any] | None:
+    """How a library multiplies these, with the operands as it takes them; None where that would take minutes."""
+    narrow = a.dtype in (np.int8, np.float16) or a.dtype.name == "bfloat16"
+    if library == "torch":
+        import torch
+
+        to = torch.bfloat16 if a.dtype.name == "bfloat16" else None
+        ta, tb = (torch.from_numpy(x.astype(np.float32)).to(to) if to else torch.from_numpy(x) for x in (a, b))
+        return (torch._int_mm if a.dtype == np.int8 else torch.mm), ta, tb
+    if library == "numpy":
+        return None if narrow and a.size > 1 << 19 else (np.matmul, a, b)
+    dtype = np.int32 if a.dtype == np.int8 and a.size > 1 << 19 else None
+    return partial(gemmlab.matmul, backend=library, dtype=dtype), a, b
+
+
+def timed(multiply: Multiply, a: Any, b: Any, calls: int) -> float:
     start = perf_counter()
     for _ in range(calls):
         multiply(a, b)
     return perf_counter() - start
 
 
-def measure(backend: str) -> dict[str, float]:
+def measure(suite: str, library: str) -> dict[str, float]:
     """Seconds of each case, the median of samples of at least SAMPLE_S."""
-    multiply = np.matmul if backend == "cpu-numpy" else partial(gemmlab.matmul, backend=backend)
     found = {}
-    for name, operands in cases():
-        a, b = operands()
+    for name, operands in SUITES[suite][0]():
+        product = product_of(library, *operands())
+        if product is None:
+            continue
+        multiply, a, b = product
         timed(multiply, a, b, 2)
         calls = 1
         while (took := timed(multiply, a, b, calls)) < SAMPLE_S:
@@ -94,23 +123,28 @@ def measure(backend: str) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("suite", nargs="?", default="small", choices=SUITES)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out")
     parser.add_argument("--worker")
     options = parser.parse_args()
     if options.worker:
-        print(json.dumps(measure(options.worker)))
+        print(json.dumps(measure(options.suite, options.worker)))
         return
-    turns: dict[str, list[dict[str, float]]] = {backend: [] for backend in BACKENDS}
+    libraries = SUITES[options.suite][1]
+    turns: dict[str, list[dict[str, float]]] = {library: [] for library in libraries}
     for _ in range(options.rounds):
-        for backend, own in turns.items():
-            own.append(json.loads(subprocess.check_output([sys.executable, __file__, "--worker", backend], text=True)))
-    print(f"{'case':<32} {'us':>10} {'spread':>7} {'np.matmul':>11} {'ratio':>7}")
-    for name in turns[BACKENDS[0]][0]:
-        ours, theirs = ([turn[name] for turn in turns[backend]] for backend in BACKENDS)
+        for library, own in turns.items():
+            worker = [sys.executable, __file__, options.suite, "--worker", library]
+            own.append(json.loads(subprocess.check_output(worker, text=True)))
+    print(f"{'case':<32} {'us':>10} {'spread':>7} {'best other':>11} {'ratio':>7}")
+    for name in turns[libraries[0]][0]:
+        ours, *others = ([turn[name] for turn in turns[library] if name in turn] for library in libraries)
         spread = 100 * (max(ours) - min(ours)) / median(ours)
-        ratio = median(theirs) / median(ours)
-        print(f"{name:<32} {median(ours) * 1e6:>10.2f} {spread:>5.0f} % {median(theirs) * 1e6:>11.2f} {ratio:>7.2f}")
+        medians = [(median(theirs), library) for theirs, library in zip(others, libraries[1:], strict=True) if theirs]
+        best, library = min(medians)
+        ratio = best / median(ours)
+        print(f"{name:<32} {median(ours) * 1e6:>10.2f} {spread:>5.0f} % {best * 1e6:>11.2f} {ratio:>7.2f} {library}")
     if options.out:
         with open(options.out, "w", encoding="utf-8") as file:
             json.dump(turns, file, indent=1)

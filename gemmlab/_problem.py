@@ -35,6 +35,9 @@ class Problem:
         Of all three arrays.
     threads : int or None
         What the caller asked for; None: as many as the backend sees fit.
+    narrow : tuple of ndarray, or None
+        `a` and `b` as they were given, where both are of one dtype and `dtype` is another: a backend that multiplies
+        such into sums of `dtype` reads these, and need not have `a` and `b` converted.
     copies : int
         Operands that had to be copied so far; a backend that copies more adds to it.
     place : Place or None
@@ -47,12 +50,13 @@ class Problem:
     """
 
     __slots__ = (
-        "_answer", "_is_scalar", "a", "b", "batch", "copies", "dtype", "k", "m", "n", "out", "packed", "place",
-        "target", "threads",
+        "_a", "_answer", "_b", "_is_scalar", "batch", "copies", "dtype", "k", "m", "n", "narrow", "out", "packed",
+        "place", "target", "threads",
     )  # fmt: skip
 
     def __init__(self, a: Array, b: Array, out: Array, *, threads: int | None = None, copies: int = 0) -> None:
-        self.a, self.b, self.out = a, b, out
+        self._a, self._b, self.out = a, b, out
+        self.narrow: tuple[Array, Array] | None = None
         self.m, self.k, self.n = a.shape[-2], a.shape[-1], b.shape[-1]
         self.batch = math.prod(out.shape[:-2])
         self.dtype = out.dtype
@@ -88,8 +92,11 @@ class Problem:
         lead = _leading_shape(a_core, b_core, view)
         if lead is None:
             raise _numpys_error(a, b, out, axes)
-        a_core, copied_a = _in_dtype(a_core, wanted[0])
-        b_core, copied_b = _in_dtype(b_core, wanted[1])
+        widened = a.dtype == b.dtype != wanted[0] == wanted[1] == wanted[2] and _is_plain(a) and _is_plain(b)
+        copied_a = copied_b = False
+        if not widened:
+            a_core, copied_a = _in_dtype(a_core, wanted[0])
+            b_core, copied_b = _in_dtype(b_core, wanted[1])
         shape = (*lead, a_core.shape[-2], b_core.shape[-1])
         direct = view is not None and _can_be_written(view, wanted[2], a_core, b_core)
         filled = view if view is not None and direct else np.empty(shape, wanted[2])
@@ -100,10 +107,29 @@ class Problem:
             threads=check_threads(threads),
             copies=copied_a + copied_b + (view is not None and not direct),
         )
+        if widened:
+            problem.narrow = problem._a, problem._b
         problem.target = None if direct else view
         problem._answer = out if out is not None else _as_result(filled, out_axes, vectors)
         problem._is_scalar = out is None and problem._answer.ndim == 0
         return problem
+
+    @property
+    def a(self) -> Array:
+        """The left operand, in `dtype`."""
+        return self._a if self.narrow is None else self._converted()[0]
+
+    @property
+    def b(self) -> Array:
+        """The right operand, in `dtype`."""
+        return self._b if self.narrow is None else self._converted()[1]
+
+    def _converted(self) -> tuple[Array, Array]:
+        """`a` and `b` in `dtype`, converted when somebody asks for them first."""
+        if self.narrow is not None and self._a is self.narrow[0]:
+            self._a, self._b = (_in_dtype(x, self.dtype)[0] for x in self.narrow)
+            self.copies += 2
+        return self._a, self._b
 
     @property
     def result_shape(self) -> tuple[int, ...]:
@@ -208,9 +234,13 @@ def _resolved_dtypes(a: Array, b: Array, out: Array | None, dtype: Any, casting:
     return np.matmul.resolve_dtypes(given, casting=casting, **signature)
 
 
+def _is_plain(x: Array) -> bool:
+    return x.dtype.isnative and x.flags.aligned
+
+
 def _in_dtype(x: Array, dtype: Any) -> tuple[Array, bool]:
     """`x` in this dtype, aligned and in native byte order, and whether that took a copy."""
-    if x.dtype == dtype and x.dtype.isnative and x.flags.aligned:
+    if x.dtype == dtype and _is_plain(x):
         return x, False
     return np.array(x, dtype=dtype, order="C", copy=True), True
 

@@ -62,7 +62,7 @@ def test_what_wins_is_kept_and_followed(monkeypatch):
 def test_another_process_follows_the_profile(monkeypatch, tmp_path):
     monkeypatch.setattr(tune, "_speeds", faster("mc", 84))
     tune.tune("cpu-packed", ["float64"], **SMALL)
-    ask = "import gemmlab; print(gemmlab.get_backend('cpu-packed').default_blocks('float64')[0])"
+    ask = "import gemmlab; print(gemmlab.get_backend('cpu-packed').default_blocks('float64', 'float64')[0])"
     assert output_of(ask, GEMMLAB_CACHE_DIR=str(tmp_path)) == "84\n"
 
 

@@ -3,6 +3,8 @@
 
 cdef extern from "cpu_features.h" nogil:
     bint cpu_has_level(int level)
+    bint cpu_has_dot()
+    bint cpu_has_amx()
     int openmp_version()
     const char *compiler()
 
@@ -10,6 +12,11 @@ cdef extern from "cpu_features.h" nogil:
 def has_level(int level):
     """Whether this CPU has x86-64-v2, v3 or v4 (level 2, 3, 4)."""
     return bool(cpu_has_level(level))
+
+
+def has_extra(str name not None):
+    """Whether this CPU has AVX512-BF16 and AVX512-VNNI ("dot"), or AMX ("amx") and the system lets us use it."""
+    return {"dot": bool(cpu_has_dot()), "amx": bool(cpu_has_amx())}[name]
 
 
 def openmp():

@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,6 +8,7 @@ from gemmlab._cpu._driver import CompiledWay
 least_flop: int
 
 def free_buffers() -> int: ...
+def rows_of(table: int) -> dict[tuple[str, str], tuple[int, int]]: ...
 
 class PackedOperand:
     shape: tuple[int, int]
@@ -15,7 +16,8 @@ class PackedOperand:
     nbytes: int
 
 class PackedKernel(CompiledWay):
-    def __init__(self, table: int, blocks: Mapping[str, tuple[int, int, int]]) -> None: ...
+    def __init__(self, tables: Sequence[int], blocks: Mapping[tuple[str, str], tuple[int, int, int]]) -> None: ...
+    def widens(self, a: np.ndarray[Any, Any], c: np.ndarray[Any, Any]) -> bool: ...
     def pack(self, b: np.ndarray[Any, Any], threads: int) -> PackedOperand: ...
     def run(
         self,

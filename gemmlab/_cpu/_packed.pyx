@@ -36,8 +36,12 @@ cdef extern from "packed/product.h" nogil:
     ctypedef Py_ssize_t (*PackWhole)(const Product *, char *)
     ctypedef struct Row:
         const char *dtype
-        int size
-        bint real
+        const char *out
+        int kc
+        int group
+        int bytes
+        bint as_stored
+        bint dots
         Pack pack_a
         Pack pack_b
         Narrow narrow
@@ -67,8 +71,6 @@ cdef extern from "packed/buffers.h" nogil:
     void drop_buffer(Buffer *)
     size_t drop_buffers()
 
-# NumPy's numbers of types, and the row of the table that multiplies them: signed and unsigned integers are one.
-cdef dict ROW_OF = {numpy.dtype(code).num: numpy.dtype(code).name.replace("uint", "int") for code in "?bBhHiIlLqQefdFD"}
 cdef enum:
     TYPES = 25
     BFLOAT16 = 24  # the place after NumPy's own types; its number is another in each process
@@ -76,8 +78,31 @@ cdef enum:
 
 least_flop = LEAST_FLOP
 
-cdef struct Blocks:
+# NumPy's numbers of types, by name.
+cdef dict PLACES = {"bfloat16": [BFLOAT16]}
+for code in "?bBhHiIlLqQefdFD":
+    PLACES.setdefault(numpy.dtype(code).name, []).append(numpy.dtype(code).num)
+
+cdef struct Way:
+    const Row *row
     Py_ssize_t mc, kc, nc
+
+
+def _places(row_dtype, row_out):
+    """Where a row of the table belongs: the numbers of its types, signed and unsigned where that is one."""
+    outs = [row_out, "u" + row_out] if row_out.startswith("int") else [row_out]
+    pairs = [(out if row_dtype == row_out else row_dtype, out) for out in outs]
+    return [(narrow, wide) for dtype, out in pairs for narrow in PLACES[dtype] for wide in PLACES[out]]
+
+
+def rows_of(size_t table):
+    """What a table multiplies: for each pair of dtypes of operands and sums, bytes of a number in panels and kc."""
+    cdef const Row *row = <const Row *> table
+    rows = {}
+    while row.dtype != NULL:
+        rows[row.dtype.decode(), row.out.decode()] = row.bytes, row.kc
+        row += 1
+    return rows
 
 
 def free_buffers():
@@ -121,10 +146,11 @@ cdef inline bint apart_in_memory(cnp.ndarray x, cnp.ndarray y) noexcept:
     return x_high <= y_low or y_high <= x_low
 
 
-cdef inline Py_ssize_t even(Py_ssize_t k, Py_ssize_t kc) noexcept nogil:
-    """A block of k: as many as kc makes, and all but equal. A function of k, so that A's rows change no bit."""
+cdef inline Py_ssize_t even(Py_ssize_t k, Py_ssize_t kc, Py_ssize_t group) noexcept nogil:
+    """A block of k: as many as kc makes, all but equal, in whole groups. A function of k, so that A's rows change no
+    bit."""
     cdef Py_ssize_t blocks = max(1, (k + kc - 1) // kc)
-    return max(1, (k + blocks - 1) // blocks)
+    return max(1, ((k + blocks - 1) // blocks + group - 1) // group) * group
 
 
 cdef class PackedOperand:
@@ -154,40 +180,51 @@ cdef class PackedOperand:
 
 
 cdef class PackedKernel(CompiledWay):
-    """The table of one instruction set, with block sizes for each dtype.
+    """The tables of the instruction sets in force, with block sizes for each of their rows.
 
     Parameters
     ----------
-    table : int
-        Its address.
-    blocks : mapping of str to (mc, kc, nc)
-        For each dtype of the table.
+    tables : sequence of int
+        Their addresses; what a later one multiplies goes before an earlier one's.
+    blocks : mapping of (str, str) to (mc, kc, nc)
+        For each pair of dtypes, of operands and of sums, as in `rows_of`.
     """
 
-    cdef const Row *rows[TYPES]
-    cdef Blocks blocks[TYPES]
+    cdef Way ways[TYPES][TYPES]  # by the dtypes of A and B, and of C
 
-    def __init__(self, size_t table, blocks):
-        cdef const Row *row = <const Row *> table
-        cdef int type_num
-        while row.dtype != NULL:
-            name = row.dtype.decode()
-            places = [number for number, wanted in ROW_OF.items() if wanted == name] or [BFLOAT16]
-            for type_num in places:
-                self.rows[type_num] = row
-                self.blocks[type_num].mc, self.blocks[type_num].kc, self.blocks[type_num].nc = blocks[name]
-            row += 1
+    def __init__(self, tables, blocks):
+        cdef const Row *row
+        cdef int of_a, of_c
+        for table in tables:
+            row = <const Row *> <size_t> table
+            while row.dtype != NULL:
+                names = row.dtype.decode(), row.out.decode()
+                for of_a, of_c in _places(*names):
+                    self.ways[of_a][of_c].row = row
+                    self.ways[of_a][of_c].mc, self.ways[of_a][of_c].kc, self.ways[of_a][of_c].nc = blocks[names]
+                row += 1
 
     cdef inline int place(self, cnp.ndarray x) noexcept:
         """Where the dtype of an array is in the table, or -1."""
         cdef int type_num = cnp.PyArray_TYPE(x)
         if type_num < BFLOAT16:
-            return type_num if self.rows[type_num] != NULL else -1
+            return type_num
         return BFLOAT16 if type_num > 255 and x.dtype.name == "bfloat16" else -1
 
-    cdef void describe(self, Product *x, int place, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c) noexcept:
+    cdef inline Way *way(self, cnp.ndarray a, cnp.ndarray c) noexcept:
+        """How numbers of the dtype of `a` are multiplied into sums of that of `c`; NULL where they are not."""
+        cdef int of_a = self.place(a), of_c = self.place(c)
+        if of_a < 0 or of_c < 0 or self.ways[of_a][of_c].row == NULL:
+            return NULL
+        return &self.ways[of_a][of_c]
+
+    def widens(self, cnp.ndarray a, cnp.ndarray c):
+        """Whether numbers of the dtype of `a` are multiplied as they are, into sums of the wider dtype of `c`."""
+        return self.way(a, c) != NULL
+
+    cdef void describe(self, Product *x, const Way *way, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c) noexcept:
         """All of a product but its threads and its buffer, from the last two axes."""
-        cdef const Row *row = self.rows[place]
+        cdef const Row *row = way.row
         cdef int na = cnp.PyArray_NDIM(a), nb = cnp.PyArray_NDIM(b), nc = cnp.PyArray_NDIM(c)
         cdef cnp.npy_intp *a_steps = cnp.PyArray_STRIDES(a)
         cdef cnp.npy_intp *b_steps = cnp.PyArray_STRIDES(b)
@@ -200,24 +237,25 @@ cdef class PackedKernel(CompiledWay):
         x.ci, x.cj = c_steps[nc - 2], c_steps[nc - 1]
         # of a single row or column NumPy's stride may be anything
         if x.k == 1:
-            x.ap, x.bp = row.size, x.n * row.size
+            x.ap, x.bp = cnp.PyArray_ITEMSIZE(a), x.n * cnp.PyArray_ITEMSIZE(b)
         if x.n == 1:
-            x.bj = x.cj = row.size
-        x.mc, x.nc = self.blocks[place].mc, self.blocks[place].nc
-        x.kc = even(x.k, DOT_KC if row.real and x.n == 1 else self.blocks[place].kc)
+            x.bj, x.cj = cnp.PyArray_ITEMSIZE(b), cnp.PyArray_ITEMSIZE(c)
+        x.mc, x.nc = way.mc, way.nc
+        x.kc = even(x.k, DOT_KC if row.dots and x.n == 1 else way.kc, row.group)
         x.pack_a, x.pack_b, x.narrow = row.pack_a, row.pack_b, row.narrow
-        x.as_stored = row.narrow == NULL
+        x.as_stored = row.as_stored
         x.packed, x.packed_n, x.packed_j = NULL, x.n, 0
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out):
         """Matrices, or stacks that broadcast, of one dtype and agreeing shapes, in any strides; None for all else (see
         `CompiledWay`)."""
-        cdef int place = self.place(a), type_num = cnp.PyArray_TYPE(a)
+        cdef const Way *way = self.way(a, a)
+        cdef int type_num = cnp.PyArray_TYPE(a)
         cdef int na = cnp.PyArray_NDIM(a), nb = cnp.PyArray_NDIM(b), ndim = max(na, nb)
         cdef cnp.npy_intp shape[MOST_AXES]
         cdef Product x
         cdef Stack stack
-        if (place < 0 or place == BFLOAT16 or cnp.PyArray_TYPE(b) != type_num or na < 2 or nb < 2
+        if (way == NULL or type_num >= BFLOAT16 or cnp.PyArray_TYPE(b) != type_num or na < 2 or nb < 2
                 or not cnp.PyArray_ISBEHAVED_RO(a) or not cnp.PyArray_ISBEHAVED_RO(b)
                 or cnp.PyArray_DIM(a, na - 1) != cnp.PyArray_DIM(b, nb - 2) or cnp.PyArray_DIM(a, na - 1) < 1):
             return None
@@ -231,51 +269,53 @@ cdef class PackedKernel(CompiledWay):
                   and (cnp.PyArray_IS_C_CONTIGUOUS(out) or ndim == 2 and (is_rows(out) or is_columns(out)))
                   and apart_in_memory(out, a) and apart_in_memory(out, b)):
             return None
-        self.describe(&x, place, a, b, out)
+        self.describe(&x, way, a, b, out)
         x.threads = usable_threads(threads_for(products_in(&stack) * max(LEAST_FLOP, 2.0 * x.m * x.n * x.k)))
-        self.multiply(place, &x, &stack, out)
+        self.multiply(way.row, &x, &stack, out)
         return out
 
     def pack(self, cnp.ndarray b, int threads):
         """The panels of a matrix of a dtype of the table."""
         cdef PackedOperand packed = PackedOperand.__new__(PackedOperand)
-        cdef int place = self.place(b)
+        cdef const Way *way = self.way(b, b)
         cdef Product x
-        self.describe(&x, place, b.T, b, b)  # of A only its columns count here, which are the rows of B
+        self.describe(&x, way, b.T, b, b)  # of A only its columns count here, which are the rows of B
         x.threads = usable_threads(threads)
         packed.shape, packed.dtype, packed.kc = (b.shape[0], b.shape[1]), b.dtype, x.kc
-        packed.nbytes = self.rows[place].pack_whole(&x, NULL)
+        packed.nbytes = way.row.pack_whole(&x, NULL)
         packed.buffer = new_buffer(max(1, packed.nbytes))
         if packed.buffer == NULL:
             raise MemoryError(f"no memory for {packed.nbytes} bytes of panels")
         if packed.nbytes:
             with nogil:
-                self.rows[place].pack_whole(&x, packed.buffer.memory)
+                way.row.pack_whole(&x, packed.buffer.memory)
         return packed
 
     def run(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, int threads=1, Py_ssize_t mc=0, Py_ssize_t kc=0,
             Py_ssize_t nc=0, PackedOperand packed=None):
-        """Fill `out` with a @ b: matrices, or stacks of one leading shape, of one dtype and any strides.
+        """Fill `out` with a @ b: matrices, or stacks of one leading shape, in any strides. `a` and `b` are of one dtype,
+        and `out` is too, or is of one that `widens`.
 
         No extent of m, n, k and the stack is 0, and `out` shares no memory with `a` and `b`: nothing is checked here.
         """
-        cdef int place = self.place(out)
+        cdef const Way *way = self.way(a, out)
         cdef cnp.npy_intp shape[MOST_AXES]
         cdef Product x
         cdef Stack stack
-        self.describe(&x, place, a, b, out)
+        if way == NULL:
+            raise TypeError(f"no kernel multiplies {a.dtype} into {out.dtype}")
+        self.describe(&x, way, a, b, out)
         x.mc, x.nc = mc or x.mc, nc or x.nc
-        if kc and not (x.n == 1 and self.rows[place].real):
-            x.kc = even(x.k, kc)
+        if kc and not (x.n == 1 and way.row.dots):
+            x.kc = even(x.k, kc, way.row.group)
         if packed is not None:
             x.packed, x.kc = packed.buffer.memory, packed.kc
         x.threads = usable_threads(threads)
         broadcast(a, b, cnp.PyArray_NDIM(out) - 2, shape, &stack)
-        self.multiply(place, &x, &stack, out)
+        self.multiply(way.row, &x, &stack, out)
 
-    cdef int multiply(self, int place, Product *x, Stack *stack, cnp.ndarray out) except -1:
+    cdef int multiply(self, const Row *row, Product *x, Stack *stack, cnp.ndarray out) except -1:
         """The product that is described, over the stack, whose steps in A and B are known."""
-        cdef const Row *row = self.rows[place]
         cdef Buffer *buffer = NULL
         cdef Py_ssize_t bytes
         cdef int axis

@@ -4,6 +4,12 @@
 #define GEMMLAB_FEATURES_H
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 static int cpu_has_level(int level) {
     __builtin_cpu_init();
 #define HAS(feature) (__builtin_cpu_supports(feature) != 0)
@@ -13,8 +19,26 @@ static int cpu_has_level(int level) {
 #undef HAS
     return level == 2 ? v2 : level == 3 ? v3 : level == 4 ? v4 : 0;
 }
+
+static int cpu_has_dot(void) {
+    return cpu_has_level(4) && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
+}
+
+/* AMX: tiles, bfloat16 and int8. The tiles' registers are large, so Linux wants to be asked for them, once. */
+static int cpu_has_amx(void) {
+    unsigned a, b, c, d;
+    if (!cpu_has_level(4) || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d >> 22 & 13) != 13) return 0;
+#if defined(__linux__) && defined(SYS_arch_prctl)
+    const int request_permission = 0x1023, tile_data = 18;
+    return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+#else
+    return 0;
+#endif
+}
 #else
 static int cpu_has_level(int level) { (void)level; return 0; }
+static int cpu_has_dot(void) { return 0; }
+static int cpu_has_amx(void) { return 0; }
 #endif
 
 static int openmp_version(void) {

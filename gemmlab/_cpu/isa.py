@@ -1,12 +1,14 @@
 """Which build of the compiled kernels runs here.
 
 Every kernel is compiled once per instruction set: x86-64-v2 (SSE4.2), v3 (AVX2 and FMA) and v4 (AVX-512)
-on x86, one `plain` build elsewhere. The best that the CPU has is taken; GEMMLAB_ISA pins one.
+on x86, one `plain` build elsewhere. The best that the CPU has is taken; GEMMLAB_ISA pins one. What only some CPUs of v4
+have, `extras`, multiplies a few dtypes in `cpu-packed`.
 """
 
 from __future__ import annotations
 
 import platform
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -16,6 +18,7 @@ from gemmlab._cpu import _features
 from gemmlab._errors import BackendUnavailable
 
 LEVELS = ("v2", "v3", "v4")
+EXTRAS = ("dot", "amx")
 VECTOR_BYTES = {"v2": 16, "v3": 32, "v4": 64, "plain": 16}
 
 
@@ -30,15 +33,41 @@ def available() -> tuple[str, ...]:
 @cache
 def chosen() -> str:
     """The instruction set in force: GEMMLAB_ISA, else the best available."""
-    wanted = config.isa
-    if wanted is None:
+    if config.isa is None:
         return available()[-1]
-    if wanted not in available():
-        known = "is not one of v2, v3, v4" if wanted not in (*LEVELS, "plain") else "is not what this CPU has"
-        raise BackendUnavailable(
-            f"GEMMLAB_ISA={wanted} {known}; here it may be {', '.join(available())}, or leave it unset"
-        )
+    wanted, *named = config.isa.split("+")
+    if wanted not in available() or (named and wanted != "v4") or not set(named) <= set(extras_here()):
+        known = set(named) <= set(EXTRAS) and wanted in (*LEVELS, "plain")
+        wrong = "is not what this CPU has" if known else "is not one of v2, v3, v4, v4+dot, v4+amx"
+        here = ", ".join([*available(), *(f"v4+{extra}" for extra in extras_here())])
+        raise BackendUnavailable(f"GEMMLAB_ISA={config.isa} {wrong}; here it may be {here}, or leave it unset")
     return wanted
+
+
+@cache
+def extras_here() -> tuple[str, ...]:
+    """What this CPU has beyond x86-64-v4 and cpu-packed has kernels for, weakest first.
+
+    `dot`: the dot products of AVX512-BF16 and AVX512-VNNI. `amx`: AMX's tiles of bfloat16 and int8.
+    """
+    return tuple(extra for extra in EXTRAS if _features.has_extra(extra)) if "v4" in available() else ()
+
+
+@cache
+def extras() -> tuple[str, ...]:
+    """The extras in force: all that are here, or those that GEMMLAB_ISA names, as in v4+dot; none for v4 alone."""
+    if chosen() != "v4":
+        return ()
+    return extras_here() if config.isa is None else tuple(e for e in extras_here() if e in config.isa.split("+")[1:])
+
+
+def load_extras(package: str, module: str) -> list[ModuleType]:
+    """Import the builds of `module` for each of the extras; one that was not compiled is left out."""
+    modules = []
+    for extra in extras():
+        with suppress(ImportError):
+            modules.append(import_module(f"{package}.{module}_{extra}"))
+    return modules
 
 
 def load(package: str, module: str) -> ModuleType:

@@ -17,16 +17,10 @@ from gemmlab import _profile
 from gemmlab._backend import Availability, Param, check_params
 from gemmlab._cpu import isa, machine, traffic
 from gemmlab._cpu._driver import allowed_threads, default_threads
-from gemmlab._cpu._packed import PackedKernel, PackedOperand, least_flop
+from gemmlab._cpu._packed import PackedKernel, PackedOperand, least_flop, rows_of
 from gemmlab._cpu.ladder import size
-from gemmlab._problem import Problem
+from gemmlab._problem import Array, Problem
 
-# Bytes of a number as it is multiplied: what is stored in less is widened when it is packed.
-BYTES = {
-    "float32": 4, "float64": 8, "complex64": 8, "complex128": 16, "float16": 4, "bfloat16": 4,
-    "bool": 2, "int8": 2, "uint8": 2, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
-}  # fmt: skip
-KC = {2: 512, 4: 512, 8: 384, 16: 192}
 PACKING_FLOP = 30  # what moving one number to a panel costs, in multiply-adds that it might have been
 USUAL_L2 = 1 << 20
 MOST_OF_B = 4 << 20  # bytes of a packed block of B
@@ -52,28 +46,38 @@ class Packed:
     @cached_property
     def kernel(self) -> PackedKernel:
         """The compiled rung, in the build for this CPU."""
-        table = isa.load("gemmlab._cpu", self.module).table
-        return PackedKernel(table, {dtype: self.default_blocks(dtype) for dtype in BYTES})
+        return PackedKernel(self.tables, {names: self.default_blocks(*names) for names in self.rows})
+
+    @cached_property
+    def tables(self) -> list[int]:
+        """Of this CPU's instruction set, and of what it has beyond."""
+        modules = [isa.load("gemmlab._cpu", self.module), *isa.load_extras("gemmlab._cpu", self.module)]
+        return [module.table for module in modules]
+
+    @cached_property
+    def rows(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """For each pair of dtypes, of operands and of sums: bytes of a number in panels, and the usual kc."""
+        return {names: row for table in self.tables for names, row in rows_of(table).items()}
 
     @property
     def profile_name(self) -> str:
         """What its part of the profile belongs to: a processor and an instruction set."""
         return f"{machine.cpu_name()}, {isa.chosen()}"
 
-    def default_blocks(self, dtype: str) -> tuple[int, int, int]:
+    def default_blocks(self, dtype: str, out: str) -> tuple[int, int, int]:
         """`mc`, `kc` and `nc` of this machine's profile, else the usual ones."""
-        tuned = _profile.parameters(self.profile_name, self.name, dtype)
-        mc, kc, nc = self.usual_blocks(dtype)
+        tuned = _profile.parameters(self.profile_name, self.name, dtype) if out == dtype else {}
+        mc, kc, nc = self.usual_blocks(dtype, out)
         return tuned.get("mc", mc), tuned.get("kc", kc), tuned.get("nc", nc)
 
     def forget(self) -> None:
         """Read the profile again before the next product."""
         self.__dict__.pop("kernel", None)
 
-    def usual_blocks(self, dtype: str) -> tuple[int, int, int]:
+    def usual_blocks(self, dtype: str, out: str) -> tuple[int, int, int]:
         """`mc`, `kc` and `nc`: a block of A in half of the L2 cache, one of B in MOST_OF_B."""
-        kc = KC[BYTES[dtype]]
-        one = kc * BYTES[dtype]  # a row of a block of A, a column of one of B
+        size, kc = self.rows[dtype, out]
+        one = kc * size  # a row of a block of A, a column of one of B
         rows = machine.caches().get("L2", USUAL_L2) // 2 // one
         return max(ROWS, rows // ROWS * ROWS), kc, MOST_OF_B // one // COLUMNS * COLUMNS
 
@@ -87,7 +91,7 @@ class Packed:
         return Availability(True, device=machine.cpu_name())
 
     def supports(self, problem: Problem) -> bool | str:
-        if problem.dtype.name in BYTES:
+        if _signed(problem.dtype) in (out for _, out in self.rows):
             return True
         return f"{self.name} multiplies numbers of up to 16 bytes, not {problem.dtype}: use backend='auto'"
 
@@ -95,7 +99,14 @@ class Packed:
         """The parameters in force for this problem, defaults filled in."""
         given = {name: value for name, value in params.items() if value is not None}
         check_params(self, given)
-        return dict(zip(("mc", "kc", "nc"), self.default_blocks(problem.dtype.name), strict=True)) | given
+        a, _ = self._operands(problem)
+        blocks = self.default_blocks(*_names(a.dtype, problem.dtype))
+        return dict(zip(("mc", "kc", "nc"), blocks, strict=True)) | given
+
+    def _operands(self, problem: Problem) -> tuple[Array, Array]:
+        """`a` and `b`: as the caller stored them, if their sums may be of `problem.dtype` without a copy."""
+        narrow = problem.narrow
+        return narrow if narrow is not None and self.kernel.widens(narrow[0], problem.out) else (problem.a, problem.b)
 
     def threads(self, problem: Problem) -> int:
         """Threads that one product of this problem runs on."""
@@ -107,9 +118,9 @@ class Packed:
 
     def gemm(self, problem: Problem, **params: Any) -> None:
         """Fill `problem.out`."""
-        blocks = self.resolve(problem, params)
+        (a, b), blocks = self._operands(problem), self.resolve(problem, params)
         threads = self._asked_threads(problem)
-        self.kernel.run(problem.a, problem.b, problem.out, threads=threads, packed=problem.packed, **blocks)
+        self.kernel.run(a, b, problem.out, threads=threads, packed=problem.packed, **blocks)
 
     def pack(self, b: np.ndarray[Any, Any]) -> PackedOperand:
         """The panels of a matrix, for products with many others."""
@@ -118,3 +129,13 @@ class Packed:
     def traffic(self, problem: Problem, machine: Mapping[str, int], **params: Any) -> dict[str, float]:
         """Modelled bytes that pass from each memory level towards the core, by `traffic.py`."""
         return traffic.packed(problem, machine, self.resolve(problem, params))
+
+
+def _signed(dtype: np.dtype[Any]) -> str:
+    """The name of a dtype in the tables, where integers have a sign if their sums are as wide as they are."""
+    return dtype.name.removeprefix("u")
+
+
+def _names(of_a: np.dtype[Any], of_c: np.dtype[Any]) -> tuple[str, str]:
+    """The row of the tables for operands and sums of these dtypes."""
+    return _signed(of_a) if of_a == of_c else of_a.name, _signed(of_c)

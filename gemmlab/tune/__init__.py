@@ -88,7 +88,7 @@ def tune(
 
 def _tuned(chosen: Any, dtype: str, rounds: int, edges: Sequence[int], told: Callable[[int, str], None]) -> Tuned:
     squares = [np.random.default_rng(edge).random((2, edge, edge)).astype(dtype) for edge in edges]
-    best = dict(zip(chosen.params, chosen.usual_blocks(dtype), strict=True))
+    best = dict(zip(chosen.params, chosen.usual_blocks(dtype, dtype), strict=True))
     defaults = dict(best)
     for done, (name, param) in enumerate(chosen.params.items()):
         told(done, name)

@@ -1,6 +1,10 @@
 /* Everything for one type of sums; see packed.h for what defines it. */
-#define NAME(x) JOIN(x, KIND)
-#define LANES (VECTOR_BYTES / (int)sizeof(T))
+#include "types.h"
+#include "sums.h"
+#ifdef MULTIPLY_TILES
+#include "amx_tile.h"
+#else
 #include "tile.h"
+#endif
 #include "loops.h"
 #include "paths.h"

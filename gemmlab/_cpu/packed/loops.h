@@ -18,35 +18,48 @@
 INLINE Count NAME(block_rows)(const Product *x) {
     Count blocks = parts(x->m, x->mc);
     if (x->threads > 1) blocks = least(up(blocks, BLOCKS_A_THREAD * x->threads), most(1, x->m / (4 * MR)));
-    return parts(x->m, blocks);
+    return WHOLE_PANELS ? up(parts(x->m, blocks), MR) : parts(x->m, blocks);
+}
+
+/* Where a panel of A begins: all are of equal height up to one row, so that none is a thin rest. */
+INLINE Count NAME(panel_row)(Count rows, Count panel, Count panels) {
+    return WHOLE_PANELS ? least(panel * MR, rows) : share(rows, panel, panels);
+}
+
+/* Bytes of a row of A or a column of B in panels of this depth. */
+INLINE Count NAME(bytes_of)(Count depth) { return parts(depth, GROUP) * STEP; }
+
+/* Bytes of the block of B that all threads share, and of the block of A that each has. */
+INLINE Count NAME(shared_bytes)(const Product *x) {
+    return x->packed ? 0 : up(least(up(x->n, NR), up(x->nc, NR)) * NAME(bytes_of)(least(x->k, x->kc)), 64);
+}
+INLINE Count NAME(own_bytes)(const Product *x) {
+    return up(up(NAME(block_rows)(x), MR) * NAME(bytes_of)(least(x->k, x->kc)), 64);
 }
 
 static Count NAME(workspace)(const Product *x) {
-    const Count depth = least(x->k, x->kc), rows = up(NAME(block_rows)(x), MR);
-    const Count columns = x->packed ? 0 : least(up(x->n, NR), up(x->nc, NR));
-    return up(depth * columns * CELL, 64) + x->threads * up(depth * rows * CELL, 64);
+    return NAME(shared_bytes)(x) + x->threads * NAME(own_bytes)(x);
 }
 
 /* 2nd and 1st loop: a block of C from a packed block of A and packed panels of B. */
 static void NAME(block)(const Product *x, Count rows, Count columns, Count depth, const char *a, const char *b, char *c,
                         int add) {
-    const Count panels = parts(rows, MR);
-    for (Count jr = 0; jr < columns; jr += NR, b += NR * depth * CELL) {
-        const Count width = least(NR, columns - jr);
-        const int vectors = width > LANES ? 2 : 1;
+    const Count panels = parts(rows, MR), steps = parts(depth, GROUP);
+    NAME(begin)();
+    for (Count jr = 0; jr < columns; jr += NR, b += NR * steps * STEP)
         for (Count panel = 0; panel < panels; panel++) {
-            const Count ir = share(rows, panel, panels), height = share(rows, panel + 1, panels) - ir;
-            NAME(packed)[height - 1][vectors - 1](
-                depth, a + ir * depth * CELL, b, c + ir * x->ci + jr * x->cj, x->ci, x->cj, width, add);
+            const Count ir = NAME(panel_row)(rows, panel, panels), height = NAME(panel_row)(rows, panel + 1, panels) - ir;
+            NAME(run_tile)(height, least(NR, columns - jr), steps, a + ir * steps * STEP, b,
+                           c + ir * x->ci + jr * x->cj, x->ci, x->cj, add);
         }
-    }
+    NAME(end)();
 }
 
 static void NAME(pack_block)(const Product *x, char *to, const char *a, Count rows, Count depth) {
     const Count panels = parts(rows, MR);
     for (Count panel = 0; panel < panels; panel++) {
-        const Count ir = share(rows, panel, panels), height = share(rows, panel + 1, panels) - ir;
-        x->pack_a(to + ir * depth * CELL, a + ir * x->ai, x->ai, x->ap, height, height, depth);
+        const Count ir = NAME(panel_row)(rows, panel, panels), height = NAME(panel_row)(rows, panel + 1, panels) - ir;
+        x->pack_a(to + ir * NAME(bytes_of)(depth), a + ir * x->ai, x->ai, x->ap, height, height, depth);
     }
 }
 
@@ -55,14 +68,14 @@ static void NAME(pack_panels)(const Product *x, char *to, Count pc, Count jc, Co
                               Count end) {
     for (Count panel = first; panel < end; panel++) {
         const Count j = panel * NR;
-        x->pack_b(to + j * depth * CELL, x->b + pc * x->bp + (jc + j) * x->bj, x->bj, x->bp, least(NR, columns - j),
+        x->pack_b(to + j * NAME(bytes_of)(depth), x->b + pc * x->bp + (jc + j) * x->bj, x->bj, x->bp, least(NR, columns - j),
                   NR, depth);
     }
 }
 
 /* Where the panels of B begin for a block of k and a panel of columns; they were made by NAME(pack_whole). */
 INLINE const char *NAME(panels_at)(const Product *x, Count pc, Count j, Count depth) {
-    return x->packed + (pc * up(x->packed_n, NR) + (x->packed_j + j) * depth) * CELL;
+    return x->packed + up(x->packed_n, NR) * NAME(bytes_of)(pc) + (x->packed_j + j) * NAME(bytes_of)(depth);
 }
 
 /* One thread's part in all loops. `next` is the team's: the next block of C that nobody has taken. */
@@ -88,7 +101,7 @@ static void NAME(loops)(const Product *x, int thread, int threads, char *own_a, 
                 const Count to = least(columns, share(panels, part + 1, across) * NR);
                 if (i != packed) NAME(pack_block)(x, own_a, x->a + ic * x->ai + pc * x->ap, rows, depth);
                 packed = i;
-                NAME(block)(x, rows, to - from, depth, own_a, b + from * depth * CELL,
+                NAME(block)(x, rows, to - from, depth, own_a, b + from * NAME(bytes_of)(depth),
                             x->c + ic * x->ci + (jc + from) * x->cj, pc > 0);
             }
             meet(threads);
@@ -97,9 +110,8 @@ static void NAME(loops)(const Product *x, int thread, int threads, char *own_a, 
 }
 
 static void NAME(five_loops)(const Product *x) {
-    const Count depth = least(x->k, x->kc), own = up(depth * up(NAME(block_rows)(x), MR) * CELL, 64);
-    const Count columns = x->packed ? 0 : least(up(x->n, NR), up(x->nc, NR));
-    char *const a = x->buffer + up(depth * columns * CELL, 64);
+    const Count own = NAME(own_bytes)(x);
+    char *const a = x->buffer + NAME(shared_bytes)(x);
     Count next;
     if (x->threads == 1) {
         NAME(loops)(x, 0, 1, a, &next);

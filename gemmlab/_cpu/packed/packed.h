@@ -16,7 +16,9 @@
 #include "half.h"
 
 /* float32, and what is multiplied as float32. */
-#define INTEGER 0
+#define GROUP 1       /* numbers of k that one multiply-add takes, side by side in panels, */
+#define STEP CELL     /* and their bytes */
+#define UNFUSED 0     /* multiply-add is two instructions */
 #define COMPLEX 0
 #define IN_PLACE 1
 #define ADD(x, y) ((x) + (y))
@@ -89,9 +91,9 @@
 #include "end_of_kind.h"
 
 /* Integers, signed or not: modulo 2^bits, the bits of both are the same. */
-#undef INTEGER
+#undef UNFUSED
 #undef COMPLEX
-#define INTEGER 1
+#define UNFUSED 1
 #define COMPLEX 0
 #define KIND i16
 #define T uint16_t
@@ -125,6 +127,22 @@
 #define SAME 1
 #include "panel.h"
 #include "end_of_pair.h"
+#define PAIR(x) JOIN(x, i32_of_int8)
+#define S int8_t
+#include "widened.h"
+#include "end_of_pair.h"
+#define PAIR(x) JOIN(x, i32_of_uint8)
+#define S uint8_t
+#include "widened.h"
+#include "end_of_pair.h"
+#define PAIR(x) JOIN(x, i32_of_int16)
+#define S int16_t
+#include "widened.h"
+#include "end_of_pair.h"
+#define PAIR(x) JOIN(x, i32_of_uint16)
+#define S uint16_t
+#include "widened.h"
+#include "end_of_pair.h"
 #include "end_of_kind.h"
 #define KIND i64
 #define T uint64_t
@@ -136,6 +154,14 @@
 #define NUMBERS(x) LOOSE(x)
 #define SAME 1
 #include "panel.h"
+#include "end_of_pair.h"
+#define PAIR(x) JOIN(x, i64_of_int32)
+#define S int32_t
+#include "widened.h"
+#include "end_of_pair.h"
+#define PAIR(x) JOIN(x, i64_of_uint32)
+#define S uint32_t
+#include "widened.h"
 #include "end_of_pair.h"
 #include "end_of_kind.h"
 
@@ -159,20 +185,28 @@
 #include "end_of_pair.h"
 #include "end_of_kind.h"
 
-/* By NumPy's names. */
+/* By NumPy's names; an integer of the same size as C's may have a sign or none, and so may C's. */
+#define OF(kind) multiply_many_##kind, workspace_of_##kind, pack_whole_##kind
 static const Row packed_rows[] = {
-    {"float32", 4, 1, pack_f32, pack_f32, NULL, multiply_many_f32, workspace_of_f32, pack_whole_f32},
-    {"float64", 8, 1, pack_f64, pack_f64, NULL, multiply_many_f64, workspace_of_f64, pack_whole_f64},
-    {"complex64", 8, 0, pack_a_c64, pack_b_c64, NULL, multiply_many_c64, workspace_of_c64, pack_whole_c64},
-    {"complex128", 16, 0, pack_a_c128, pack_b_c128, NULL, multiply_many_c128, workspace_of_c128, pack_whole_c128},
-    {"float16", 2, 1, pack_float16, pack_float16, narrow_float16, multiply_many_f32, workspace_of_f32, pack_whole_f32},
-    {"bfloat16", 2, 1, pack_bfloat16, pack_bfloat16, narrow_bfloat16, multiply_many_f32,
-     workspace_of_f32, pack_whole_f32},
-    {"int8", 1, 0, pack_i8, pack_i8, narrow_i8, multiply_many_i16, workspace_of_i16, pack_whole_i16},
-    {"int16", 2, 0, pack_i16, pack_i16, NULL, multiply_many_i16, workspace_of_i16, pack_whole_i16},
-    {"int32", 4, 0, pack_i32, pack_i32, NULL, multiply_many_i32, workspace_of_i32, pack_whole_i32},
-    {"int64", 8, 0, pack_i64, pack_i64, NULL, multiply_many_i64, workspace_of_i64, pack_whole_i64},
-    {"bool", 1, 0, pack_bool, pack_bool, narrow_bool, multiply_many_b16, workspace_of_b16, pack_whole_b16},
+    {"float32", "float32", 512, 1, 4, 1, 1, pack_f32, pack_f32, NULL, OF(f32)},
+    {"float64", "float64", 384, 1, 8, 1, 1, pack_f64, pack_f64, NULL, OF(f64)},
+    {"complex64", "complex64", 384, 1, 8, 1, 0, pack_a_c64, pack_b_c64, NULL, OF(c64)},
+    {"complex128", "complex128", 192, 1, 16, 1, 0, pack_a_c128, pack_b_c128, NULL, OF(c128)},
+    {"float16", "float16", 512, 1, 4, 0, 1, pack_float16, pack_float16, narrow_float16, OF(f32)},
+    {"float16", "float32", 512, 1, 4, 0, 1, pack_float16, pack_float16, NULL, OF(f32)},
+    {"bfloat16", "bfloat16", 512, 1, 4, 0, 1, pack_bfloat16, pack_bfloat16, narrow_bfloat16, OF(f32)},
+    {"bfloat16", "float32", 512, 1, 4, 0, 1, pack_bfloat16, pack_bfloat16, NULL, OF(f32)},
+    {"int8", "int8", 512, 1, 2, 0, 0, pack_i8, pack_i8, narrow_i8, OF(i16)},
+    {"int16", "int16", 512, 1, 2, 1, 0, pack_i16, pack_i16, NULL, OF(i16)},
+    {"int32", "int32", 512, 1, 4, 1, 0, pack_i32, pack_i32, NULL, OF(i32)},
+    {"int64", "int64", 384, 1, 8, 1, 0, pack_i64, pack_i64, NULL, OF(i64)},
+    {"int8", "int32", 512, 1, 4, 0, 0, pack_i32_of_int8, pack_i32_of_int8, NULL, OF(i32)},
+    {"uint8", "int32", 512, 1, 4, 0, 0, pack_i32_of_uint8, pack_i32_of_uint8, NULL, OF(i32)},
+    {"int16", "int32", 512, 1, 4, 0, 0, pack_i32_of_int16, pack_i32_of_int16, NULL, OF(i32)},
+    {"uint16", "int32", 512, 1, 4, 0, 0, pack_i32_of_uint16, pack_i32_of_uint16, NULL, OF(i32)},
+    {"int32", "int64", 384, 1, 8, 0, 0, pack_i64_of_int32, pack_i64_of_int32, NULL, OF(i64)},
+    {"uint32", "int64", 384, 1, 8, 0, 0, pack_i64_of_uint32, pack_i64_of_uint32, NULL, OF(i64)},
+    {"bool", "bool", 512, 1, 2, 0, 0, pack_bool, pack_bool, narrow_bool, OF(b16)},
     {.dtype = NULL},
 };
 #endif

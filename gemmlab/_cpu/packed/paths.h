@@ -166,7 +166,7 @@ INLINE Product NAME(piece)(const Product *x) {
         piece.m = most(least(x->m, 4 * IN_PLACE_ROWS), up(parts(x->m, wanted), IN_PLACE_ROWS));
     else
         piece.n = most(strip, up(parts(x->n, wanted), strip));
-    if (!in_place && x->m <= THIN) piece.nc = least(x->nc, up(THIN_B / (least(x->k, x->kc) * CELL), NR));
+    if (!in_place && x->m <= THIN) piece.nc = least(x->nc, up(THIN_B / NAME(bytes_of)(least(x->k, x->kc)), NR));
     piece.m = least(piece.m, x->m), piece.n = least(piece.n, x->n);
     return piece;
 }
@@ -249,7 +249,7 @@ INLINE Product NAME(slice)(const Product *x, Count pc, char *c, char *buffer) {
     Product slice = *x;
     slice.threads = 1, slice.k = least(x->kc, x->k - pc), slice.buffer = buffer;
     slice.a += pc * x->ap, slice.b += pc * x->bp;
-    if (x->packed) slice.packed += pc * (NAME(is_dots)(x) ? 1 : up(x->packed_n, NR)) * CELL;
+    if (x->packed) slice.packed += (NAME(is_dots)(x) ? 1 : up(x->packed_n, NR)) * NAME(bytes_of)(pc);
     slice.c = c, slice.ci = x->n * CELL, slice.cj = CELL;
     return slice;
 }
@@ -333,17 +333,18 @@ static void NAME(multiply_many)(const Product *x, Count products, Count a_step, 
 static Count NAME(pack_whole)(const Product *x, char *to) {
     const int one = NAME(is_dots)(x);
     const Count padded = one ? 1 : up(x->n, NR);
-    if (!to) return x->k * padded * CELL;
+    const Count bytes = padded * NAME(bytes_of)(x->k);
+    if (!to) return bytes;
     if (one) {
         x->pack_a(to, x->b, x->bp, 0, x->k, x->k, 1);
-        return x->k * CELL;
+        return bytes;
     }
     #pragma omp parallel for schedule(static) num_threads(x->threads) if (x->threads > 1)
     for (Count pc = 0; pc < x->k; pc += x->kc) {
         const Count depth = least(x->kc, x->k - pc);
-        NAME(pack_panels)(x, to + pc * padded * CELL, pc, 0, x->n, depth, 0, padded / NR);
+        NAME(pack_panels)(x, to + padded * NAME(bytes_of)(pc), pc, 0, x->n, depth, 0, padded / NR);
     }
-    return x->k * padded * CELL;
+    return bytes;
 }
 
 /* Bytes of the buffer that this takes. */

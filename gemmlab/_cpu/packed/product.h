@@ -9,7 +9,7 @@
 
 #define DOT_KC 4096  /* kc where B is one column of real numbers: see paths.h */
 
-/* Numbers as they are stored, into a panel of numbers as they are multiplied: see panel.h. */
+/* Numbers as they are stored, into a panel of numbers as they are multiplied: see panel.h. `depth` counts numbers. */
 typedef void (*Pack)(void *panel, const char *x, Count across, Count along, Count width, Count padded, Count depth);
 /* Rows of `width` sums, into numbers as they are stored. */
 typedef void (*Narrow)(char *c, Count ci, Count cj, const char *sums, Count rows, Count columns,
@@ -39,9 +39,11 @@ typedef void (*Multiply)(const Product *x, Count products, Count a_step, Count b
 
 /* How numbers of one dtype are multiplied. */
 typedef struct Row {
-    const char *dtype;
-    int size;  /* bytes of a number as it is stored */
-    int real;  /* float32 or float64: in dot products where B is one column */
+    const char *dtype, *out;  /* of A and B, and of C */
+    int kc;                   /* the usual depth of a block: a multiple of `group` */
+    int group, bytes;         /* numbers of k that are multiplied in one step; bytes of each number in panels */
+    int as_stored;
+    int dots;                 /* where B is one column, C is made of dot products */
     Pack pack_a, pack_b;
     Narrow narrow;
     Multiply multiply;

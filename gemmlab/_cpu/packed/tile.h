@@ -1,6 +1,6 @@
 /* The micro-kernel: C[rows x columns] (+)= A[rows x depth] B[depth x columns], all sums in registers.
 
-       for p in 0..depth:
+       for p in 0..steps:
            for i in 0..rows:
                for v in 0..vectors:        sum[i][v] += A[i,p] * B[p, v's lanes]
 
@@ -14,40 +14,22 @@
        in place       6 x 4       4       0 + 0           operands where they lie, for few rows and small products
        AVX2, f32      6 x 2       2       1 + 0
 
-   Included once for each type T of sums; NAME(x) is x_f32 and so on, V a vector of LANES numbers. */
+   Included once for each type T of sums. */
 
 #if defined(__AVX512F__)
-#define MR (INTEGER ? 12 : 14)
+#define MR (UNFUSED ? 12 : 14)
 #define EACH_ROWS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
 #define IN_PLACE_VECTORS 4
 #else
-#define MR (INTEGER ? 4 : 6)
+#define MR (UNFUSED ? 4 : 6)
 #define EACH_ROWS(X) X(1) X(2) X(3) X(4) X(5) X(6)
 #define IN_PLACE_VECTORS 2
 #endif
 #define IN_PLACE_ROWS 6
+#define WHOLE_PANELS 0  /* panels of A are of any height */
 #define AHEAD 1024   /* bytes of a panel of B that are fetched before they are used: it is longer than L1 */
 #define VECTORS 2                                      /* of a packed panel of B */
 #define NR (COMPLEX ? LANES : VECTORS * LANES)         /* columns of a packed panel of B */
-#define PARTS (COMPLEX ? 2 : 1)                        /* numbers T that make one number of C */
-#define CELL ((Count)(PARTS * sizeof(T)))
-
-typedef T NAME(Vector) __attribute__((vector_size(VECTOR_BYTES), may_alias));
-typedef T NAME(Loose) __attribute__((vector_size(VECTOR_BYTES), aligned(1), may_alias));
-#define V NAME(Vector)
-#define LOOSE(x) (*(NAME(Loose) *)(x))
-
-/* Where C's columns are not adjacent, or its numbers have two parts: from a copy of the sums, one by one. */
-static void NAME(scatter)(const T *sums, Count width, Count rows, Count columns, char *c, Count ci, Count cj, int add) {
-    for (Count i = 0; i < rows; i++)
-        for (Count j = 0; j < columns; j++)
-            for (int part = 0; part < PARTS; part++) {
-                T *number = (T *)(c + i * ci + j * cj) + part;
-                T sum = sums[i * width + part * LANES + j];
-                *number = add ? (T)ADD(*number, sum) : sum;
-            }
-}
-
 INLINE void NAME(put)(const int rows, const int vectors, V sum[][4], char *c, Count ci, Count cj, Count columns,
                       int add) {
     if (COMPLEX || cj != sizeof(T) || (sizeof(T) < 4 && columns != vectors * LANES)) {
@@ -74,7 +56,7 @@ INLINE void NAME(put)(const int rows, const int vectors, V sum[][4], char *c, Co
 }
 
 /* `whole` says that the last vector of B may be read to its end, `packed` that B lies in a panel. */
-INLINE void NAME(tile)(const int rows, const int vectors, const int whole, const int packed, Count depth,
+INLINE void NAME(tile)(const int rows, const int vectors, const int whole, const int packed, Count steps,
                        const char *a, Count ai, Count ap, const char *b, Count bp, char *c, Count ci, Count cj,
                        Count columns, int add) {
     V sum[MR][4];
@@ -82,7 +64,7 @@ INLINE void NAME(tile)(const int rows, const int vectors, const int whole, const
     const Part part = part_of((columns - last * LANES) * (Count)sizeof(T));
     UNROLL for (int i = 0; i < rows; i++)
         UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = (V){0};
-    for (Count p = 0; p < depth; p++) {
+    for (Count p = 0; p < steps; p++) {
         V row[4];
         if (packed) UNROLL for (int v = 0; v < vectors; v++) __builtin_prefetch(b + AHEAD + v * VECTOR_BYTES);
         UNROLL for (int v = 0; v < last; v++) row[v] = LOOSE(b + v * VECTOR_BYTES);
@@ -112,20 +94,28 @@ INLINE void NAME(expect)(const int rows, const char *c, Count ci) {
 }
 
 /* Packed: A in a panel of `rows`, B in a panel of NR, both read from start to end. */
-typedef void (*NAME(Tile))(Count depth, const char *a, const char *b, char *c, Count ci, Count cj, Count columns,
+typedef void (*NAME(Tile))(Count steps, const char *a, const char *b, char *c, Count ci, Count cj, Count columns,
                            int add);
 #define PACKED(r, v)                                                                                              \
-    static void NAME(packed_##r##_##v)(Count depth, const char *a, const char *b, char *c, Count ci, Count cj,    \
+    static void NAME(packed_##r##_##v)(Count steps, const char *a, const char *b, char *c, Count ci, Count cj,    \
                                        Count columns, int add) {                                                  \
         if (r > MR) return;                                                                                       \
         NAME(expect)(r, c, ci);                                                                                   \
-        NAME(tile)(r, COMPLEX ? 2 : v, 1, 1, depth, a, CELL, r * CELL, b, VECTORS * VECTOR_BYTES, c, ci, cj,      \
+        NAME(tile)(r, COMPLEX ? 2 : v, 1, 1, steps, a, STEP, r * STEP, b, VECTORS * VECTOR_BYTES, c, ci, cj,      \
                    columns, add);                                                                                 \
     }
 #define PACKED_ROWS(r) PACKED(r, 1) PACKED(r, 2)
 #define PACKED_ENTRY(r) {NAME(packed_##r##_1), NAME(packed_##r##_2)},
 EACH_ROWS(PACKED_ROWS)
 static const NAME(Tile) NAME(packed)[][VECTORS] = {EACH_ROWS(PACKED_ENTRY)};
+
+/* The tile of so many rows and columns of C. */
+INLINE void NAME(run_tile)(Count rows, Count columns, Count steps, const char *a, const char *b, char *c, Count ci,
+                           Count cj, int add) {
+    NAME(packed)[rows - 1][columns > LANES](steps, a, b, c, ci, cj, columns, add);
+}
+INLINE void NAME(begin)(void) {}
+INLINE void NAME(end)(void) {}
 
 /* In place: A with any strides, B with adjacent columns. */
 #if IN_PLACE
