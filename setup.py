@@ -42,7 +42,7 @@ if not (X86 and GNU_STYLE):
     ISA_FLAGS = {"plain": []}
 
 # A rung's loops stay as they are written: GCC's unroll-and-jam would turn one rung into another.
-GNU_FLAGS = ["-O3", "-ffp-contract=fast", "-fno-loop-unroll-and-jam"]
+GNU_FLAGS = ["-O3", "-ffp-contract=fast", "--param=avoid-fma-max-bits=0", "-fno-loop-unroll-and-jam"]
 OPENMP_CHOICES = [(["-fopenmp"], ["-fopenmp"]), (["-Xpreprocessor", "-fopenmp"], ["-lomp"]), (["/openmp:llvm"], [])]
 OPENMP_PROBE = "#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n"
 

@@ -24,6 +24,7 @@ cdef extern from "packed/product.h" nogil:
         Py_ssize_t ci, cj
         int threads
         Py_ssize_t mc, kc, nc
+        Py_ssize_t most_of_b
         Pack pack_a
         Pack pack_b
         Narrow narrow
@@ -244,7 +245,7 @@ cdef class PackedKernel(CompiledWay):
         x.kc = even(x.k, DOT_KC if row.dots and x.n == 1 else way.kc, row.group)
         x.pack_a, x.pack_b, x.narrow = row.pack_a, row.pack_b, row.narrow
         x.as_stored = row.as_stored
-        x.packed, x.packed_n, x.packed_j = NULL, x.n, 0
+        x.packed, x.packed_n, x.packed_j, x.most_of_b = NULL, x.n, 0, 0
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out):
         """Matrices, or stacks that broadcast, of one dtype and agreeing shapes, in any strides; None for all else (see

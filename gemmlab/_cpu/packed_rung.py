@@ -23,9 +23,8 @@ from gemmlab._problem import Array, Problem
 
 PACKING_FLOP = 30  # what moving one number to a panel costs, in multiply-adds that it might have been
 USUAL_L2 = 1 << 20
-MOST_OF_B = 4 << 20  # bytes of a packed block of B
+NC = 6144  # at most so many columns of B are packed at once; loops.h has what memory they may take
 ROWS = 84  # a multiple of every tile's rows: 14, 12, 6 and 4
-COLUMNS = 192  # ... and of their columns, nearly: a rest costs one thin tile
 
 
 class Packed:
@@ -39,7 +38,7 @@ class Packed:
         for param in (
             size("mc", (84, 168, 252, 336, 504), "rows of a packed block of A; by default half of the L2 cache"),
             size("kc", (192, 256, 384, 512, 768), "depth of both blocks; changes the last bits of floating point"),
-            size("nc", (768, 1536, 3072, 6144), "columns of a packed block of B; by default 4 MiB"),
+            size("nc", (768, 1536, 3072, 6144), "columns of a packed block of B at most; fewer where k is long"),
         )
     }
 
@@ -75,11 +74,10 @@ class Packed:
         self.__dict__.pop("kernel", None)
 
     def usual_blocks(self, dtype: str, out: str) -> tuple[int, int, int]:
-        """`mc`, `kc` and `nc`: a block of A in half of the L2 cache, one of B in MOST_OF_B."""
+        """`mc`, `kc` and `nc`: a block of A in half of the L2 cache."""
         size, kc = self.rows[dtype, out]
-        one = kc * size  # a row of a block of A, a column of one of B
-        rows = machine.caches().get("L2", USUAL_L2) // 2 // one
-        return max(ROWS, rows // ROWS * ROWS), kc, MOST_OF_B // one // COLUMNS * COLUMNS
+        rows = machine.caches().get("L2", USUAL_L2) // 2 // (kc * size)
+        return max(ROWS, rows // ROWS * ROWS), kc, NC
 
     def probe(self) -> Availability:
         """Available wherever its C was compiled, which takes GCC's vector extensions."""

@@ -18,6 +18,7 @@ ABOVE = {"l2": "L1", "l3": "L2", "dram": "L3"}  # which cache has to miss for a 
 USUAL = {"L1": 32 << 10, "L2": 1 << 20, "L3": 8 << 20}
 
 TILE_ROWS, TILE_ROW_BYTES = 14, 128  # of cpu-packed, with AVX-512
+STRIP, LEAST_COLUMNS, PACKED_B = 512, 1024, 4 << 20  # of cpu-packed, as in packed/loops.h
 
 Model = Callable[[Problem, Mapping[str, int], Mapping[str, Any]], dict[str, float]]
 
@@ -61,11 +62,15 @@ def blocked_local(problem: Problem, caches: Mapping[str, int], params: Mapping[s
 def packed(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any]) -> dict[str, float]:
     """Each operand passes once to be packed; then blocks: A's for each block of B, a panel of B for each tile of A.
 
+    A strip of C, as wide as STRIP, is summed over all of k before the next; B is packed in as many columns at once as
+    PACKED_B holds.
+
     The tile is taken as 14 x 32 numbers of 4 bytes, AVX-512's; narrower ones load more from L1.
     """
     m, n, k, s = problem.m, problem.n, problem.k, problem.dtype.itemsize
     mc, kc, nc = (min(params[name], size) for name, size in (("mc", m), ("kc", k), ("nc", n)))
     rows, columns = TILE_ROWS, TILE_ROW_BYTES / s
+    nc = min(nc, max(LEAST_COLUMNS, PACKED_B // (k * s)))
     passes_of_c, passes_of_a = -(-k // kc), -(-n // nc)
     packing = 2.0 * k * n * s + 2.0 * m * k * s * passes_of_a  # in, and out to the panel
     of_c = 2.0 * m * n * s * passes_of_c
@@ -74,7 +79,7 @@ def packed(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any
         of_b = k * n * s * (1 if kc * nc * s <= cache else -(-m // (rows if kc * columns * s > cache else mc)))
         of_a = m * k * s * (1 if m * k * s <= cache else passes_of_a)
         panels_of_a = m * k * s * (n / columns if mc * kc * s > cache else 1)
-        c_here = 2 * m * n * s * (1 if m * n * s <= cache else passes_of_c)
+        c_here = 2 * m * n * s * (1 if mc * min(n, STRIP) * s <= cache else passes_of_c)
         moved[level] = float(of_a + panels_of_a + of_b + c_here)
     return _stack(problem, moved)
 

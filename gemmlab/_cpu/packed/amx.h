@@ -63,11 +63,11 @@
 
 #define OF(kind) multiply_many_##kind, workspace_of_##kind, pack_whole_##kind
 static const Row amx_rows[] = {
-    {"bfloat16", "bfloat16", 512, 32, 2, 0, 0, pack_steps_halves, pack_halves, narrow_bfloat16, OF(bf16)},
-    {"bfloat16", "float32", 512, 32, 2, 0, 0, pack_steps_halves, pack_halves, NULL, OF(bf16)},
-    {"int8", "int8", 1024, 64, 1, 0, 0, pack_steps_bytes, pack_bytes, narrow_int8, OF(i8)},
-    {"int8", "int32", 1024, 64, 1, 0, 0, pack_steps_bytes, pack_bytes, NULL, OF(i8)},
-    {"uint8", "int32", 1024, 64, 1, 0, 0, pack_steps_bytes, pack_bytes, NULL, OF(u8)},
+    {"bfloat16", "bfloat16", 1024, 32, 2, 0, 0, pack_steps_halves, pack_halves, narrow_bfloat16, OF(bf16)},
+    {"bfloat16", "float32", 1024, 32, 2, 0, 0, pack_steps_halves, pack_halves, NULL, OF(bf16)},
+    {"int8", "int8", 2048, 64, 1, 0, 0, pack_steps_bytes, pack_bytes, narrow_int8, OF(i8)},
+    {"int8", "int32", 2048, 64, 1, 0, 0, pack_steps_bytes, pack_bytes, NULL, OF(i8)},
+    {"uint8", "int32", 2048, 64, 1, 0, 0, pack_steps_bytes, pack_bytes, NULL, OF(u8)},
     {.dtype = NULL},
 };
 #endif

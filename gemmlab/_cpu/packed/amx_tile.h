@@ -4,9 +4,9 @@
            sum[0..1][0..1] += A[0..1] B[0..1]                a tile of A: 16 rows of 64 bytes
                                                              a tile of B: 16 cells of k for 16 columns
 
-   Of the registers, 4 hold sums, 2 A, 2 B: four products on four tiles read. Rows and columns that C does not have are
-   computed from whatever lies there, and left out when C is written. A sum is one chain in the order of p, as in tile.h,
-   and each product within it adds its pairs of bfloat16 as the processor does.
+   Of the registers, 4 hold sums, 2 A, 2 B: four products on four tiles read. Rows and columns that C does not have
+   are computed from whatever lies there, and left out when C is written. A sum is one chain in the order of p, as in
+   tile.h, and each product within it adds its pairs of bfloat16 as the processor does.
 
    Included once for each type T of sums; MULTIPLY_TILES(sum, a, b) is the instruction. */
 

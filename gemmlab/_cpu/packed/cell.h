@@ -26,7 +26,8 @@ static void PAIR(pack)(void *panel, const char *x, Count across, Count along, Co
         if (across == sizeof(S) && here == PER)
             for (; i + LANES <= width; i += LANES) {
                 V joined = MANY_BITS(from + i * sizeof(S));
-                UNROLL for (int q = 1; q < PER; q++) joined |= MANY_BITS(from + q * along + i * sizeof(S)) << (q * bits);
+                UNROLL for (int q = 1; q < PER; q++)
+                    joined |= MANY_BITS(from + q * along + i * sizeof(S)) << (q * bits);
                 LOOSE(to + i) = joined;
             }
         for (; i < width; i++) {

@@ -45,7 +45,7 @@
 #define S int8_t
 #define PER 2
 #define BITS(x) (uint16_t)(*(const int8_t *)(x))
-#define MANY_BITS(x) (V)_mm512_and_si512(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)(x))), _mm512_set1_epi32(0xffff))
+#define MANY_BITS(x) ((V)_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)(x))) & 0xffff)
 #define PACK_WHOLE pack_pairs_of_int8
 #include "cell.h"
 #include "end_of_pair.h"

@@ -109,7 +109,8 @@ INLINE void NAME(dot)(const int rows, Count depth, const char *a, Count ai, cons
 
 /* DOT_ROWS rows of A, or what is left of them. What is not adjacent is copied to the buffer first. */
 static void NAME(dot_rows)(const Product *x, Count ir, char *buffer) {
-    const int gather_a = x->ap != sizeof(T) || !x->as_stored, gather_b = !x->packed && (x->bp != sizeof(T) || !x->as_stored);
+    const int gather_a = x->ap != sizeof(T) || !x->as_stored;
+    const int gather_b = !x->packed && (x->bp != sizeof(T) || !x->as_stored);
     const Count rows = least(DOT_ROWS, x->m - ir);
     for (Count pc = 0; pc < x->k; pc += x->kc) {
         const Count depth = least(x->kc, x->k - pc);
@@ -166,7 +167,10 @@ INLINE Product NAME(piece)(const Product *x) {
         piece.m = most(least(x->m, 4 * IN_PLACE_ROWS), up(parts(x->m, wanted), IN_PLACE_ROWS));
     else
         piece.n = most(strip, up(parts(x->n, wanted), strip));
-    if (!in_place && x->m <= THIN) piece.nc = least(x->nc, up(THIN_B / NAME(bytes_of)(least(x->k, x->kc)), NR));
+    if (!in_place && x->m <= THIN) {
+        piece.most_of_b = THIN_B;
+        piece.nc = least(x->nc, up(THIN_B / NAME(bytes_of)(least(x->k, x->kc)), NR));
+    }
     piece.m = least(piece.m, x->m), piece.n = least(piece.n, x->n);
     return piece;
 }
@@ -282,33 +286,27 @@ static void NAME(deep)(const Product *x) {
     }
 }
 
-/* Sums in T, of numbers stored in less: slabs of sums, each stored once when it is whole. */
-#define SLAB 1024
+/* Deep, of numbers stored in less than their sums: C as it is summed, then narrowed. */
+static Count NAME(sums_bytes)(const Product *x) { return up(x->m * x->n * CELL, 64); }
 
-static void NAME(multiply)(const Product *x);
-
-static void NAME(slabs)(const Product *x) {
-    const Count columns = least(x->n, SLAB);
-    char *const sums = x->buffer;
-    for (Count i = 0; i < x->m; i += SLAB)
-        for (Count j = 0; j < x->n; j += SLAB) {
-            Product slab = *x;
-            slab.m = least(SLAB, x->m - i), slab.n = least(SLAB, x->n - j), slab.narrow = NULL;
-            slab.a += i * x->ai, slab.b += j * x->bj, slab.packed_j += j;
-            slab.c = sums, slab.ci = columns * CELL, slab.cj = CELL;
-            slab.buffer = sums + up(least(x->m, SLAB) * columns * CELL, 64);
-            NAME(multiply)(&slab);
-            x->narrow(x->c + i * x->ci + j * x->cj, x->ci, x->cj, sums, slab.m, slab.n, columns);
-        }
+INLINE Product NAME(wide)(const Product *x) {
+    Product wide = *x;
+    wide.narrow = NULL;
+    wide.c = x->buffer, wide.ci = x->n * CELL, wide.cj = CELL;
+    wide.buffer = x->buffer + NAME(sums_bytes)(x);
+    return wide;
 }
 
 /* Fill C. */
 static void NAME(multiply)(const Product *x) {
-    if (x->narrow)
-        NAME(slabs)(x);
-    else if (NAME(is_deep)(x))
-        NAME(deep)(x);
-    else
+    if (NAME(is_deep)(x) || NAME(is_dots)(x)) {
+        const Product wide = x->narrow ? NAME(wide)(x) : *x;
+        if (NAME(is_deep)(x))
+            NAME(deep)(&wide);
+        else
+            NAME(on_one_team)(&wide);
+        if (x->narrow) x->narrow(x->c, x->ci, x->cj, wide.c, x->m, x->n, x->n);
+    } else
         NAME(on_one_team)(x);
 }
 
@@ -339,22 +337,20 @@ static Count NAME(pack_whole)(const Product *x, char *to) {
         x->pack_a(to, x->b, x->bp, 0, x->k, x->k, 1);
         return bytes;
     }
-    #pragma omp parallel for schedule(static) num_threads(x->threads) if (x->threads > 1)
-    for (Count pc = 0; pc < x->k; pc += x->kc) {
-        const Count depth = least(x->kc, x->k - pc);
-        NAME(pack_panels)(x, to + padded * NAME(bytes_of)(pc), pc, 0, x->n, depth, 0, padded / NR);
-    }
+    #pragma omp parallel num_threads(x->threads) if (x->threads > 1)
+    NAME(pack_panels)(x, to, 0, x->k, 0, x->n, omp_get_thread_num(), omp_get_num_threads());
     return bytes;
 }
 
 /* Bytes of the buffer that this takes. */
 static Count NAME(workspace_of)(const Product *x) {
-    if (x->narrow) {
-        Product slab = *x;
-        slab.m = least(SLAB, x->m), slab.n = least(SLAB, x->n), slab.narrow = NULL;
-        return up(slab.m * slab.n * CELL, 64) + NAME(workspace_of)(&slab);
+    Count bytes = 0;
+    Product wide = *x;
+    if (NAME(is_deep)(x) || NAME(is_dots)(x)) {
+        if (x->narrow) bytes = NAME(sums_bytes)(x);
+        wide.narrow = NULL;
     }
-    if (!NAME(is_deep)(x)) return NAME(workspace_of_team)(x);
-    const Product slice = NAME(slice)(x, 0, NULL, NULL);
-    return NAME(blocks_in_round)(x) * NAME(partial_bytes)(x) + x->threads * NAME(workspace_of_team)(&slice);
+    if (!NAME(is_deep)(x)) return bytes + NAME(workspace_of_team)(&wide);
+    const Product slice = NAME(slice)(&wide, 0, NULL, NULL);
+    return bytes + NAME(blocks_in_round)(x) * NAME(partial_bytes)(x) + x->threads * NAME(workspace_of_team)(&slice);
 }

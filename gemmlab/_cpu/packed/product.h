@@ -24,7 +24,8 @@ typedef struct Product {
     char *c;
     Count ci, cj;
     int threads;
-    Count mc, kc, nc;  /* blocks: rows of A, depth, columns of B */
+    Count mc, kc, nc;  /* blocks: at most so many rows of A, depth, at most so many columns of B */
+    Count most_of_b;   /* bytes of a packed block of B; 0 for the usual */
     Pack pack_a, pack_b;
     Narrow narrow;     /* NULL where C is stored as it is summed */
     int as_stored;     /* A and B are stored as they are multiplied */
