@@ -123,7 +123,8 @@ def pack(b: npt.ArrayLike) -> PackedOperand:
     -------
     PackedOperand
         To be passed to `matmul` in place of `b`; the product is the same, to the bit. It has `shape`, `dtype` and
-        `nbytes`, and holds a copy of the numbers: 4 bytes for each float16, bfloat16 and float32, 8 for each float64.
+        `nbytes`, and holds a copy of the numbers: 4 bytes for each float16 and float32, 8 for each float64, 2 or 4 for
+        each bfloat16.
 
     Raises
     ------

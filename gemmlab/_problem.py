@@ -127,7 +127,7 @@ class Problem:
     def _converted(self) -> tuple[Array, Array]:
         """`a` and `b` in `dtype`, converted when somebody asks for them first."""
         if self.narrow is not None and self._a is self.narrow[0]:
-            self._a, self._b = (_in_dtype(x, self.dtype)[0] for x in self.narrow)
+            self._a, self._b = (_converted(x, self.dtype) for x in self.narrow)
             self.copies += 2
         return self._a, self._b
 
@@ -243,6 +243,12 @@ def _in_dtype(x: Array, dtype: Any) -> tuple[Array, bool]:
     if x.dtype == dtype and _is_plain(x):
         return x, False
     return np.array(x, dtype=dtype, order="C", copy=True), True
+
+
+def _converted(x: Array, dtype: Any) -> Array:
+    """`x` in another dtype; what is broadcast along a leading axis is converted once, and broadcast again."""
+    once = x[tuple(slice(1) if step == 0 else slice(None) for step in x.strides[:-2])]
+    return np.broadcast_to(once.astype(dtype, order="C"), x.shape)
 
 
 def _can_be_written(out: Array, dtype: Any, a: Array, b: Array) -> bool:

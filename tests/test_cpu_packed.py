@@ -185,6 +185,19 @@ def test_sums_may_be_wider_than_the_operands(size, narrow, wide, copies):
     assert calls[0].copies == copies
 
 
+def test_a_broadcast_operand_is_converted_once():
+    a, b = whole((500, 3, 40), "int8"), whole((40, 5), "int8")
+    problem = Problem.from_call(a, b, dtype=np.int64)
+    assert problem.b.strides[0] == 0
+    assert problem.copies == 2
+    assert np.array_equal(packed(a, b, dtype=np.int64), np.matmul(a, b, dtype=np.int64))
+
+
+def test_a_block_of_k_may_be_larger_than_its_memory():
+    a, b = whole((16, 140_000), "float32"), np.broadcast_to(np.float32(1), (140_000, 768))
+    assert np.array_equal(packed(a, b, threads=2, kc=140_000), exact(a, b))
+
+
 def test_operands_of_two_dtypes_or_for_other_backends_are_converted():
     a, b = np.full((5, 300), 100, np.int8), np.full((300, 6), 200, np.uint8)
     with gemmlab.trace() as calls:
@@ -387,23 +400,24 @@ def test_every_dtype_is_right_on(level):
     assert done.returncode == 0, done.stderr
 
 
-TILES = {"v4": ("packed_14_2_f32", "packed_14_2_f64", "packed_14_1_c64", "packed_12_2_i32", "placed_6_4_1_f32"),
-         "v3": ("packed_6_2_f32", "packed_6_2_f64", "packed_6_1_c64", "placed_6_2_1_f32")}  # fmt: skip
-BUILT = [level for level in TILES if list((Path(isa.__file__).parent / level).glob("packed*.so"))]
+TILES = {"v4/packed": ("packed_14_2_f32", "packed_14_2_f64", "packed_14_1_c64", "packed_12_2_i32", "placed_6_4_1_f32"),
+         "v3/packed": ("packed_6_2_f32", "packed_6_2_f64", "packed_6_1_c64", "placed_6_2_1_f32"),
+         "packed_dot": ("packed_14_2_bf16", "packed_14_2_i16", "packed_14_2_i8")}  # fmt: skip
+BUILT = {module: library for module in TILES for library in Path(isa.__file__).parent.glob(f"{module}.*.so")}
+MULTIPLY = ("vfm", "vfnm", "vpmull", "vdpbf16", "vpdp")
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="no objdump")
-@pytest.mark.parametrize("level", BUILT)
-def test_the_hot_loop_spills_no_register(level):
-    library = next((Path(isa.__file__).parent / level).glob("packed*.so"))
-    for tile in TILES[level]:
-        command = ["objdump", "-d", "--no-show-raw-insn", f"--disassemble={tile}", str(library)]
+@pytest.mark.parametrize("module", BUILT)
+def test_the_hot_loop_spills_no_register(module):
+    for tile in TILES[module]:
+        command = ["objdump", "-d", "--no-show-raw-insn", f"--disassemble={tile}", str(BUILT[module])]
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         lines = [line for line in text.splitlines() if re.match(r"\s+[0-9a-f]+:\t", line)]
         if not lines:
             pytest.skip("the library has no names of functions")
         body = hot_loop(lines)
-        assert sum("vfm" in line or "vfnm" in line or "vpmull" in line for line in body) >= 12, tile
+        assert sum(any(name in line for name in MULTIPLY) for line in body) >= 12, tile
         assert not [line for line in body if "(%rsp" in line or "(%rbp" in line], tile
 
 
@@ -416,7 +430,7 @@ def hot_loop(lines):
         start = places.get(int(jump[1], 16), i) if jump else i
         if start < i:
             loops.append(lines[start : i + 1])
-    return max(loops, key=lambda body: sum("mul" in line or "vfm" in line for line in body), default=[])
+    return max(loops, key=lambda body: sum(any(name in line for name in MULTIPLY) for line in body), default=[])
 
 
 # Packed operands

@@ -149,7 +149,7 @@ static void NAME(strip_of_c)(const Product *x, const NAME(Plan) *plan, const cha
     for (Count pc = 0; pc < k; pc += x->kc) {
         const Count depth = least(x->kc, k - pc);
         char *const a = own + (plan->kept == 1 ? 0 : pc / x->kc) * NAME(a_bytes)(x, plan->mc);
-        if (pack || plan->kept == 1) NAME(pack_block)(x, a, x->a + ic * x->ai + (pr + pc) * x->ap, rows, depth);
+        if (pack || plan->kept < parts(k, x->kc)) NAME(pack_block)(x, a, x->a + ic * x->ai + (pr + pc) * x->ap, rows, depth);
         const char *const panels = x->packed ? NAME(panels_at)(x, pr + pc, jc + j, depth)
                                              : b + wide * NAME(bytes_of)(pc) + j * NAME(bytes_of)(depth);
         if (plan->apart)

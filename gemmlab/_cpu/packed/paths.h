@@ -169,7 +169,7 @@ INLINE Product NAME(piece)(const Product *x) {
         piece.n = most(strip, up(parts(x->n, wanted), strip));
     if (!in_place && x->m <= THIN) {
         piece.most_of_b = THIN_B;
-        piece.nc = least(x->nc, up(THIN_B / NAME(bytes_of)(least(x->k, x->kc)), NR));
+        piece.nc = least(x->nc, most(NR, up(THIN_B / NAME(bytes_of)(least(x->k, x->kc)), NR)));
     }
     piece.m = least(piece.m, x->m), piece.n = least(piece.n, x->n);
     return piece;
