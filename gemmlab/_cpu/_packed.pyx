@@ -294,8 +294,8 @@ cdef class PackedKernel(CompiledWay):
 
     def run(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, int threads=1, Py_ssize_t mc=0, Py_ssize_t kc=0,
             Py_ssize_t nc=0, PackedOperand packed=None):
-        """Fill `out` with a @ b: matrices, or stacks of one leading shape, in any strides. `a` and `b` are of one dtype,
-        and `out` is too, or is of one that `widens`.
+        """Fill `out` with a @ b: matrices, or stacks of one leading shape, in any strides. `a` and `b` are of one
+        dtype, and `out` is too, or is of one that `widens`.
 
         No extent of m, n, k and the stack is 0, and `out` shares no memory with `a` and `b`: nothing is checked here.
         """
