@@ -396,12 +396,13 @@ def _considered(candidate: str, problem: Problem, wanted: str, asked: str) -> tu
     if candidate != wanted:
         return candidate, False, "auto takes it only by name" if asked == "auto" else f"{asked} was asked for"
     why = f"asked for as {asked}" if asked != "auto" else _why_auto(problem, wanted)
-    return candidate, True, why
+    path = getattr(_registry.get(candidate), "path", None)
+    return candidate, True, f"{why}; {path(problem)}" if path else why
 
 
 def _why_auto(problem: Problem, taken: str) -> str:
     if taken == _registry.AUTO[0]:
-        return "auto: our own kernel for every dtype that it has, until this machine's profile says otherwise"
+        return "auto: our own kernel for every dtype that it has"
     return f"auto: {problem.dtype} goes to NumPy, no other backend handles it"
 
 

@@ -518,3 +518,15 @@ def test_threadpoolctl_limits_our_threads(names):
 def test_importing_gemmlab_brings_no_threadpoolctl():
     multiply = "import sys, numpy, gemmlab\ngemmlab.matmul(numpy.eye(2), numpy.eye(2))\n"
     output_of(f"{multiply}assert 'threadpoolctl' not in sys.modules")
+
+
+def test_explain_names_the_way():
+    def way(m, n, k, dtype="float32"):
+        a, b = (np.broadcast_to(np.ones((), dtype), shape) for shape in ((m, k), (k, n)))
+        return gemmlab.explain(a, b, backend="cpu-packed").rows[0][2]
+
+    assert "small: in place; 1 thread" in way(8, 8, 8)
+    assert "five loops" in way(700, 700, 700)
+    assert "dot products" in way(10, 1, 10)
+    assert "five loops" in way(8, 8, 8, "int8")
+    assert "an empty sum" in way(8, 8, 0)

@@ -35,6 +35,7 @@ cdef extern from "packed/product.h" nogil:
     ctypedef Py_ssize_t (*Workspace)(const Product *)
     ctypedef void (*Multiply)(const Product *, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t)
     ctypedef Py_ssize_t (*PackWhole)(const Product *, char *)
+    ctypedef const char *(*Path)(const Product *)
     ctypedef struct Row:
         const char *dtype
         const char *out
@@ -49,6 +50,7 @@ cdef extern from "packed/product.h" nogil:
         Multiply multiply
         Workspace workspace
         PackWhole pack_whole
+        Path path
 
 cdef extern from "packed/stack.h" nogil:
     enum:
@@ -274,6 +276,16 @@ cdef class PackedKernel(CompiledWay):
         x.threads = usable_threads(threads_for(products_in(&stack) * max(LEAST_FLOP, 2.0 * x.m * x.n * x.k)))
         self.multiply(way.row, &x, &stack, out)
         return out
+
+    def path(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads):
+        """Which way a product goes, in words; for a stack, each of its products."""
+        cdef const Way *way = self.way(a, out)
+        cdef Product x
+        if way == NULL:
+            raise TypeError(f"no kernel multiplies {a.dtype} into {out.dtype}")
+        self.describe(&x, way, a, b, out)
+        x.threads = usable_threads(threads)
+        return way.row.path(&x).decode()
 
     def pack(self, cnp.ndarray b, int threads):
         """The panels of a matrix of a dtype of the table."""

@@ -120,6 +120,14 @@ class Packed:
         threads = self._asked_threads(problem)
         self.kernel.run(a, b, problem.out, threads=threads, packed=problem.packed, **blocks)
 
+    def path(self, problem: Problem) -> str:
+        """Which of its ways a product goes, and how wide: for `explain`."""
+        if not problem.out.size or not problem.k:
+            return "an empty sum"
+        threads = self.threads(problem)
+        words = self.kernel.path(*self._operands(problem), problem.out, threads)
+        return f"{words}; {threads} thread{'s' if threads > 1 else ''}"
+
     def pack(self, b: np.ndarray[Any, Any]) -> PackedOperand:
         """The panels of a matrix, for products with many others."""
         return self.kernel.pack(b, allowed_threads(default_threads(float(PACKING_FLOP * b.size))))

@@ -61,7 +61,6 @@
 #include "kind.h"
 #include "end_of_kind.h"
 
-#define OF(kind) multiply_many_##kind, workspace_of_##kind, pack_whole_##kind
 static const Row amx_rows[] = {
     {"bfloat16", "bfloat16", 1024, 32, 2, 0, 0, pack_steps_halves, pack_halves, narrow_bfloat16, OF(bf16)},
     {"bfloat16", "float32", 1024, 32, 2, 0, 0, pack_steps_halves, pack_halves, NULL, OF(bf16)},

@@ -60,7 +60,6 @@
 #include "end_of_pair.h"
 #include "end_of_kind.h"
 
-#define OF(kind) multiply_many_##kind, workspace_of_##kind, pack_whole_##kind
 static const Row dot_rows[] = {
     {"bfloat16", "bfloat16", 1024, 2, 2, 0, 0, pack_halves, pack_halves, narrow_bfloat16, OF(bf16)},
     {"bfloat16", "float32", 1024, 2, 2, 0, 0, pack_halves, pack_halves, NULL, OF(bf16)},

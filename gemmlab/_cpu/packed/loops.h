@@ -101,8 +101,8 @@ static void NAME(block)(Count rows, Count columns, Count depth, const char *a, c
     for (Count jr = 0; jr < columns; jr += NR, b += NR * steps * STEP)
         for (Count panel = 0; panel < panels; panel++) {
             const Count ir = NAME(panel_row)(rows, panel, panels), end = NAME(panel_row)(rows, panel + 1, panels);
-            NAME(run_tile)(end - ir, least(NR, columns - jr), steps, a + ir * steps * STEP, b, c + ir * ci + jr * cj, ci,
-                           cj, add);
+            char *const tile = c + ir * ci + jr * cj;
+            NAME(run_tile)(end - ir, least(NR, columns - jr), steps, a + ir * steps * STEP, b, tile, ci, cj, add);
         }
     NAME(end)();
 }
@@ -148,8 +148,9 @@ static void NAME(strip_of_c)(const Product *x, const NAME(Plan) *plan, const cha
     char *const sums = own + plan->kept * NAME(a_bytes)(x, plan->mc), *const c = x->c + ic * x->ci + (jc + j) * x->cj;
     for (Count pc = 0; pc < k; pc += x->kc) {
         const Count depth = least(x->kc, k - pc);
-        char *const a = own + (plan->kept == 1 ? 0 : pc / x->kc) * NAME(a_bytes)(x, plan->mc);
-        if (pack || plan->kept < parts(k, x->kc)) NAME(pack_block)(x, a, x->a + ic * x->ai + (pr + pc) * x->ap, rows, depth);
+        char *const a = own + pc / x->kc % plan->kept * NAME(a_bytes)(x, plan->mc);
+        if (pack || plan->kept < parts(k, x->kc))
+            NAME(pack_block)(x, a, x->a + ic * x->ai + (pr + pc) * x->ap, rows, depth);
         const char *const panels = x->packed ? NAME(panels_at)(x, pr + pc, jc + j, depth)
                                              : b + wide * NAME(bytes_of)(pc) + j * NAME(bytes_of)(depth);
         if (plan->apart)

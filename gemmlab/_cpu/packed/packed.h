@@ -7,7 +7,8 @@
        paths.h     other ways, and the rule that chooses              }
        panel.h     packing (panel_complex.h), narrow.h: storing       } once for each type of stored numbers
 
-   This file says which numbers are multiplied how, and lists them in a table. */
+   This file says which numbers are multiplied how, and lists them in a table. dot.h and amx.h do so for instructions
+   that multiply several numbers of k at once, packed by cell.h; their tables go before this one. */
 #ifndef GEMMLAB_PACKED_H
 #define GEMMLAB_PACKED_H
 
@@ -186,7 +187,6 @@
 #include "end_of_kind.h"
 
 /* By NumPy's names; an integer of the same size as C's may have a sign or none, and so may C's. */
-#define OF(kind) multiply_many_##kind, workspace_of_##kind, pack_whole_##kind
 static const Row packed_rows[] = {
     {"float32", "float32", 512, 1, 4, 1, 1, pack_f32, pack_f32, NULL, OF(f32)},
     {"float64", "float64", 384, 1, 8, 1, 1, pack_f64, pack_f64, NULL, OF(f64)},

@@ -310,6 +310,14 @@ static void NAME(multiply)(const Product *x) {
         NAME(on_one_team)(x);
 }
 
+static const char *NAME(path)(const Product *x) {
+    if (NAME(is_deep)(x)) return "a small C and a long k: blocks of k shared out to the threads, added in order";
+    if (NAME(is_dots)(x)) return "one column: dot products";
+    const int in_place = NAME(stays_in_place)(x), pieces = NAME(is_in_pieces)(x);
+    if (in_place) return pieces ? "few rows or little work: in place, in pieces for the threads" : "small: in place";
+    return pieces ? "thin: a piece for each thread, packed by itself" : "five loops on packed panels";
+}
+
 /* As many products as there are of one shape, with equal steps from each to the next. */
 static void NAME(multiply_many)(const Product *x, Count products, Count a_step, Count b_step, Count c_step) {
 #if IN_PLACE

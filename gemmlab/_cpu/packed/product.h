@@ -36,6 +36,7 @@ typedef struct Product {
 
 typedef Count (*Workspace)(const Product *x);
 typedef Count (*PackWhole)(const Product *x, char *to);
+typedef const char *(*Path)(const Product *x);
 typedef void (*Multiply)(const Product *x, Count products, Count a_step, Count b_step, Count c_step);
 
 /* How numbers of one dtype are multiplied. */
@@ -50,7 +51,9 @@ typedef struct Row {
     Multiply multiply;
     Workspace workspace;
     PackWhole pack_whole;
+    Path path;  /* in words */
 } Row;
+#define OF(kind) multiply_many_##kind, workspace_of_##kind, pack_whole_##kind, path_##kind  /* a row's last four */
 
 /* What tiles in place have in common: strides, the columns of C, whether C is added to, and products to go through,
    each a step further in A, B and C. */

@@ -127,11 +127,12 @@ typedef void (*NAME(InPlace))(const Place *x, const char *a, const char *b, char
             NAME(tile)(r, v, w, 0, y.depth, a, y.ai, y.ap, b, y.bp, c, y.ci, y.cj, y.columns, y.add);               \
     }
 #define PLACED_ROWS_2(r) PLACED(r, 1, 0) PLACED(r, 1, 1) PLACED(r, 2, 0) PLACED(r, 2, 1)
-#define PLACED_ENTRY_2(r) {NAME(placed_##r##_1_0), NAME(placed_##r##_1_1)}, {NAME(placed_##r##_2_0), NAME(placed_##r##_2_1)}
+#define PLACED_PAIR(r, v) {NAME(placed_##r##_##v##_0), NAME(placed_##r##_##v##_1)}
+#define PLACED_ENTRY_2(r) PLACED_PAIR(r, 1), PLACED_PAIR(r, 2)
 #if IN_PLACE_VECTORS == 4
 #define PLACED_ROWS(r) PLACED_ROWS_2(r) PLACED(r, 3, 0) PLACED(r, 3, 1) PLACED(r, 4, 0) PLACED(r, 4, 1)
 #define PLACED_ENTRY(r)                                                                                           \
-    {PLACED_ENTRY_2(r), {NAME(placed_##r##_3_0), NAME(placed_##r##_3_1)}, {NAME(placed_##r##_4_0), NAME(placed_##r##_4_1)}},
+    {PLACED_ENTRY_2(r), PLACED_PAIR(r, 3), PLACED_PAIR(r, 4)},
 #else
 #define PLACED_ROWS(r) PLACED_ROWS_2(r)
 #define PLACED_ENTRY(r) {PLACED_ENTRY_2(r)},
