@@ -79,7 +79,7 @@ def server_cases() -> Iterator[tuple[str, Operands]]:
 SUITES = {"small": (cases, ("cpu-packed", "numpy")), "server": (server_cases, ("cpu-packed", "numpy", "torch"))}
 
 
-def product_of(library: str, a: Any, b: Any) -> tuple[Multiply, Any, Any] | None:
+def product_of(suite: str, library: str, a: Any, b: Any) -> tuple[Multiply, Any, Any] | None:
     """How a library multiplies these, with the operands as it takes them; None where that would take minutes."""
     narrow = a.dtype in (np.int8, np.float16) or a.dtype.name == "bfloat16"
     if library == "torch":
@@ -89,8 +89,8 @@ def product_of(library: str, a: Any, b: Any) -> tuple[Multiply, Any, Any] | None
         ta, tb = (torch.from_numpy(x.astype(np.float32)).to(to) if to else torch.from_numpy(x) for x in (a, b))
         return (torch._int_mm if a.dtype == np.int8 else torch.mm), ta, tb
     if library == "numpy":
-        return None if narrow and a.size > 1 << 19 else (np.matmul, a, b)
-    dtype = np.int32 if a.dtype == np.int8 and a.size > 1 << 19 else None
+        return None if narrow and suite == "server" else (np.matmul, a, b)
+    dtype = np.int32 if a.dtype == np.int8 and suite == "server" else None
     return partial(gemmlab.matmul, backend=library, dtype=dtype), a, b
 
 
@@ -105,7 +105,7 @@ def measure(suite: str, library: str) -> dict[str, float]:
     """Seconds of each case, the median of samples of at least SAMPLE_S."""
     found = {}
     for name, operands in SUITES[suite][0]():
-        product = product_of(library, *operands())
+        product = product_of(suite, library, *operands())
         if product is None:
             continue
         multiply, a, b = product

@@ -117,19 +117,20 @@ class Problem:
     @property
     def a(self) -> Array:
         """The left operand, in `dtype`."""
-        return self._a if self.narrow is None else self._converted()[0]
+        self._convert()
+        return self._a
 
     @property
     def b(self) -> Array:
         """The right operand, in `dtype`."""
-        return self._b if self.narrow is None else self._converted()[1]
+        self._convert()
+        return self._b
 
-    def _converted(self) -> tuple[Array, Array]:
-        """`a` and `b` in `dtype`, converted when somebody asks for them first."""
+    def _convert(self) -> None:
+        """Bring narrow operands into `dtype`, when somebody asks for them first."""
         if self.narrow is not None and self._a is self.narrow[0]:
             self._a, self._b = (_converted(x, self.dtype) for x in self.narrow)
             self.copies += 2
-        return self._a, self._b
 
     @property
     def result_shape(self) -> tuple[int, ...]:

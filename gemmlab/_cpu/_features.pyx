@@ -16,7 +16,9 @@ def has_level(int level):
 
 def has_extra(str name not None):
     """Whether this CPU has AVX512-BF16 and AVX512-VNNI ("dot"), or AMX ("amx") and the system lets us use it."""
-    return {"dot": bool(cpu_has_dot()), "amx": bool(cpu_has_amx())}[name]
+    if name == "dot":
+        return bool(cpu_has_dot())
+    return name == "amx" and bool(cpu_has_amx())  # asks the system for the tiles: only who wants them does
 
 
 def openmp():
