@@ -8,10 +8,11 @@ list of its own, with a stride for rows and one for columns.
 
 import warnings
 
+from libc.math cimport sqrt
 cimport numpy as cnp
 
 from gemmlab._cpu.rung cimport Gemm32, Gemm64, Plan
-from gemmlab._cpu.machine import usable_cpus
+from gemmlab._cpu import machine
 
 cnp.import_array()
 
@@ -19,6 +20,7 @@ cdef extern from "openmp_or_serial.h" nogil:
     enum:
         HAS_OPENMP
     int omp_get_max_threads()
+    int procs_here(bint is_short)
     void set_schedule(int kind, int *old_kind, int *old_chunk)
     void restore_schedule(int kind, int chunk)
 
@@ -51,9 +53,11 @@ cdef enum Convention:
 
 CONVENTIONS = {"rung": RUNG, "fortran": FORTRAN, "blis": BLIS}
 
-# Work below which a product stays on one thread, and work that each further thread must have: waking
-# a thread costs as much as a few 10^5 multiply-adds.
-cdef double GATE_FLOP = 2.0e6
+# What each thread of a team costs, in floating-point operations that one thread might have done: with T of them a
+# product takes as long as flop / T + T * THREAD_FLOP of one, which is least at T = sqrt(flop / THREAD_FLOP).
+cdef double THREAD_FLOP = 1.1e5
+thread_flop = THREAD_FLOP
+cdef double SHORT_FLOP = 1e7  # a product of less is over in a tick of the clock
 
 # A block row of C has at most this many rows, so that its part of A stays in the second-level cache.
 cdef Py_ssize_t MOST_ROWS = 192
@@ -85,7 +89,7 @@ def limit_blas_threads(int threads):
 
 def most_threads():
     """Threads of a large product that names none."""
-    return threads_for(1e18)
+    return threads_for(1e18, THREAD_FLOP)
 
 
 def forked():
@@ -94,23 +98,22 @@ def forked():
     serial = serial or pool_started
 
 
-def default_threads(double flop):
+def default_threads(double flop, double thread_flop=THREAD_FLOP):
     """Threads of a product of so many floating-point operations where the caller names no number."""
-    return threads_for(flop)
+    return threads_for(flop, thread_flop)
 
 
-cdef int threads_for(double flop) except -1:
+cdef int threads_for(double flop, double thread_flop) except -1:
+    cdef double wanted = sqrt(flop / thread_flop)
     cdef int threads
-    if flop < GATE_FLOP:
+    if wanted < 2:
         return 1
-    threads = thread_limit
-    if threads == 0:
-        threads = omp_get_max_threads()
-        if threads > 1:
-            threads = min(threads, <int> usable_cpus())
+    threads = thread_limit or omp_get_max_threads()
+    if threads > 1 and not thread_limit:
+        threads = min(threads, procs_here(flop < SHORT_FLOP), <int> (machine.cgroup_cpus() or threads))
     if blas_limit:
         threads = min(threads, blas_limit)
-    return <int> max(1, min(<double> threads, 2 * flop / GATE_FLOP))
+    return <int> max(1, min(<double> threads, wanted))
 
 
 def allowed_threads(int threads):
@@ -227,7 +230,7 @@ cdef class Kernel(CompiledWay):
     cdef Plan plan(self, int type_num, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k):
         """The default plan of a product."""
         cdef Plan plan = self.blocks32 if type_num == cnp.NPY_FLOAT else self.blocks64
-        plan.threads = 1 if self.serial or self.convention != RUNG else usable_threads(threads_for(2.0 * m * n * k))
+        plan.threads = 1 if self.serial or self.convention != RUNG else usable_threads(threads_for(2.0 * m * n * k, THREAD_FLOP))
         plan.bs_r = rows_per_block(m, plan.threads)
         return plan
 

@@ -89,6 +89,7 @@ for code in "?bBhHiIlLqQefdFD":
 cdef struct Way:
     const Row *row
     Py_ssize_t mc, kc, nc
+    double thread_flop  # what each thread of a team costs: see _driver.pyx
 
 
 def _places(row_dtype, row_out):
@@ -189,7 +190,7 @@ cdef class PackedKernel(CompiledWay):
     ----------
     tables : sequence of int
         Their addresses; what a later one multiplies goes before an earlier one's.
-    blocks : mapping of (str, str) to (mc, kc, nc)
+    blocks : mapping of (str, str) to (mc, kc, nc, thread_flop)
         For each pair of dtypes, of operands and of sums, as in `rows_of`.
     """
 
@@ -197,14 +198,16 @@ cdef class PackedKernel(CompiledWay):
 
     def __init__(self, tables, blocks):
         cdef const Row *row
+        cdef Way *way
         cdef int of_a, of_c
         for table in tables:
             row = <const Row *> <size_t> table
             while row.dtype != NULL:
                 names = row.dtype.decode(), row.out.decode()
                 for of_a, of_c in _places(*names):
-                    self.ways[of_a][of_c].row = row
-                    self.ways[of_a][of_c].mc, self.ways[of_a][of_c].kc, self.ways[of_a][of_c].nc = blocks[names]
+                    way = &self.ways[of_a][of_c]
+                    way.row = row
+                    way.mc, way.kc, way.nc, way.thread_flop = blocks[names]
                 row += 1
 
     cdef inline int place(self, cnp.ndarray x) noexcept:
@@ -258,6 +261,7 @@ cdef class PackedKernel(CompiledWay):
         cdef cnp.npy_intp shape[MOST_AXES]
         cdef Product x
         cdef Stack stack
+        cdef double flop
         if (way == NULL or type_num >= BFLOAT16 or cnp.PyArray_TYPE(b) != type_num or na < 2 or nb < 2
                 or not cnp.PyArray_ISBEHAVED_RO(a) or not cnp.PyArray_ISBEHAVED_RO(b)
                 or cnp.PyArray_DIM(a, na - 1) != cnp.PyArray_DIM(b, nb - 2) or cnp.PyArray_DIM(a, na - 1) < 1):
@@ -273,7 +277,8 @@ cdef class PackedKernel(CompiledWay):
                   and apart_in_memory(out, a) and apart_in_memory(out, b)):
             return None
         self.describe(&x, way, a, b, out)
-        x.threads = usable_threads(threads_for(products_in(&stack) * max(LEAST_FLOP, 2.0 * x.m * x.n * x.k)))
+        flop = products_in(&stack) * max(LEAST_FLOP, 2.0 * x.m * x.n * x.k)
+        x.threads = usable_threads(threads_for(flop, way.thread_flop))
         self.multiply(way.row, &x, &stack, out)
         return out
 

@@ -16,7 +16,7 @@ import numpy as np
 from gemmlab import _profile
 from gemmlab._backend import Availability, Param, check_params
 from gemmlab._cpu import isa, machine, traffic
-from gemmlab._cpu._driver import allowed_threads, default_threads
+from gemmlab._cpu._driver import allowed_threads, default_threads, thread_flop
 from gemmlab._cpu._packed import PackedKernel, PackedOperand, least_flop, rows_of
 from gemmlab._cpu.ladder import size
 from gemmlab._problem import Array, Problem
@@ -45,7 +45,8 @@ class Packed:
     @cached_property
     def kernel(self) -> PackedKernel:
         """The compiled rung, in the build for this CPU."""
-        return PackedKernel(self.tables, {names: self.default_blocks(*names) for names in self.rows})
+        ways = {names: (*self.default_blocks(*names), self.thread_flop(*names)) for names in self.rows}
+        return PackedKernel(self.tables, ways)
 
     @cached_property
     def tables(self) -> list[int]:
@@ -68,6 +69,12 @@ class Packed:
         tuned = _profile.parameters(self.profile_name, self.name, dtype) if out == dtype else {}
         mc, kc, nc = self.usual_blocks(dtype, out)
         return tuned.get("mc", mc), tuned.get("kc", kc), tuned.get("nc", nc)
+
+    def thread_flop(self, dtype: str, out: str) -> int:
+        """What each thread of a team costs, in floating-point operations: of this machine's profile, else the usual."""
+        tuned = _profile.parameters(self.profile_name, self.name, dtype) if out == dtype else {}
+        size, _ = self.rows[dtype, out]
+        return tuned.get("thread_flop", int(thread_flop * 4 / size))
 
     def forget(self) -> None:
         """Read the profile again before the next product."""
@@ -111,8 +118,9 @@ class Packed:
         return allowed_threads(self._asked_threads(problem))
 
     def _asked_threads(self, problem: Problem) -> int:
-        one = 2.0 * problem.m * problem.n * problem.k
-        return problem.threads or default_threads(problem.batch * max(one, least_flop))
+        flop = problem.batch * max(least_flop, 2.0 * problem.m * problem.n * problem.k)
+        a, _ = self._operands(problem)
+        return problem.threads or default_threads(flop, self.thread_flop(*_names(a.dtype, problem.dtype)))
 
     def gemm(self, problem: Problem, **params: Any) -> None:
         """Fill `problem.out`."""

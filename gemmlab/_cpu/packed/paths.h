@@ -145,6 +145,7 @@ static void NAME(dots)(const Product *x) {
 #define IN_PLACE_BYTES (128 << 10)  /* of B, as packed */
 #define THIN 256
 #define PIECES_A_THREAD 4
+#define LEAST_PIECE_ROWS 20
 #define LEAST_EDGE 96               /* of a piece: the thin operand is packed for each anew */
 #define THIN_B (512 << 10)          /* few rows use a panel of B seldom: a block of as many as L2 holds, in bytes */
 
@@ -155,18 +156,23 @@ INLINE int NAME(stays_in_place)(const Product *x) {
         && (x->m <= FEW_ROWS || up(x->n, LANES) * x->k * (Count)sizeof(T) <= IN_PLACE_BYTES);
 }
 
+/* Extent of a piece, where pieces are of at least so many: as many for each thread as there is room for. */
+INLINE Count NAME(piece_extent)(Count extent, Count least_extent, int threads, Count most_a_thread) {
+    const Count fit = most(1, extent / least_extent);
+    return parts(extent, fit < threads ? fit : threads * least(most_a_thread, fit / threads));
+}
+
 /* The pieces of a product for its threads: rows and columns of each. */
 INLINE Product NAME(piece)(const Product *x) {
     Product piece = *x;
     const int in_place = NAME(stays_in_place)(x), gathered = in_place && !x->packed && x->bj != sizeof(T);
-    const Count strip = NAME(strip_columns)(x);
-    const Count wanted = x->threads * (gathered ? 1 : PIECES_A_THREAD);  /* pieces of rows gather all of B each */
-    const int of_rows = gathered ? x->n <= strip : in_place ? x->m > FEW_ROWS : x->m >= x->n;
+    const Count strip = gathered ? LANES : NAME(strip_columns)(x);
+    const int of_rows = gathered ? x->n < 2 * strip * x->threads : in_place ? x->m > FEW_ROWS : x->m >= x->n;
     piece.threads = 1;
-    if (of_rows)
-        piece.m = most(least(x->m, 4 * IN_PLACE_ROWS), up(parts(x->m, wanted), IN_PLACE_ROWS));
+    if (of_rows)  /* pieces of rows gather all of B each */
+        piece.m = NAME(piece_extent)(x->m, LEAST_PIECE_ROWS, x->threads, gathered ? 1 : PIECES_A_THREAD);
     else
-        piece.n = most(strip, up(parts(x->n, wanted), strip));
+        piece.n = up(NAME(piece_extent)(x->n, strip, x->threads, gathered ? 1 : PIECES_A_THREAD), strip);
     if (!in_place && x->m <= THIN) {
         piece.most_of_b = THIN_B;
         piece.nc = least(x->nc, most(NR, up(THIN_B / NAME(bytes_of)(least(x->k, x->kc)), NR)));
@@ -192,16 +198,20 @@ static Count NAME(workspace_alone)(const Product *x) {
     return NAME(workspace)(x);
 }
 
+/* A thread's first piece is known without asking the others: where there is one for each, nobody waits. */
 static void NAME(pieces)(const Product *x) {
     const Product shape = NAME(piece)(x);
-    const Count across = parts(x->n, shape.n), own = up(NAME(workspace_alone)(&shape), 64);
-    #pragma omp parallel for schedule(dynamic) num_threads(x->threads)
-    for (Count i = 0; i < parts(x->m, shape.m) * across; i++) {
+    const Count m = x->m, n = x->n, across = parts(n, shape.n), count = parts(m, shape.m) * across;
+    const Count own = up(NAME(workspace_alone)(&shape), 64);
+    Count taken = 0;
+    #pragma omp parallel num_threads(x->threads)
+    for (Count i = omp_get_thread_num(); i < count;
+         i = omp_get_num_threads() + __atomic_fetch_add(&taken, 1, __ATOMIC_RELAXED)) {
         const Count ic = i / across * shape.m, jc = i % across * shape.n;
         Product piece = shape;
-        piece.m = least(shape.m, x->m - ic), piece.n = least(shape.n, x->n - jc);
-        piece.a += ic * x->ai, piece.b += jc * x->bj, piece.packed_j += jc, piece.c += ic * x->ci + jc * x->cj;
-        piece.buffer = x->buffer + omp_get_thread_num() * own;
+        piece.m = least(shape.m, m - ic), piece.n = least(shape.n, n - jc);
+        piece.a += ic * piece.ai, piece.b += jc * piece.bj, piece.c += ic * piece.ci + jc * piece.cj;
+        piece.packed_j += jc, piece.buffer += omp_get_thread_num() * own;
         NAME(alone)(&piece);
     }
 }

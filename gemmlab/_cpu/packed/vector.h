@@ -61,29 +61,20 @@ INLINE Bytes load_part(const void *x, Part part) {
 INLINE void store_part(void *x, Part part, Bytes v) { memcpy(x, &v, (size_t)part); }
 #endif
 
-/* The transpose of a square of vectors, in steps w = 1, 2, 4, ...: rows r and r + w trade the squares of w x w
-   numbers that lie off the diagonal of their 2w x 2w square. LIST_n lists the lanes, for constant shuffles. */
-#define KEPT(i, w, n) ((i) & (w) ? (n) + (i) - (w) : (i))
-#define GIVEN(i, w, n) ((i) & (w) ? (n) + (i) : (i) + (w))
+/* Constant shuffles of n lanes, of which w make 16 bytes. Within so many bytes, and of whole such pieces, a shuffle is
+   one plain instruction: LOWER and UPPER interleave the halves of the pieces of two vectors, EVEN and ODD take every other
+   piece of both. LIST_n lists the lanes. */
+#define SHUFFLE(n, x, y, which) __builtin_shufflevector(x, y, JOIN(LIST, n)(which, 0, 16 / (int)sizeof(x[0]), n))
+#define LOWER(i, w, n) ((i) / (w) * (w) + (i) % (w) / 2 + (i) % 2 * (n))
+#define UPPER(i, w, n) (LOWER(i, w, n) + (w) / 2)
+#define EVEN(i, w, n) ((i) / (w) * 2 % ((n) / (w)) * (w) + (i) % (w) + (i) / (w) * 2 / ((n) / (w)) * (n))
+#define ODD(i, w, n) (EVEN(i, w, n) + (w))
+#define REVERSED(i, w, n) ((n) - 1 - (i))
 #define LIST_2(F, o, w, n) F(o, w, n), F(o + 1, w, n)
 #define LIST_4(F, o, w, n) LIST_2(F, o, w, n), LIST_2(F, o + 2, w, n)
 #define LIST_8(F, o, w, n) LIST_4(F, o, w, n), LIST_4(F, o + 4, w, n)
 #define LIST_16(F, o, w, n) LIST_8(F, o, w, n), LIST_8(F, o + 8, w, n)
 #define LIST_32(F, o, w, n) LIST_16(F, o, w, n), LIST_16(F, o + 16, w, n)
-#define TRADE(V, x, n, w)                                                          \
-    UNROLL for (int r = 0; r < n; r++) {                                              \
-        if (r & (w)) continue;                                                        \
-        V upper = x[r], lower = x[r + (w)];                                           \
-        x[r] = __builtin_shufflevector(upper, lower, LIST_##n(KEPT, 0, w, n));  \
-        x[r + (w)] = __builtin_shufflevector(upper, lower, LIST_##n(GIVEN, 0, w, n)); \
-    }
-#define TRANSPOSE_2(V, x) TRADE(V, x, 2, 1)
-#define TRANSPOSE_4(V, x) TRADE(V, x, 4, 1) TRADE(V, x, 4, 2)
-#define TRANSPOSE_8(V, x) TRADE(V, x, 8, 1) TRADE(V, x, 8, 2) TRADE(V, x, 8, 4)
-#define TRANSPOSE_16(V, x) \
-    TRADE(V, x, 16, 1) TRADE(V, x, 16, 2) TRADE(V, x, 16, 4) TRADE(V, x, 16, 8)
-#define TRANSPOSE_32(V, x) \
-    TRADE(V, x, 32, 1) TRADE(V, x, 32, 2) TRADE(V, x, 32, 4) TRADE(V, x, 32, 8) TRADE(V, x, 32, 16)
 
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
