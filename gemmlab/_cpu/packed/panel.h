@@ -18,15 +18,24 @@ INLINE V PAIR(load)(const char *x, Count numbers) {
     return NUMBERS(x);
 }
 
+/* The first numbers of a vector, in a panel that ends at `end`. What lies behind them is written over as far as that: it
+   belongs to the panel's next rows, which come afterwards. To store a part costs AVX2 as much as many whole vectors. */
+INLINE void PAIR(store)(T *to, V x, Count numbers, const T *end) {
+    if (numbers >= LANES || to + LANES <= end)
+        LOOSE(to) = x;
+    else
+        memcpy(to, &x, numbers * sizeof(T));
+}
+
 /* Numbers that are adjacent across the panel: vectors of them. */
 INLINE void PAIR(pack_adjacent)(T *to, const char *x, Count along, Count width, Count padded, Count depth) {
     const Count whole = width / LANES * LANES;
+    const T *const end = to + depth * padded;
     for (Count p = 0; p < depth; p++, to += padded, x += along) {
         for (Count i = 0; i < whole; i += LANES) LOOSE(to + i) = NUMBERS(x + i * sizeof(S));
         Count i = whole;
         if (IN_PARTS && whole < padded) {
-            store_part(to + whole, part_of((padded - whole) * (Count)sizeof(T)),
-                       (Bytes)PAIR(load)(x + whole * sizeof(S), width - whole));
+            PAIR(store)(to + whole, PAIR(load)(x + whole * sizeof(S), width - whole), padded - whole, end);
             i += LANES;
         }
         for (; i < width; i++) to[i] = NUMBER(x + i * sizeof(S));
@@ -62,7 +71,8 @@ INLINE void PAIR(transpose)(V *x) {
 }
 
 /* Numbers that are adjacent along the panel: `depth` of them from each of some rows, as that many rows of `columns`. */
-INLINE void PAIR(square)(T *to, Count down, const char *x, Count across, Count rows, Count columns, const Count depth) {
+INLINE void PAIR(square)(T *to, Count padded, const char *x, Count across, Count rows, Count columns, const Count depth,
+                         const T *end) {
     V square[LANES];
     if (rows == LANES) {
         UNROLL for (int i = 0; i < LANES; i++) square[i] = PAIR(load)(x + i * across, depth);
@@ -70,15 +80,9 @@ INLINE void PAIR(square)(T *to, Count down, const char *x, Count across, Count r
         UNROLL for (int i = 0; i < LANES; i++) square[i] = i < rows ? PAIR(load)(x + i * across, depth) : (V){0};
     }
     PAIR(transpose)(square);
-    const Part part = part_of(columns * (Count)sizeof(T));
     UNROLL for (int q = 0; q < LANES; q++) {
         if (q == depth) return;
-        if (columns == LANES)
-            LOOSE(to + q * down) = square[q];
-        else if (sizeof(T) >= 4)
-            store_part(to + q * down, part, (Bytes)square[q]);
-        else
-            memcpy(to + q * down, &square[q], columns * sizeof(T));
+        PAIR(store)(to + q * padded, square[q], columns, end);
     }
 }
 
@@ -106,6 +110,7 @@ INLINE void PAIR(pack_apart)(T *to, const char *x, Count across, Count along, Co
 
 static void PAIR(pack)(void *panel, const char *x, Count across, Count along, Count width, Count padded, Count depth) {
     T *to = panel;
+    const T *const end = to + depth * padded;
     Count p = 0;
     if (across == sizeof(S)) {
         PAIR(pack_adjacent)(to, x, along, width, padded, depth);
@@ -113,13 +118,14 @@ static void PAIR(pack)(void *panel, const char *x, Count across, Count along, Co
     }
     if (along == sizeof(S))
         for (; p + LANES <= depth || (IN_PARTS && p < depth); p += LANES)
-            for (Count i = 0; i < padded; i += LANES) {
+            for (Count i = (padded - 1) / LANES * LANES; i >= 0; i -= LANES) {  /* the part of a vector first */
                 const Count rows = most(0, least(LANES, width - i)), columns = least(LANES, padded - i);
                 const char *from = x + i * across + p * sizeof(S);
+                T *const square = to + p * padded + i;
                 if (p + LANES <= depth)
-                    PAIR(square)(to + p * padded + i, padded, from, across, rows, columns, LANES);
+                    PAIR(square)(square, padded, from, across, rows, columns, LANES, end);
                 else
-                    PAIR(square)(to + p * padded + i, padded, from, across, rows, columns, depth - p);
+                    PAIR(square)(square, padded, from, across, rows, columns, depth - p, end);
             }
     if (p < depth) PAIR(pack_apart)(to + p * padded, x + p * along, across, along, width, padded, depth - p);
 }

@@ -30,6 +30,28 @@
 #define AHEAD 1024   /* bytes of a panel of B that are fetched before they are used: it is longer than L1 */
 #define VECTORS 2                                      /* of a packed panel of B */
 #define NR (COMPLEX ? LANES : VECTORS * LANES)         /* columns of a packed panel of B */
+INLINE void NAME(put_rows)(const int rows, const int vectors, const int whole, V sum[][4], char *c, Count ci,
+                           Count columns, int add) {
+    const int last = vectors - 1;
+    const Part part = part_of((columns - last * LANES) * (Count)sizeof(T));
+    if (add) {
+        UNROLL for (int i = 0; i < rows; i++) {
+            const char *row = c + i * ci, *end = row + last * VECTOR_BYTES;
+            UNROLL for (int v = 0; v < last; v++) sum[i][v] = ADD(LOOSE(row + v * VECTOR_BYTES), sum[i][v]);
+            sum[i][last] = ADD(whole ? (V)LOOSE(end) : (V)load_part(end, part), sum[i][last]);
+        }
+    }
+    UNROLL for (int i = 0; i < rows; i++) {
+        char *row = c + i * ci, *end = row + last * VECTOR_BYTES;
+        UNROLL for (int v = 0; v < last; v++) LOOSE(row + v * VECTOR_BYTES) = sum[i][v];
+        if (whole)
+            LOOSE(end) = sum[i][last];
+        else
+            store_part(end, part, (Bytes)sum[i][last]);
+    }
+}
+
+/* A part of a vector costs as much as many whole ones where it is stored by AVX2. */
 INLINE void NAME(put)(const int rows, const int vectors, V sum[][4], char *c, Count ci, Count cj, Count columns,
                       int add) {
     if (COMPLEX || cj != sizeof(T) || (sizeof(T) < 4 && columns != vectors * LANES)) {
@@ -37,22 +59,10 @@ INLINE void NAME(put)(const int rows, const int vectors, V sum[][4], char *c, Co
         UNROLL for (int i = 0; i < rows; i++)
             UNROLL for (int v = 0; v < vectors; v++) LOOSE(sums + (i * vectors + v) * LANES) = sum[i][v];
         NAME(scatter)(sums, vectors * LANES, rows, columns, c, ci, cj, add);
-        return;
-    }
-    const int last = vectors - 1;
-    const Part part = part_of((columns - last * LANES) * (Count)sizeof(T));
-    if (add) {
-        UNROLL for (int i = 0; i < rows; i++) {
-            char *row = c + i * ci;
-            UNROLL for (int v = 0; v < last; v++) sum[i][v] = ADD(LOOSE(row + v * VECTOR_BYTES), sum[i][v]);
-            sum[i][last] = ADD((V)load_part(row + last * VECTOR_BYTES, part), sum[i][last]);
-        }
-    }
-    UNROLL for (int i = 0; i < rows; i++) {
-        char *row = c + i * ci;
-        UNROLL for (int v = 0; v < last; v++) LOOSE(row + v * VECTOR_BYTES) = sum[i][v];
-        store_part(row + last * VECTOR_BYTES, part, (Bytes)sum[i][last]);
-    }
+    } else if (columns == vectors * LANES)
+        NAME(put_rows)(rows, vectors, 1, sum, c, ci, columns, add);
+    else
+        NAME(put_rows)(rows, vectors, 0, sum, c, ci, columns, add);
 }
 
 /* `whole` says that the last vector of B may be read to its end, `packed` that B lies in a panel. */
@@ -66,7 +76,8 @@ INLINE void NAME(tile)(const int rows, const int vectors, const int whole, const
         UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = (V){0};
     for (Count p = 0; p < steps; p++) {
         V row[4];
-        if (packed) UNROLL for (int v = 0; v < vectors; v++) __builtin_prefetch(b + AHEAD + v * VECTOR_BYTES);
+        if (packed)
+            UNROLL for (int l = 0; l < vectors * VECTOR_BYTES; l += LINE_BYTES) __builtin_prefetch(b + AHEAD + l);
         UNROLL for (int v = 0; v < last; v++) row[v] = LOOSE(b + v * VECTOR_BYTES);
         row[last] = whole ? (V)LOOSE(b + last * VECTOR_BYTES) : (V)load_part(b + last * VECTOR_BYTES, part);
         UNROLL for (int i = 0; i < rows; i++) {
