@@ -212,7 +212,7 @@ def _make_ready(name: str, backend: Any) -> None:
         return  # it took this one product only
     limits_a_library = backend.kind == "baseline" and config.threads is not None
     if backend.name in _registry.BUILT_IN and hasattr(backend, "kernel") and not limits_a_library:
-        _front.make_ready(name, backend.kernel)
+        _front.make_ready(name, getattr(backend, "kernel_for_auto" if name == "auto" else "kernel", backend.kernel))
 
 
 def _foreign_operand(a: Any, b: Any, out: Any) -> Any:
@@ -401,6 +401,8 @@ def _considered(candidate: str, problem: Problem, wanted: str, asked: str) -> tu
 
 
 def _why_auto(problem: Problem, taken: str) -> str:
+    if taken in _registry.faster_here(problem):
+        return "auto: gemmlab tune auto found it faster for products of this size here"
     if taken == _registry.AUTO[0]:
         return "auto: our own kernel for every dtype that it has"
     return f"auto: {problem.dtype} goes to NumPy, no other backend handles it"

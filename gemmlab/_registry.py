@@ -15,8 +15,10 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from gemmlab import _profile
 from gemmlab._backend import Availability, Backend, BackendInfo
 from gemmlab._config import config
+from gemmlab._cpu import isa
 from gemmlab._errors import BackendUnavailable, UnknownBackend
 from gemmlab._gpu import RUNG_NAMES, RUNTIMES, VENDORS, best_rung
 from gemmlab._problem import Problem
@@ -215,11 +217,21 @@ def info(name: str) -> BackendInfo:
 
 
 def choose(problem: Problem) -> Backend:
-    """The backend that "auto" takes for a problem: the first that can run and does it."""
-    for name in AUTO:
+    """The backend that "auto" takes for a problem: what this machine's profile says is faster, else the first that can
+    run and does it."""
+    for name in (*faster_here(problem), *AUTO):
         if availability(name).ok and refusal(backend := get(name), problem) is None:
             return backend
     raise BackendUnavailable(f"no backend of auto ({', '.join(AUTO)}) can do this problem here: see gemmlab.explain")
+
+
+def faster_here(problem: Problem) -> list[str]:
+    """Backends that this machine's profile puts before our own for a problem: see `gemmlab tune auto`."""
+    if problem.narrow is not None or problem.place is not None:
+        return []
+    extent = min(problem.m, problem.n, problem.k)
+    found = _profile.parameters(isa.profile_name(), "auto", problem.dtype.name)
+    return [name for name, least in found.items() if extent >= least and name in names()]
 
 
 def refusal(backend: Backend, problem: Problem) -> str | None:

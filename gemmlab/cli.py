@@ -104,11 +104,13 @@ def parser() -> argparse.ArgumentParser:
     study.add_argument("--out", type=Path, help="folder for records, figures and text (study-NAME)")
     _json(study)
 
-    tune = command("tune", commands.run_tune, "search a backend's block sizes and keep them for this machine")
-    tune.add_argument("backend", nargs="?", default="cpu-packed", help="(cpu-packed)")
+    tune = command("tune", commands.run_tune, "search what is fastest here and keep it for this machine")
+    tune.add_argument("backend", nargs="?", default="cpu-packed",
+                      help="cpu-packed: its block sizes; auto: which backend it takes (cpu-packed)")  # fmt: skip
     tune.add_argument("--dtype", type=_names, metavar="NAMES", help="with commas (float32,float64)")
     tune.add_argument("--rounds", type=int, default=7, help="turns of each choice (7)")
-    tune.add_argument("--sizes", type=_sizes, default=[], help="edges of the squares that decide (384,768,1536)")
+    tune.add_argument("--sizes", type=_sizes, default=[],
+                      help="edges of the squares that decide (384 to 1536; auto: 256 to 4096)")
     _json(tune)
 
     verify = command("verify", commands.run_verify, "audit the correctness of a backend, or of all that can run")

@@ -198,15 +198,12 @@ def run_tune(arguments: Any) -> int:
 
     dtypes = arguments.dtype or tune.DTYPES
     with _progress() as progress:
-        found = tune.tune(
-            arguments.backend, dtypes, rounds=arguments.rounds, edges=arguments.sizes or tune.EDGES, progress=progress
-        )
+        found = tune.tune(arguments.backend, dtypes, rounds=arguments.rounds, edges=arguments.sizes, progress=progress)
     if arguments.json:
         print(json.dumps([asdict(one) for one in found], indent=1))
         return 0
     for one in found:
-        said = ", ".join(f"{name} {value}" for name, value in one.parameters.items())
-        print(f"{one.dtype:<10}  {said}: {one.after:.4g} GFLOP/s, before {one.before:.4g}")
+        print(one)
     print(f"kept in {profile_path()}")
     return 0
 

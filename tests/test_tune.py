@@ -10,10 +10,11 @@ from helpers import output_of
 
 import gemmlab
 from gemmlab import UnsupportedProblem, _front, _profile, cli, tune
-from gemmlab._cpu.packed_rung import Packed
+from gemmlab._cpu import _driver, isa
+from gemmlab.tune import auto, blocks
 
 SMALL = {"rounds": 1, "edges": (48, 64)}
-MACHINE = Packed().profile_name
+MACHINE = isa.profile_name()
 
 
 @pytest.fixture(autouse=True)
@@ -50,17 +51,19 @@ def faster(name, value):
 
 def test_what_wins_is_kept_and_followed(monkeypatch):
     usual = in_force()
-    monkeypatch.setattr(tune, "_speeds", faster("kc", 192))
+    monkeypatch.setattr(blocks, "_speeds", faster("kc", 192))
+    monkeypatch.setattr(blocks, "_thread_flop", lambda *given: 50_000)
     (found,) = tune.tune("cpu-packed", ["float32"], **SMALL)
-    assert found == tune.Tuned("float32", {**usual, "kc": 192}, 5.0, 10.0)
+    best = {**usual, "kc": 192, "thread_flop": 50_000}
+    assert found == tune.Tuned("float32", best, 5.0, 10.0)
     assert in_force() == {**usual, "kc": 192}
     assert in_force("float64")["kc"] != 192
     kept = json.loads(_profile.path().read_text())
-    assert kept == {"version": 1, "machines": {MACHINE: {"cpu-packed": {"float32": {**usual, "kc": 192}}}}}
+    assert kept == {"version": 1, "machines": {MACHINE: {"cpu-packed": {"float32": best}}}}
 
 
 def test_another_process_follows_the_profile(monkeypatch, tmp_path):
-    monkeypatch.setattr(tune, "_speeds", faster("mc", 84))
+    monkeypatch.setattr(blocks, "_speeds", faster("mc", 84))
     tune.tune("cpu-packed", ["float64"], **SMALL)
     ask = "import gemmlab; print(gemmlab.get_backend('cpu-packed').default_blocks('float64', 'float64')[0])"
     assert output_of(ask, GEMMLAB_CACHE_DIR=str(tmp_path)) == "84\n"
@@ -68,19 +71,20 @@ def test_another_process_follows_the_profile(monkeypatch, tmp_path):
 
 def test_without_a_winner_the_defaults_stay_and_nothing_is_pinned(monkeypatch):
     usual = in_force()
-    monkeypatch.setattr(tune, "_speeds", lambda chosen, choices, squares, rounds: [7.0 for _ in choices])
+    monkeypatch.setattr(blocks, "_speeds", lambda chosen, choices, squares, rounds: [7.0 for _ in choices])
+    monkeypatch.setattr(blocks, "_thread_flop", lambda *given: 50_000)
     (found,) = tune.tune("cpu-packed", ["float32"], **SMALL)
-    assert (dict(found.parameters), found.is_better) == (usual, False)
-    assert _profile.parameters(MACHINE, "cpu-packed", "float32") == {}
+    assert found.parameters == {**usual, "thread_flop": 50_000}
+    assert _profile.parameters(MACHINE, "cpu-packed", "float32") == {"thread_flop": 50_000}
     assert in_force() == usual
 
 
 def test_a_winner_with_wrong_products_is_not_taken(monkeypatch):
     usual = in_force()
-    monkeypatch.setattr(tune, "_speeds", faster("nc", 768))
-    monkeypatch.setattr(tune, "_is_right", lambda chosen, dtype, choice: choice["nc"] != 768)
+    monkeypatch.setattr(blocks, "_speeds", faster("nc", 768))
+    monkeypatch.setattr(blocks, "_is_right", lambda chosen, dtype, choice: choice["nc"] != 768)
     (found,) = tune.tune("cpu-packed", ["float32"], **SMALL)
-    assert dict(found.parameters) == usual
+    assert {**found.parameters, "thread_flop": 0} == {**usual, "thread_flop": 0}
 
 
 def test_a_real_search_ends_with_right_products():
@@ -91,6 +95,104 @@ def test_a_real_search_ends_with_right_products():
     assert [(done, of) for done, of, _ in told] == [(i, 6) for i in range(6)]
     a, b = np.random.default_rng().integers(-8, 9, (2, 300, 300)).astype(float)
     assert np.array_equal(gemmlab.matmul(a, b), a @ b)
+
+
+def threads_of(edge):
+    a = np.ones((edge, edge))
+    with gemmlab.trace() as calls:
+        gemmlab.matmul(a, a, backend="cpu-packed")
+    return calls[0].threads
+
+
+@pytest.mark.skipif(_driver.most_threads() < 2, reason="one thread is all there is")
+def test_threads_follow_what_the_profile_says_of_their_cost():
+    _profile.store(MACHINE, "cpu-packed", {"float64": {"thread_flop": 1000}})
+    gemmlab.get_backend("cpu-packed").forget()
+    assert (threads_of(8), threads_of(32)) == (1, 2)
+    _profile.store(MACHINE, "cpu-packed", {"float64": {"thread_flop": 10**9}})
+    gemmlab.get_backend("cpu-packed").forget()
+    assert threads_of(200) == 1
+
+
+@pytest.mark.skipif(_driver.most_threads() < 2, reason="one thread is all there is")
+def test_what_a_thread_costs_is_measured_within_reason():
+    packed = gemmlab.get_backend("cpu-packed")
+    mc, kc, nc = packed.usual_blocks("float32", "float32")
+    usual = packed.usual_thread_flop("float32", "float32")
+    assert usual / 8 - 1 <= blocks._thread_flop(packed, "float32", {"mc": mc, "kc": kc, "nc": nc}, 1) <= usual * 8
+
+
+def record(backend, edge, seconds, spread=0.01):
+    times = {"median_s": seconds, "p20_s": seconds * (1 - spread), "p80_s": seconds * (1 + spread)}
+    return {"status": "ok", "backend": backend, "problem": {"n": edge}, **times}
+
+
+@pytest.mark.parametrize(("theirs", "spread", "taken"), [
+    ({256: 2.0, 512: 2.0}, 0.01, auto.Taken("float64")),  # slower
+    ({256: 2.0, 512: 0.5}, 0.01, auto.Taken("float64", "cpu-numpy", 512, 2.0)),
+    ({256: 0.5, 512: 0.8}, 0.01, auto.Taken("float64", "cpu-numpy", 256, 1.25)),
+    ({256: 0.5, 512: 1.5}, 0.01, auto.Taken("float64")),  # ahead where it is small only
+    ({256: 0.9, 512: 0.9}, 0.1, auto.Taken("float64")),  # by less than the spread
+    ({256: 0.5}, 0.01, auto.Taken("float64")),  # not measured at the largest
+])  # fmt: skip
+def test_another_backend_must_be_ahead_up_to_the_largest_size(theirs, spread, taken):
+    records = [record("cpu-packed", edge, 1.0, spread) for edge in (256, 512)]
+    records += [record("cpu-numpy", edge, seconds, spread) for edge, seconds in theirs.items()]
+    records += [{"status": "failed", "backend": "cpu-blas", "problem": {"n": 512}}]
+    assert auto.best_of("float64", records) == taken
+
+
+def test_of_two_that_are_ahead_the_faster_is_taken():
+    seconds = {"cpu-packed": 1.0, "cpu-numpy": 0.8, "cpu-mkl": 0.5}
+    records = [record(name, 512, own) for name, own in seconds.items()]
+    assert auto.best_of("float32", records) == auto.Taken("float32", "cpu-mkl", 512, 2.0)
+
+
+def taken_for(edge, dtype="float64"):
+    """The backend of auto, by the general way and, when that has made the compiled one ready, by that."""
+    a = np.ones((edge, edge), dtype)
+    for _ in range(2):
+        assert np.array_equal(gemmlab.matmul(a, a), np.full((edge, edge), edge, dtype))
+    with gemmlab.trace() as calls:
+        gemmlab.matmul(a, a)
+    return calls[0].backend
+
+
+def test_auto_follows_the_profile():
+    _profile.store(MACHINE, "auto", {"float64": {"cpu-numpy": 100}})
+    gemmlab.get_backend("cpu-packed").forget()
+    assert [taken_for(99), taken_for(100), taken_for(100, "float32")] == ["cpu-packed", "cpu-numpy", "cpu-packed"]
+    why = {name: why for name, taken, why in gemmlab.explain(np.ones((100, 100)), np.ones((100, 100))).rows if taken}
+    assert why == {"cpu-numpy": "auto: gemmlab tune auto found it faster for products of this size here"}
+    a = np.ones((100, 3))
+    assert gemmlab.explain(a, a.T).rows[0][0] == "cpu-packed"  # one extent is small
+
+
+def test_the_compiled_way_leaves_large_products_to_auto(monkeypatch):
+    _profile.store(MACHINE, "auto", {"float64": {"cpu-numpy": 100}})
+    packed = gemmlab.get_backend("cpu-packed")
+    packed.forget()
+    taken_for(10)
+    called = []
+    monkeypatch.setattr(gemmlab.get_backend("cpu-numpy"), "gemm", lambda problem: called.append(problem.m))
+    for edge in (99, 100):
+        gemmlab.matmul(np.ones((edge, edge)), np.ones((edge, edge)))
+    assert called == [100]
+    gemmlab.matmul(np.ones((100, 100)), np.ones((100, 100)), backend="cpu-packed")
+    assert called == [100]
+
+
+def test_what_the_profile_names_must_be_there(monkeypatch):
+    _profile.store(MACHINE, "auto", {"float64": {"no-such-backend": 10, "cpu-numpy": 10}})
+    monkeypatch.setattr(gemmlab.config, "block", ("cpu-numpy",))
+    gemmlab.get_backend("cpu-packed").forget()
+    assert taken_for(50) == "cpu-packed"
+
+
+def test_a_real_comparison_ends_with_a_profile(capsys):
+    assert cli.main(["tune", "auto", "--rounds", "1", "--sizes", "32,64", "--dtype", "float32"]) == 0
+    assert capsys.readouterr().out.startswith("float32 ")
+    assert json.loads(_profile.path().read_text())["machines"][MACHINE]["auto"].keys() == {"float32"}
 
 
 def test_only_a_backend_that_follows_the_profile_is_tuned():

@@ -16,7 +16,12 @@ class PackedOperand:
     nbytes: int
 
 class PackedKernel(CompiledWay):
-    def __init__(self, tables: Sequence[int], blocks: Mapping[tuple[str, str], tuple[int, int, int, int]]) -> None: ...
+    def __init__(
+        self,
+        tables: Sequence[int],
+        blocks: Mapping[tuple[str, str], tuple[int, int, int, int]],
+        extents: Mapping[str, int] | None = None,
+    ) -> None: ...
     def widens(self, a: np.ndarray[Any, Any], c: np.ndarray[Any, Any]) -> bool: ...
     def path(
         self, a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], out: np.ndarray[Any, Any], threads: int

@@ -90,6 +90,7 @@ cdef struct Way:
     const Row *row
     Py_ssize_t mc, kc, nc
     double thread_flop  # what each thread of a team costs: see _driver.pyx
+    Py_ssize_t extent   # products of which no extent is less go the general way; 0: none
 
 
 def _places(row_dtype, row_out):
@@ -192,11 +193,13 @@ cdef class PackedKernel(CompiledWay):
         Their addresses; what a later one multiplies goes before an earlier one's.
     blocks : mapping of (str, str) to (mc, kc, nc, thread_flop)
         For each pair of dtypes, of operands and of sums, as in `rows_of`.
+    extents : mapping of str to int, optional
+        For a dtype, the least extent of products that are not plain, since they may be another backend's.
     """
 
     cdef Way ways[TYPES][TYPES]  # by the dtypes of A and B, and of C
 
-    def __init__(self, tables, blocks):
+    def __init__(self, tables, blocks, extents=None):
         cdef const Row *row
         cdef Way *way
         cdef int of_a, of_c
@@ -208,6 +211,7 @@ cdef class PackedKernel(CompiledWay):
                     way = &self.ways[of_a][of_c]
                     way.row = row
                     way.mc, way.kc, way.nc, way.thread_flop = blocks[names]
+                    way.extent = (extents or {}).get(names[1], 0)
                 row += 1
 
     cdef inline int place(self, cnp.ndarray x) noexcept:
@@ -265,6 +269,9 @@ cdef class PackedKernel(CompiledWay):
         if (way == NULL or type_num >= BFLOAT16 or cnp.PyArray_TYPE(b) != type_num or na < 2 or nb < 2
                 or not cnp.PyArray_ISBEHAVED_RO(a) or not cnp.PyArray_ISBEHAVED_RO(b)
                 or cnp.PyArray_DIM(a, na - 1) != cnp.PyArray_DIM(b, nb - 2) or cnp.PyArray_DIM(a, na - 1) < 1):
+            return None
+        if way.extent and min(cnp.PyArray_DIM(a, na - 2), cnp.PyArray_DIM(a, na - 1),
+                              cnp.PyArray_DIM(b, nb - 1)) >= way.extent:
             return None
         shape[ndim - 2], shape[ndim - 1] = cnp.PyArray_DIM(a, na - 2), cnp.PyArray_DIM(b, nb - 1)
         if shape[ndim - 2] < 1 or shape[ndim - 1] < 1 or not broadcast(a, b, ndim - 2, shape, &stack):

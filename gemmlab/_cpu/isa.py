@@ -14,7 +14,7 @@ from importlib import import_module
 from types import ModuleType
 
 from gemmlab._config import config
-from gemmlab._cpu import _features
+from gemmlab._cpu import _features, machine
 from gemmlab._errors import BackendUnavailable
 
 LEVELS = ("v2", "v3", "v4")
@@ -42,6 +42,11 @@ def chosen() -> str:
         here = ", ".join([*available(), *(f"v4+{extra}" for extra in extras_here())])
         raise BackendUnavailable(f"GEMMLAB_ISA={config.isa} {wrong}; here it may be {here}, or leave it unset")
     return wanted
+
+
+def profile_name() -> str:
+    """What a profile of this machine belongs to: a processor and an instruction set."""
+    return f"{machine.cpu_name()}, {chosen()}"
 
 
 @cache

@@ -45,8 +45,18 @@ class Packed:
     @cached_property
     def kernel(self) -> PackedKernel:
         """The compiled rung, in the build for this CPU."""
-        ways = {names: (*self.default_blocks(*names), self.thread_flop(*names)) for names in self.rows}
-        return PackedKernel(self.tables, ways)
+        return PackedKernel(self.tables, self._ways())
+
+    @cached_property
+    def kernel_for_auto(self) -> PackedKernel:
+        """The same, but for products that are as large as those which this machine's profile gives to another backend:
+        they go the general way, where "auto" chooses."""
+        of_others = {dtype: _profile.parameters(isa.profile_name(), "auto", dtype) for _, dtype in self.rows}
+        extents = {dtype: min(found.values()) for dtype, found in of_others.items() if found}
+        return PackedKernel(self.tables, self._ways(), extents) if extents else self.kernel
+
+    def _ways(self) -> dict[tuple[str, str], tuple[int, int, int, int]]:
+        return {names: (*self.default_blocks(*names), self.thread_flop(*names)) for names in self.rows}
 
     @cached_property
     def tables(self) -> list[int]:
@@ -59,32 +69,32 @@ class Packed:
         """For each pair of dtypes, of operands and of sums: bytes of a number in panels, and the usual kc."""
         return {names: row for table in self.tables for names, row in rows_of(table).items()}
 
-    @property
-    def profile_name(self) -> str:
-        """What its part of the profile belongs to: a processor and an instruction set."""
-        return f"{machine.cpu_name()}, {isa.chosen()}"
-
     def default_blocks(self, dtype: str, out: str) -> tuple[int, int, int]:
         """`mc`, `kc` and `nc` of this machine's profile, else the usual ones."""
-        tuned = _profile.parameters(self.profile_name, self.name, dtype) if out == dtype else {}
+        tuned = _profile.parameters(isa.profile_name(), self.name, dtype) if out == dtype else {}
         mc, kc, nc = self.usual_blocks(dtype, out)
         return tuned.get("mc", mc), tuned.get("kc", kc), tuned.get("nc", nc)
 
     def thread_flop(self, dtype: str, out: str) -> int:
         """What each thread of a team costs, in floating-point operations: of this machine's profile, else the usual."""
-        tuned = _profile.parameters(self.profile_name, self.name, dtype) if out == dtype else {}
-        size, _ = self.rows[dtype, out]
-        return tuned.get("thread_flop", int(thread_flop * 4 / size))
+        tuned = _profile.parameters(isa.profile_name(), self.name, dtype) if out == dtype else {}
+        return tuned.get("thread_flop", self.usual_thread_flop(dtype, out))
 
     def forget(self) -> None:
         """Read the profile again before the next product."""
         self.__dict__.pop("kernel", None)
+        self.__dict__.pop("kernel_for_auto", None)
 
     def usual_blocks(self, dtype: str, out: str) -> tuple[int, int, int]:
         """`mc`, `kc` and `nc`: a block of A in half of the L2 cache."""
         size, kc = self.rows[dtype, out]
         rows = machine.caches().get("L2", USUAL_L2) // 2 // (kc * size)
         return max(ROWS, rows // ROWS * ROWS), kc, NC
+
+    def usual_thread_flop(self, dtype: str, out: str) -> int:
+        """Numbers of half the size are multiplied twice as fast."""
+        size, _ = self.rows[dtype, out]
+        return int(thread_flop * 4 / size)
 
     def probe(self) -> Availability:
         """Available wherever its C was compiled, which takes GCC's vector extensions."""

@@ -1,0 +1,81 @@
+"""`gemmlab tune auto`: from which size on another backend than `cpu-packed` is the faster one here.
+
+Squares, each backend in a process of its own, in turn. A backend is ahead at an edge if even its slow samples are
+faster than our fast ones; "auto" takes it from the least edge on from which it is ahead at all larger ones too.
+Transfers to a device and back are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gemmlab import _profile, _registry
+from gemmlab._cpu import isa
+from gemmlab.measure import Session, sized
+
+EDGES = (256, 512, 1024, 2048, 4096)
+OURS = _registry.AUTO[0]
+Records = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What "auto" takes for large products of a dtype: from which least extent on, and how much faster at the largest.
+
+    Our own, where no other backend is ahead.
+    """
+
+    dtype: str
+    backend: str = OURS
+    least_extent: int = 1
+    speedup: float = 1.0
+
+    def __str__(self) -> str:
+        if self.backend == OURS:
+            return f"{self.dtype:<10}  {OURS}: no other backend is ahead"
+        return f"{self.dtype:<10}  {self.backend} from {self.least_extent} on: {self.speedup:.2f} times {OURS}"
+
+    def kept(self) -> Mapping[str, int]:
+        """What the profile keeps."""
+        return {} if self.backend == OURS else {self.backend: self.least_extent}
+
+
+def tune_auto(
+    dtypes: Sequence[str], rounds: int, edges: Sequence[int], told: Callable[[int, int, str], None] | None
+) -> list[Taken]:
+    """Measure every vendor's backend beside our own, and keep where one is ahead."""
+    found = []
+    for dtype in dtypes:
+        with Session() as session:
+            records = session.measure(
+                [OURS, *rivals()], sized(edges, dtype, "squares"), transfers="with", rounds=rounds, cap_s=5.0,
+                progress=told,
+            )  # fmt: skip
+        found.append(best_of(dtype, records))
+    _profile.store(isa.profile_name(), "auto", {one.dtype: one.kept() for one in found})
+    return found
+
+
+def rivals() -> list[str]:
+    """Vendors' backends that can run here; a device that is this CPU is left out."""
+    return [name for name in _registry.available_names()
+            if _registry.info(name).kind == "baseline" and not _registry.on_cpu_device(name)]
+
+
+def best_of(dtype: str, records: Records) -> Taken:
+    """The backend that is furthest ahead at the largest edge of its records."""
+    times = {(record["backend"], record["problem"]["n"]): record for record in records if record["status"] == "ok"}
+    edges = sorted({edge for name, edge in times if name == OURS}, reverse=True)
+    best = Taken(dtype)
+    for name in dict.fromkeys(name for name, _ in times if name != OURS):
+        ahead = []
+        for edge in edges:
+            theirs, ours = times.get((name, edge)), times[OURS, edge]
+            if theirs is None or theirs["p80_s"] >= ours["p20_s"]:
+                break
+            ahead.append((edge, ours["median_s"] / theirs["median_s"]))
+        if ahead and ahead[0][1] > best.speedup:
+            best = Taken(dtype, name, ahead[-1][0], ahead[0][1])
+    return best

@@ -1,0 +1,122 @@
+"""`gemmlab tune cpu-packed`: the block sizes that are fastest on this machine, and what a thread of a team costs.
+
+One parameter after the other: each of its choices runs in turn with the others, several rounds over, and the best
+takes the place of the one in force if it is ahead by more than the rounds differ. What wins is checked on whole numbers
+before it is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import geometric_mean, median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from gemmlab import _profile
+from gemmlab._api import get_backend, matmul
+from gemmlab._cpu import _driver, isa
+
+EDGES = (384, 768, 1536)
+LEAST_GAIN = 0.02
+TEAM_EDGE, TEAM = 96, 4  # the product on which a team of at most so many threads shows what it costs
+Told = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What was found for one dtype: the parameters, and the speed with the defaults and with them, in GFLOP/s."""
+
+    dtype: str
+    parameters: Mapping[str, int]
+    before: float
+    after: float
+
+    def __str__(self) -> str:
+        said = ", ".join(f"{name} {value}" for name, value in self.parameters.items())
+        return f"{self.dtype:<10}  {said}: {self.after:.4g} GFLOP/s, before {self.before:.4g}"
+
+    def kept(self) -> Mapping[str, int]:
+        """What the profile keeps: block sizes only where the defaults were left, so that better defaults may come."""
+        cost = {"thread_flop": self.parameters["thread_flop"]}
+        return self.parameters if self.after > self.before else cost
+
+
+def tune_blocks(dtypes: Sequence[str], rounds: int, edges: Sequence[int], told: Told) -> list[Tuned]:
+    """Search the parameters of cpu-packed and keep the best."""
+    chosen: Any = get_backend("cpu-packed")
+    found = []
+    for i, dtype in enumerate(dtypes):
+        found.append(_tuned(chosen, dtype, rounds, edges, partial(told, i * len(chosen.params))))
+    _profile.store(isa.profile_name(), chosen.name, {one.dtype: one.kept() for one in found})
+    return found
+
+
+def _tuned(chosen: Any, dtype: str, rounds: int, edges: Sequence[int], told: Told) -> Tuned:
+    squares = [np.random.default_rng(edge).random((2, edge, edge)).astype(dtype) for edge in edges]
+    best = dict(zip(chosen.params, chosen.usual_blocks(dtype, dtype), strict=True))
+    defaults = dict(best)
+    for done, (name, param) in enumerate(chosen.params.items()):
+        told(done, f"{name}, {dtype}")
+        choices = [best, *({**best, name: value} for value in param.choices if value != best[name])]
+        speeds = _speeds(chosen, choices, squares, rounds)
+        fastest = max(range(len(choices)), key=lambda i: speeds[i])
+        if speeds[fastest] > (1 + LEAST_GAIN) * speeds[0] and _is_right(chosen, dtype, choices[fastest]):
+            best = choices[fastest]
+    cost = {"thread_flop": _thread_flop(chosen, dtype, best, rounds)}
+    if best == defaults:
+        (speed,) = _speeds(chosen, [best], squares, rounds)
+        return Tuned(dtype, best | cost, speed, speed)
+    before, after = _speeds(chosen, [defaults, best], squares, rounds)
+    return Tuned(dtype, (best if after > before else defaults) | cost, before, max(before, after))
+
+
+def _thread_flop(chosen: Any, dtype: str, blocks: dict[str, int], rounds: int) -> int:
+    """What each thread of a team costs, in floating-point operations of one: from a small product, alone and by a team.
+
+    Within a factor of eight of the usual, so that one bad moment does no lasting harm.
+    """
+    usual, team = chosen.usual_thread_flop(dtype, dtype), min(TEAM, _driver.most_threads())
+    if team == 1:
+        return int(usual)
+    a, b = np.random.default_rng(TEAM_EDGE).random((2, TEAM_EDGE, TEAM_EDGE)).astype(dtype)
+    out, calls = np.empty_like(a), 50
+    seconds: dict[int, list[float]] = {1: [], team: []}
+    for _ in range(rounds + 1):
+        for threads, own in seconds.items():
+            start = perf_counter()
+            for _ in range(calls):
+                chosen.kernel.run(a, b, out, threads=threads, **blocks)
+            own.append((perf_counter() - start) / calls)
+    alone, together = (median(own[1:]) for own in seconds.values())
+    flop = (together - alone / team) / team * 2 * TEAM_EDGE**3 / alone
+    return int(min(max(flop, usual / 8), usual * 8))
+
+
+def _speeds(chosen: Any, choices: Sequence[dict[str, Any]], squares: Sequence[Any], rounds: int) -> list[float]:
+    """GFLOP/s of each choice, the geometric mean over the squares of medians over interleaved rounds."""
+    speeds: list[list[float]] = [[] for _ in choices]
+    for a, b in squares:
+        out = np.empty_like(a)
+        seconds: list[list[float]] = [[] for _ in choices]
+        for _ in range(rounds + 1):
+            for i, choice in enumerate(choices):
+                start = perf_counter()
+                matmul(a, b, out=out, backend=chosen.name, **choice)
+                seconds[i].append(perf_counter() - start)
+        for own, times in zip(speeds, seconds, strict=True):
+            own.append(2e-9 * len(a) ** 3 / median(times[1:]))  # the first touches everything for the others
+    return [geometric_mean(own) for own in speeds]
+
+
+def _is_right(chosen: Any, dtype: str, choice: dict[str, Any]) -> bool:
+    rng = np.random.default_rng()
+    for m, n, k in ((70, 90, 2100), (519, 613, 777)):
+        a, b = rng.integers(-8, 9, (m, k)), rng.integers(-8, 9, (k, n))
+        c = matmul(a.astype(dtype), b.astype(dtype), backend=chosen.name, **choice)
+        if not np.array_equal(c, (a.astype(float) @ b.astype(float))):
+            return False
+    return True
