@@ -52,9 +52,9 @@ def faster(name, value):
 def test_what_wins_is_kept_and_followed(monkeypatch):
     usual = in_force()
     monkeypatch.setattr(blocks, "_speeds", faster("kc", 192))
-    monkeypatch.setattr(blocks, "_thread_flop", lambda *given: 50_000)
+    monkeypatch.setattr(blocks, "_team_flop", lambda *given: 50_000)
     (found,) = tune.tune("cpu-packed", ["float32"], **SMALL)
-    best = {**usual, "kc": 192, "thread_flop": 50_000}
+    best = {**usual, "kc": 192, "team_flop": 50_000}
     assert found == tune.Tuned("float32", best, 5.0, 10.0)
     assert in_force() == {**usual, "kc": 192}
     assert in_force("float64")["kc"] != 192
@@ -72,10 +72,10 @@ def test_another_process_follows_the_profile(monkeypatch, tmp_path):
 def test_without_a_winner_the_defaults_stay_and_nothing_is_pinned(monkeypatch):
     usual = in_force()
     monkeypatch.setattr(blocks, "_speeds", lambda chosen, choices, squares, rounds: [7.0 for _ in choices])
-    monkeypatch.setattr(blocks, "_thread_flop", lambda *given: 50_000)
+    monkeypatch.setattr(blocks, "_team_flop", lambda *given: 50_000)
     (found,) = tune.tune("cpu-packed", ["float32"], **SMALL)
-    assert found.parameters == {**usual, "thread_flop": 50_000}
-    assert _profile.parameters(MACHINE, "cpu-packed", "float32") == {"thread_flop": 50_000}
+    assert found.parameters == {**usual, "team_flop": 50_000}
+    assert _profile.parameters(MACHINE, "cpu-packed", "float32") == {"team_flop": 50_000}
     assert in_force() == usual
 
 
@@ -84,7 +84,7 @@ def test_a_winner_with_wrong_products_is_not_taken(monkeypatch):
     monkeypatch.setattr(blocks, "_speeds", faster("nc", 768))
     monkeypatch.setattr(blocks, "_is_right", lambda chosen, dtype, choice: choice["nc"] != 768)
     (found,) = tune.tune("cpu-packed", ["float32"], **SMALL)
-    assert {**found.parameters, "thread_flop": 0} == {**usual, "thread_flop": 0}
+    assert {**found.parameters, "team_flop": 0} == {**usual, "team_flop": 0}
 
 
 def test_a_real_search_ends_with_right_products():
@@ -106,20 +106,20 @@ def threads_of(edge):
 
 @pytest.mark.skipif(_driver.most_threads() < 2, reason="one thread is all there is")
 def test_threads_follow_what_the_profile_says_of_their_cost():
-    _profile.store(MACHINE, "cpu-packed", {"float64": {"thread_flop": 1000}})
+    _profile.store(MACHINE, "cpu-packed", {"float64": {"team_flop": 2000 * 6 // (_driver.most_threads() + 4)}})
     gemmlab.get_backend("cpu-packed").forget()
-    assert (threads_of(8), threads_of(32)) == (1, 2)
-    _profile.store(MACHINE, "cpu-packed", {"float64": {"thread_flop": 10**9}})
+    assert (threads_of(8), threads_of(32)) == (1, _driver.most_threads())
+    _profile.store(MACHINE, "cpu-packed", {"float64": {"team_flop": 10**9}})
     gemmlab.get_backend("cpu-packed").forget()
     assert threads_of(200) == 1
 
 
 @pytest.mark.skipif(_driver.most_threads() < 2, reason="one thread is all there is")
-def test_what_a_thread_costs_is_measured_within_reason():
+def test_what_a_team_costs_is_measured_within_reason():
     packed = gemmlab.get_backend("cpu-packed")
     mc, kc, nc = packed.usual_blocks("float32", "float32")
-    usual = packed.usual_thread_flop("float32", "float32")
-    assert usual / 8 - 1 <= blocks._thread_flop(packed, "float32", {"mc": mc, "kc": kc, "nc": nc}, 1) <= usual * 8
+    usual = packed.usual_team_flop("float32", "float32")
+    assert usual / 8 - 1 <= blocks._team_flop(packed, "float32", {"mc": mc, "kc": kc, "nc": nc}, 1) <= usual * 8
 
 
 def record(backend, edge, seconds, spread=0.01):

@@ -5,7 +5,7 @@ cimport numpy as cnp
 from gemmlab._cpu.rung cimport Plan
 
 
-cdef int threads_for(double flop, double thread_flop) except -1
+cdef int threads_for(double flop, double team_flop) except -1
 cdef int usable_threads(int threads) except -1
 cdef bint is_rows(cnp.ndarray x) noexcept
 cdef bint is_columns(cnp.ndarray x) noexcept

@@ -53,10 +53,11 @@ cdef enum Convention:
 
 CONVENTIONS = {"rung": RUNG, "fortran": FORTRAN, "blis": BLIS}
 
-# What each thread of a team costs, in floating-point operations that one thread might have done: with T of them a
-# product takes as long as flop / T + T * THREAD_FLOP of one, which is least at T = sqrt(flop / THREAD_FLOP).
-cdef double THREAD_FLOP = 1.1e5
-thread_flop = THREAD_FLOP
+# What a team of two threads costs, in floating-point operations that one might have done; one of T costs (T + 4) / 6 of
+# that. A product gets all threads or one: OpenMP ends the threads that a smaller team leaves out, and to start them
+# again takes as long as a product of 400 x 400.
+cdef double TEAM_FLOP = 2.2e5
+team_flop = TEAM_FLOP
 cdef double SHORT_FLOP = 1e7  # a product of less is over in a tick of the clock
 
 # A block row of C has at most this many rows, so that its part of A stays in the second-level cache.
@@ -89,7 +90,7 @@ def limit_blas_threads(int threads):
 
 def most_threads():
     """Threads of a large product that names none."""
-    return threads_for(1e18, THREAD_FLOP)
+    return threads_for(1e18, TEAM_FLOP)
 
 
 def forked():
@@ -98,22 +99,21 @@ def forked():
     serial = serial or pool_started
 
 
-def default_threads(double flop, double thread_flop=THREAD_FLOP):
+def default_threads(double flop, double team_flop=TEAM_FLOP):
     """Threads of a product of so many floating-point operations where the caller names no number."""
-    return threads_for(flop, thread_flop)
+    return threads_for(flop, team_flop)
 
 
-cdef int threads_for(double flop, double thread_flop) except -1:
-    cdef double wanted = sqrt(flop / thread_flop)
+cdef int threads_for(double flop, double team_flop) except -1:
     cdef int threads
-    if wanted < 2:
+    if flop < 2 * team_flop:
         return 1
     threads = thread_limit or omp_get_max_threads()
     if threads > 1 and not thread_limit:
         threads = min(threads, procs_here(flop < SHORT_FLOP), <int> (machine.cgroup_cpus() or threads))
     if blas_limit:
         threads = min(threads, blas_limit)
-    return <int> max(1, min(<double> threads, wanted))
+    return threads if flop * (threads - 1) > team_flop * (threads + 4) / 6 * threads else 1
 
 
 def allowed_threads(int threads):
@@ -230,7 +230,7 @@ cdef class Kernel(CompiledWay):
     cdef Plan plan(self, int type_num, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k):
         """The default plan of a product."""
         cdef Plan plan = self.blocks32 if type_num == cnp.NPY_FLOAT else self.blocks64
-        plan.threads = 1 if self.serial or self.convention != RUNG else usable_threads(threads_for(2.0 * m * n * k, THREAD_FLOP))
+        plan.threads = 1 if self.serial or self.convention != RUNG else usable_threads(threads_for(2.0 * m * n * k, TEAM_FLOP))
         plan.bs_r = rows_per_block(m, plan.threads)
         return plan
 

@@ -89,7 +89,7 @@ for code in "?bBhHiIlLqQefdFD":
 cdef struct Way:
     const Row *row
     Py_ssize_t mc, kc, nc
-    double thread_flop  # what each thread of a team costs: see _driver.pyx
+    double team_flop  # what a team costs: see _driver.pyx
     Py_ssize_t extent   # products of which no extent is less go the general way; 0: none
 
 
@@ -191,7 +191,7 @@ cdef class PackedKernel(CompiledWay):
     ----------
     tables : sequence of int
         Their addresses; what a later one multiplies goes before an earlier one's.
-    blocks : mapping of (str, str) to (mc, kc, nc, thread_flop)
+    blocks : mapping of (str, str) to (mc, kc, nc, team_flop)
         For each pair of dtypes, of operands and of sums, as in `rows_of`.
     extents : mapping of str to int, optional
         For a dtype, the least extent of products that are not plain, since they may be another backend's.
@@ -210,7 +210,7 @@ cdef class PackedKernel(CompiledWay):
                 for of_a, of_c in _places(*names):
                     way = &self.ways[of_a][of_c]
                     way.row = row
-                    way.mc, way.kc, way.nc, way.thread_flop = blocks[names]
+                    way.mc, way.kc, way.nc, way.team_flop = blocks[names]
                     way.extent = (extents or {}).get(names[1], 0)
                 row += 1
 
@@ -285,7 +285,7 @@ cdef class PackedKernel(CompiledWay):
             return None
         self.describe(&x, way, a, b, out)
         flop = products_in(&stack) * max(LEAST_FLOP, 2.0 * x.m * x.n * x.k)
-        x.threads = usable_threads(threads_for(flop, way.thread_flop))
+        x.threads = usable_threads(threads_for(flop, way.team_flop))
         self.multiply(way.row, &x, &stack, out)
         return out
 

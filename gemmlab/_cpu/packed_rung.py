@@ -16,7 +16,7 @@ import numpy as np
 from gemmlab import _profile
 from gemmlab._backend import Availability, Param, check_params
 from gemmlab._cpu import isa, machine, traffic
-from gemmlab._cpu._driver import allowed_threads, default_threads, thread_flop
+from gemmlab._cpu._driver import allowed_threads, default_threads, team_flop
 from gemmlab._cpu._packed import PackedKernel, PackedOperand, least_flop, rows_of
 from gemmlab._cpu.ladder import size
 from gemmlab._problem import Array, Problem
@@ -56,7 +56,7 @@ class Packed:
         return PackedKernel(self.tables, self._ways(), extents) if extents else self.kernel
 
     def _ways(self) -> dict[tuple[str, str], tuple[int, int, int, int]]:
-        return {names: (*self.default_blocks(*names), self.thread_flop(*names)) for names in self.rows}
+        return {names: (*self.default_blocks(*names), self.team_flop(*names)) for names in self.rows}
 
     @cached_property
     def tables(self) -> list[int]:
@@ -75,10 +75,10 @@ class Packed:
         mc, kc, nc = self.usual_blocks(dtype, out)
         return tuned.get("mc", mc), tuned.get("kc", kc), tuned.get("nc", nc)
 
-    def thread_flop(self, dtype: str, out: str) -> int:
-        """What each thread of a team costs, in floating-point operations: of this machine's profile, else the usual."""
+    def team_flop(self, dtype: str, out: str) -> int:
+        """What a team of two threads costs, in floating-point operations: of this machine's profile, else the usual."""
         tuned = _profile.parameters(isa.profile_name(), self.name, dtype) if out == dtype else {}
-        return tuned.get("thread_flop", self.usual_thread_flop(dtype, out))
+        return tuned.get("team_flop", self.usual_team_flop(dtype, out))
 
     def forget(self) -> None:
         """Read the profile again before the next product."""
@@ -91,10 +91,10 @@ class Packed:
         rows = machine.caches().get("L2", USUAL_L2) // 2 // (kc * size)
         return max(ROWS, rows // ROWS * ROWS), kc, NC
 
-    def usual_thread_flop(self, dtype: str, out: str) -> int:
+    def usual_team_flop(self, dtype: str, out: str) -> int:
         """Numbers of half the size are multiplied twice as fast."""
         size, _ = self.rows[dtype, out]
-        return int(thread_flop * 4 / size)
+        return int(team_flop * 4 / size)
 
     def probe(self) -> Availability:
         """Available wherever its C was compiled, which takes GCC's vector extensions."""
@@ -130,7 +130,7 @@ class Packed:
     def _asked_threads(self, problem: Problem) -> int:
         flop = problem.batch * max(least_flop, 2.0 * problem.m * problem.n * problem.k)
         a, _ = self._operands(problem)
-        return problem.threads or default_threads(flop, self.thread_flop(*_names(a.dtype, problem.dtype)))
+        return problem.threads or default_threads(flop, self.team_flop(*_names(a.dtype, problem.dtype)))
 
     def gemm(self, problem: Problem, **params: Any) -> None:
         """Fill `problem.out`."""

@@ -1,6 +1,6 @@
 """What is fastest on this machine, searched and kept in its profile, which products follow from then on.
 
-    blocks.py   cpu-packed: block sizes, and what a thread of a team costs
+    blocks.py   cpu-packed: block sizes, and what a team of threads costs
     auto.py     auto: from which size on it takes another backend
 """
 

@@ -1,4 +1,4 @@
-"""`gemmlab tune cpu-packed`: the block sizes that are fastest on this machine, and what a thread of a team costs.
+"""`gemmlab tune cpu-packed`: the block sizes that are fastest on this machine, and what a team of threads costs.
 
 One parameter after the other: each of its choices runs in turn with the others, several rounds over, and the best
 takes the place of the one in force if it is ahead by more than the rounds differ. What wins is checked on whole numbers
@@ -22,7 +22,7 @@ from gemmlab._cpu import _driver, isa
 
 EDGES = (384, 768, 1536)
 LEAST_GAIN = 0.02
-TEAM_EDGE, TEAM = 96, 4  # the product on which a team of at most so many threads shows what it costs
+TEAM_EDGE = 96  # of the product on which a team shows what it costs
 Told = Callable[..., None]
 
 
@@ -41,7 +41,7 @@ class Tuned:
 
     def kept(self) -> Mapping[str, int]:
         """What the profile keeps: block sizes only where the defaults were left, so that better defaults may come."""
-        cost = {"thread_flop": self.parameters["thread_flop"]}
+        cost = {"team_flop": self.parameters["team_flop"]}
         return self.parameters if self.after > self.before else cost
 
 
@@ -66,7 +66,7 @@ def _tuned(chosen: Any, dtype: str, rounds: int, edges: Sequence[int], told: Tol
         fastest = max(range(len(choices)), key=lambda i: speeds[i])
         if speeds[fastest] > (1 + LEAST_GAIN) * speeds[0] and _is_right(chosen, dtype, choices[fastest]):
             best = choices[fastest]
-    cost = {"thread_flop": _thread_flop(chosen, dtype, best, rounds)}
+    cost = {"team_flop": _team_flop(chosen, dtype, best, rounds)}
     if best == defaults:
         (speed,) = _speeds(chosen, [best], squares, rounds)
         return Tuned(dtype, best | cost, speed, speed)
@@ -74,12 +74,12 @@ def _tuned(chosen: Any, dtype: str, rounds: int, edges: Sequence[int], told: Tol
     return Tuned(dtype, (best if after > before else defaults) | cost, before, max(before, after))
 
 
-def _thread_flop(chosen: Any, dtype: str, blocks: dict[str, int], rounds: int) -> int:
-    """What each thread of a team costs, in floating-point operations of one: from a small product, alone and by a team.
+def _team_flop(chosen: Any, dtype: str, blocks: dict[str, int], rounds: int) -> int:
+    """What a team of two costs, in floating-point operations of one thread: from a small product, alone and by all.
 
     Within a factor of eight of the usual, so that one bad moment does no lasting harm.
     """
-    usual, team = chosen.usual_thread_flop(dtype, dtype), min(TEAM, _driver.most_threads())
+    usual, team = chosen.usual_team_flop(dtype, dtype), _driver.most_threads()
     if team == 1:
         return int(usual)
     a, b = np.random.default_rng(TEAM_EDGE).random((2, TEAM_EDGE, TEAM_EDGE)).astype(dtype)
@@ -92,7 +92,7 @@ def _thread_flop(chosen: Any, dtype: str, blocks: dict[str, int], rounds: int) -
                 chosen.kernel.run(a, b, out, threads=threads, **blocks)
             own.append((perf_counter() - start) / calls)
     alone, together = (median(own[1:]) for own in seconds.values())
-    flop = (together - alone / team) / team * 2 * TEAM_EDGE**3 / alone
+    flop = (together / alone - 1 / team) * 2 * TEAM_EDGE**3 * 6 / (team + 4)
     return int(min(max(flop, usual / 8), usual * 8))
 
 
