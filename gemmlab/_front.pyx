@@ -55,7 +55,7 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
     dtype, casting, axes
         As for `numpy.matmul`.
     threads : int, optional
-        Threads of this product. Default: as many as the process may use, fewer for small products.
+        Threads of this product. Default: as many as the process may use, one for small products.
     **params
         Parameters of the backend, see `gemmlab.backends()[name].params`.
 

@@ -39,6 +39,7 @@ cdef extern from "packed/product.h" nogil:
     ctypedef struct Row:
         const char *dtype
         const char *out
+        int mc
         int kc
         int group
         int bytes
@@ -101,11 +102,11 @@ def _places(row_dtype, row_out):
 
 
 def rows_of(size_t table):
-    """What a table multiplies: for each pair of dtypes of operands and sums, bytes of a number in panels and kc."""
+    """What a table multiplies: for each pair of dtypes of operands and sums, bytes of a number in panels, mc and kc."""
     cdef const Row *row = <const Row *> table
     rows = {}
     while row.dtype != NULL:
-        rows[row.dtype.decode(), row.out.decode()] = row.bytes, row.kc
+        rows[row.dtype.decode(), row.out.decode()] = row.bytes, row.mc, row.kc
         row += 1
     return rows
 

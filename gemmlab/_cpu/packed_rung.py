@@ -1,7 +1,7 @@
 """cpu-packed as a backend: the ladder's last rung, every number type of NumPy and bfloat16.
 
 Its C stands in `packed/`, its call in `_packed.pyx`; here are its parameters. The depth of a block, kc, is a part of
-the sums' order, so its default depends on the dtype alone; mc and nc are taken from the caches and change no bit. What
+the sums' order, so its default depends on the dtype alone; mc and nc, which are upper bounds, change no bit. What
 `gemmlab tune cpu-packed` found on this machine goes before the defaults.
 """
 
@@ -22,9 +22,7 @@ from gemmlab._cpu.ladder import size
 from gemmlab._problem import Array, Problem
 
 PACKING_FLOP = 30  # what moving one number to a panel costs, in multiply-adds that it might have been
-USUAL_L2 = 1 << 20
 NC = 6144  # at most so many columns of B are packed at once; loops.h has what memory they may take
-ROWS = 84  # a multiple of every tile's rows: 14, 12, 6 and 4
 
 
 class Packed:
@@ -36,7 +34,7 @@ class Packed:
     params: Mapping[str, Param] = {
         param.name: param
         for param in (
-            size("mc", (84, 168, 252, 336, 504), "rows of a packed block of A; by default half of the L2 cache"),
+            size("mc", (28, 42, 84, 168, 336), "rows of a packed block of A at most; fewer where k is long"),
             size("kc", (192, 256, 384, 512, 768), "depth of both blocks; changes the last bits of floating point"),
             size("nc", (768, 1536, 3072, 6144), "columns of a packed block of B at most; fewer where k is long"),
         )
@@ -65,8 +63,8 @@ class Packed:
         return [module.table for module in modules]
 
     @cached_property
-    def rows(self) -> dict[tuple[str, str], tuple[int, int]]:
-        """For each pair of dtypes, of operands and of sums: bytes of a number in panels, and the usual kc."""
+    def rows(self) -> dict[tuple[str, str], tuple[int, int, int]]:
+        """For each pair of dtypes, of operands and of sums: bytes of a number in panels, and the usual mc and kc."""
         return {names: row for table in self.tables for names, row in rows_of(table).items()}
 
     def default_blocks(self, dtype: str, out: str) -> tuple[int, int, int]:
@@ -86,14 +84,13 @@ class Packed:
         self.__dict__.pop("kernel_for_auto", None)
 
     def usual_blocks(self, dtype: str, out: str) -> tuple[int, int, int]:
-        """`mc`, `kc` and `nc`: a block of A in half of the L2 cache."""
-        size, kc = self.rows[dtype, out]
-        rows = machine.caches().get("L2", USUAL_L2) // 2 // (kc * size)
-        return max(ROWS, rows // ROWS * ROWS), kc, NC
+        """`mc`, `kc` and `nc`."""
+        _, mc, kc = self.rows[dtype, out]
+        return mc, kc, NC
 
     def usual_team_flop(self, dtype: str, out: str) -> int:
         """Numbers of half the size are multiplied twice as fast."""
-        size, _ = self.rows[dtype, out]
+        size, _, _ = self.rows[dtype, out]
         return int(team_flop * 4 / size)
 
     def probe(self) -> Availability:

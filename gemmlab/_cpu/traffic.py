@@ -18,7 +18,7 @@ ABOVE = {"l2": "L1", "l3": "L2", "dram": "L3"}  # which cache has to miss for a 
 USUAL = {"L1": 32 << 10, "L2": 1 << 20, "L3": 8 << 20}
 
 TILE_ROWS, TILE_ROW_BYTES = 14, 128  # of cpu-packed, with AVX-512
-STRIP, LEAST_COLUMNS, PACKED_B = 512, 1024, 4 << 20  # of cpu-packed, as in packed/loops.h
+STRIP, LEAST_COLUMNS, PACKED_B, A_IN_L2 = 512, 1024, 4 << 20, 512 << 10  # of cpu-packed, as in packed/loops.h
 
 Model = Callable[[Problem, Mapping[str, int], Mapping[str, Any]], dict[str, float]]
 
@@ -70,6 +70,7 @@ def packed(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any
     m, n, k, s = problem.m, problem.n, problem.k, problem.dtype.itemsize
     mc, kc, nc = (min(params[name], size) for name, size in (("mc", m), ("kc", k), ("nc", n)))
     rows, columns = TILE_ROWS, TILE_ROW_BYTES / s
+    mc = min(mc, max(3 * TILE_ROWS, A_IN_L2 // (k * s)))
     nc = min(nc, max(LEAST_COLUMNS, PACKED_B // (k * s)))
     passes_of_c, passes_of_a = -(-k // kc), -(-n // nc)
     packing = 2.0 * k * n * s + 2.0 * m * k * s * passes_of_a  # in, and out to the panel

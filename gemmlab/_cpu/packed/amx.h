@@ -62,11 +62,11 @@
 #include "end_of_kind.h"
 
 static const Row amx_rows[] = {
-    {"bfloat16", "bfloat16", 1024, 32, 2, 0, 0, pack_steps_halves, pack_halves, narrow_bfloat16, OF(bf16)},
-    {"bfloat16", "float32", 1024, 32, 2, 0, 0, pack_steps_halves, pack_halves, NULL, OF(bf16)},
-    {"int8", "int8", 2048, 64, 1, 0, 0, pack_steps_bytes, pack_bytes, narrow_int8, OF(i8)},
-    {"int8", "int32", 2048, 64, 1, 0, 0, pack_steps_bytes, pack_bytes, NULL, OF(i8)},
-    {"uint8", "int32", 2048, 64, 1, 0, 0, pack_steps_bytes, pack_bytes, NULL, OF(u8)},
+    {"bfloat16", "bfloat16", 256, 1024, 32, 2, 0, 0, pack_steps_halves, pack_halves, narrow_bfloat16, OF(bf16)},
+    {"bfloat16", "float32", 256, 1024, 32, 2, 0, 0, pack_steps_halves, pack_halves, NULL, OF(bf16)},
+    {"int8", "int8", 256, 2048, 64, 1, 0, 0, pack_steps_bytes, pack_bytes, narrow_int8, OF(i8)},
+    {"int8", "int32", 256, 2048, 64, 1, 0, 0, pack_steps_bytes, pack_bytes, NULL, OF(i8)},
+    {"uint8", "int32", 256, 2048, 64, 1, 0, 0, pack_steps_bytes, pack_bytes, NULL, OF(u8)},
     {.dtype = NULL},
 };
 #endif

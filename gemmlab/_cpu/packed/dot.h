@@ -61,13 +61,13 @@
 #include "end_of_kind.h"
 
 static const Row dot_rows[] = {
-    {"bfloat16", "bfloat16", 1024, 2, 2, 0, 0, pack_halves, pack_halves, narrow_bfloat16, OF(bf16)},
-    {"bfloat16", "float32", 1024, 2, 2, 0, 0, pack_halves, pack_halves, NULL, OF(bf16)},
-    {"int16", "int16", 1024, 2, 2, 0, 0, pack_halves, pack_halves, narrow_int16, OF(i16)},
-    {"int16", "int32", 1024, 2, 2, 0, 0, pack_halves, pack_halves, NULL, OF(i16)},
-    {"int8", "int32", 1024, 2, 2, 0, 0, pack_int8_as_halves, pack_int8_as_halves, NULL, OF(i16)},
-    {"uint8", "int32", 1024, 2, 2, 0, 0, pack_uint8_as_halves, pack_uint8_as_halves, NULL, OF(i16)},
-    {"int8", "int8", 2048, 4, 1, 0, 0, pack_bytes, pack_bytes, narrow_int8, OF(i8)},
+    {"bfloat16", "bfloat16", 84, 1024, 2, 2, 0, 0, pack_halves, pack_halves, narrow_bfloat16, OF(bf16)},
+    {"bfloat16", "float32", 84, 1024, 2, 2, 0, 0, pack_halves, pack_halves, NULL, OF(bf16)},
+    {"int16", "int16", 84, 1024, 2, 2, 0, 0, pack_halves, pack_halves, narrow_int16, OF(i16)},
+    {"int16", "int32", 84, 1024, 2, 2, 0, 0, pack_halves, pack_halves, NULL, OF(i16)},
+    {"int8", "int32", 84, 1024, 2, 2, 0, 0, pack_int8_as_halves, pack_int8_as_halves, NULL, OF(i16)},
+    {"uint8", "int32", 84, 1024, 2, 2, 0, 0, pack_uint8_as_halves, pack_uint8_as_halves, NULL, OF(i16)},
+    {"int8", "int8", 84, 2048, 4, 1, 0, 0, pack_bytes, pack_bytes, narrow_int8, OF(i8)},
     {.dtype = NULL},
 };
 #endif

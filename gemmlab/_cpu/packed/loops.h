@@ -21,7 +21,8 @@
 
 #define FEW_THREADS 4
 #define BLOCKS_A_THREAD(threads) ((threads) > FEW_THREADS ? 4 : 2)  /* no thread is as fast as another */
-#define LEAST_ROWS 56             /* of a block of A */
+#define LEAST_ROWS most(32, 2 * MR)  /* of a block of A */
+#define A_IN_L2 (512 << 10)       /* bytes of packed A */
 #define LEAST_COLUMNS 1024        /* of a block of B, where k is so long that memory for all of it would hold fewer */
 #define STRIP 512                 /* columns of a strip of C */
 #define CONFLICT 4096             /* rows of C that lie such bytes apart push each other out of the caches */
@@ -35,12 +36,18 @@ typedef struct NAME(Plan) {
     int apart;   /* a strip's sums stand in memory of their own until they are whole */
 } NAME(Plan);
 
-/* Rows of a block of A: equal shares, some for each thread where there are rows enough. */
+/* Bytes of a row of A or a column of B in panels of this depth. */
+INLINE Count NAME(bytes_of)(Count depth) { return parts(depth, GROUP) * STEP; }
+
+/* Rows of a block of A: few enough for all of their k to stay in L2, in equal shares, some for each thread where there
+   are rows enough. */
 INLINE Count NAME(block_rows)(const Product *x) {
-    Count blocks = parts(x->m, x->mc);
+    const Count in_l2 = most(3 * MR, A_IN_L2 / NAME(bytes_of)(x->k) / MR * MR);
+    Count blocks = parts(x->m, least(x->mc, in_l2));
     if (x->threads > 1) {
-        const Count fit = most(1, x->m / LEAST_ROWS), wanted = up(blocks, BLOCKS_A_THREAD(x->threads) * x->threads);
-        blocks = most(blocks, wanted <= fit ? wanted : fit > x->threads ? fit / x->threads * x->threads : fit);
+        const Count fit = most(1, x->m / LEAST_ROWS), few = BLOCKS_A_THREAD(x->threads) * x->threads;
+        const Count shares = most(up(blocks, x->threads), few <= fit ? few : 1);
+        blocks = shares <= fit ? shares : most(blocks, fit);
     }
     return WHOLE_PANELS ? up(parts(x->m, blocks), MR) : parts(x->m, blocks);
 }
@@ -49,9 +56,6 @@ INLINE Count NAME(block_rows)(const Product *x) {
 INLINE Count NAME(panel_row)(Count rows, Count panel, Count panels) {
     return WHOLE_PANELS ? least(panel * MR, rows) : share(rows, panel, panels);
 }
-
-/* Bytes of a row of A or a column of B in panels of this depth. */
-INLINE Count NAME(bytes_of)(Count depth) { return parts(depth, GROUP) * STEP; }
 
 INLINE Count NAME(most_of_b)(const Product *x) {
     return x->most_of_b ? x->most_of_b : most(LEAST_B, x->threads * B_OF_A_THREAD);

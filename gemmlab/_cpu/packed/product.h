@@ -42,6 +42,7 @@ typedef void (*Multiply)(const Product *x, Count products, Count a_step, Count b
 /* How numbers of one dtype are multiplied. */
 typedef struct Row {
     const char *dtype, *out;  /* of A and B, and of C */
+    int mc;                   /* the usual rows of a block of A: a multiple of the tile's */
     int kc;                   /* the usual depth of a block: a multiple of `group` */
     int group, bytes;         /* numbers of k that are multiplied in one step; bytes of each number in panels */
     int as_stored;
