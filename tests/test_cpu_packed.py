@@ -15,7 +15,7 @@ from helpers import output_of, run_python
 
 import gemmlab
 from gemmlab import Problem, UnsupportedProblem
-from gemmlab._cpu import isa, machine, packed_rung
+from gemmlab._cpu import isa
 from gemmlab._cpu._packed import free_buffers
 from gemmlab._cpu.packed_rung import Packed
 

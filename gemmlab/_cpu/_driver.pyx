@@ -8,7 +8,6 @@ list of its own, with a stride for rows and one for columns.
 
 import warnings
 
-from libc.math cimport sqrt
 cimport numpy as cnp
 
 from gemmlab._cpu.rung cimport Gemm32, Gemm64, Plan
@@ -230,7 +229,9 @@ cdef class Kernel(CompiledWay):
     cdef Plan plan(self, int type_num, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k):
         """The default plan of a product."""
         cdef Plan plan = self.blocks32 if type_num == cnp.NPY_FLOAT else self.blocks64
-        plan.threads = 1 if self.serial or self.convention != RUNG else usable_threads(threads_for(2.0 * m * n * k, TEAM_FLOP))
+        plan.threads = 1
+        if self.convention == RUNG and not self.serial:
+            plan.threads = usable_threads(threads_for(2.0 * m * n * k, TEAM_FLOP))
         plan.bs_r = rows_per_block(m, plan.threads)
         return plan
 
