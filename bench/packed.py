@@ -1,9 +1,10 @@
 """cpu-packed beside others where squares in rows do not show it.
 
-    python bench/packed.py [small | server] [--rounds 5] [--out packed-cases.json]
+    python bench/packed.py [small | complex | server] [--threads 2] [--rounds 5] [--out packed-cases.json]
 
-`small`, beside np.matmul: small, stacked, strided, transposed, every dtype. `server`, beside np.matmul and PyTorch's
-product on the CPU: large squares, also of bfloat16 and of int8 into int32.
+`small`, beside np.matmul: small, stacked, strided, transposed, every dtype. `complex`, beside np.matmul and MKL:
+squares. `server`, beside np.matmul and PyTorch's product on the CPU: large squares, also of bfloat16 and of int8 into
+int32.
 
 Each library multiplies in a process of its own, the processes take turns, and each gives a median a case; the table has
 the median of the turns, their spread, and the ratio to the fastest of the others.
@@ -12,11 +13,14 @@ the median of the turns, their spread, and the ratio to the fastest of the other
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.metadata import files
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -65,9 +69,12 @@ def cases() -> Iterator[tuple[str, Operands]]:
         yield f"10000 of {n}x{n}, float32", lambda n=n: (numbers((10_000, n, n), "float32"),) * 2
     for dtype in ("int8", "int16", "int32", "int64", "float16", "bfloat16"):
         yield f"512, {dtype}", rows(512, 512, 512, dtype)
+
+
+def complex_cases() -> Iterator[tuple[str, Operands]]:
     for dtype in ("complex64", "complex128"):
         for n in (256, 512, 1024, 2048):
-            yield f"{n}, {dtype}", rows(n, n, n, dtype)
+            yield f"{n}, {dtype}", lambda n=n, d=dtype: (numbers((n, n), d), numbers((n, n), d))
 
 
 def server_cases() -> Iterator[tuple[str, Operands]]:
@@ -76,7 +83,29 @@ def server_cases() -> Iterator[tuple[str, Operands]]:
             yield f"{n}, {dtype}", lambda n=n, d=dtype: (numbers((n, n), d), numbers((n, n), d))
 
 
-SUITES = {"small": (cases, ("cpu-packed", "numpy")), "server": (server_cases, ("cpu-packed", "numpy", "torch"))}
+SUITES = {
+    "small": (cases, ("cpu-packed", "numpy")),
+    "complex": (complex_cases, ("cpu-packed", "numpy", "mkl")),
+    "server": (server_cases, ("cpu-packed", "numpy", "torch")),
+}
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def mkls_product() -> Multiply:
+    """MKL's cgemm and zgemm, on squares in rows."""
+    library = next(file for file in files("mkl") or () if file.name.startswith("libmkl_rt.so"))
+    mkl = ctypes.CDLL(str(library.locate()))
+    rows, plain = 101, 111
+
+    def multiply(a: Any, b: Any) -> Any:
+        n, c = len(a), np.empty_like(a)
+        one, nothing = np.ones(1, a.dtype), np.zeros(1, a.dtype)
+        gemm = mkl.cblas_cgemm if a.dtype == np.complex64 else mkl.cblas_zgemm
+        alpha, a_, b_, beta, c_ = (ctypes.c_void_p(x.ctypes.data) for x in (one, a, b, nothing, c))
+        gemm(rows, plain, plain, n, n, n, alpha, a_, n, b_, n, beta, c_, n)
+        return c
+
+    return multiply
 
 
 def product_of(suite: str, library: str, a: Any, b: Any) -> tuple[Multiply, Any, Any] | None:
@@ -88,6 +117,8 @@ def product_of(suite: str, library: str, a: Any, b: Any) -> tuple[Multiply, Any,
         to = torch.bfloat16 if a.dtype.name == "bfloat16" else None
         ta, tb = (torch.from_numpy(x.astype(np.float32)).to(to) if to else torch.from_numpy(x) for x in (a, b))
         return (torch._int_mm if a.dtype == np.int8 else torch.mm), ta, tb
+    if library == "mkl":
+        return mkls_product(), a, b
     if library == "numpy":
         return None if narrow and suite == "server" else (np.matmul, a, b)
     dtype = np.int32 if a.dtype == np.int8 and suite == "server" else None
@@ -110,6 +141,8 @@ def measure(suite: str, library: str) -> dict[str, float]:
             continue
         multiply, a, b = product
         timed(multiply, a, b, 2)
+        if suite == "complex":
+            assert np.allclose(multiply(a, b)[:3], a[:3] @ b, rtol=1e-3)
         calls = 1
         while (took := timed(multiply, a, b, calls)) < SAMPLE_S:
             calls = max(2 * calls, round(1.1 * calls * SAMPLE_S / took) if calls > 1 else 2)
@@ -125,6 +158,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("suite", nargs="?", default="small", choices=SUITES)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, help="of each library; by default all")
     parser.add_argument("--out")
     parser.add_argument("--worker")
     options = parser.parse_args()
@@ -133,10 +167,11 @@ def main() -> None:
         return
     libraries = SUITES[options.suite][1]
     turns: dict[str, list[dict[str, float]]] = {library: [] for library in libraries}
+    environ = {**os.environ, **(dict.fromkeys(THREADS, str(options.threads)) if options.threads else {})}
     for _ in range(options.rounds):
         for library, own in turns.items():
             worker = [sys.executable, __file__, options.suite, "--worker", library]
-            own.append(json.loads(subprocess.check_output(worker, text=True)))
+            own.append(json.loads(subprocess.check_output(worker, text=True, env=environ)))
     print(f"{'case':<32} {'us':>10} {'spread':>7} {'best other':>11} {'ratio':>7}")
     for name in turns[libraries[0]][0]:
         ours, *others = ([turn[name] for turn in turns[library] if name in turn] for library in libraries)
