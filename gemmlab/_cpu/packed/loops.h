@@ -21,6 +21,7 @@
 
 #define FEW_THREADS 4
 #define BLOCKS_A_THREAD(threads) ((threads) > FEW_THREADS ? 4 : 2)  /* no thread is as fast as another */
+#define MANY_BLOCKS 6             /* a thread: as many are as good as equal shares */
 #define LEAST_ROWS most(32, 2 * MR)  /* of a block of A */
 #define A_IN_L2 (512 << 10)       /* bytes of packed A */
 #define LEAST_COLUMNS 1024        /* of a block of B, where k is so long that memory for all of it would hold fewer */
@@ -39,14 +40,14 @@ typedef struct NAME(Plan) {
 /* Bytes of a row of A or a column of B in panels of this depth. */
 INLINE Count NAME(bytes_of)(Count depth) { return parts(depth, GROUP) * STEP; }
 
-/* Rows of a block of A: few enough for all of their k to stay in L2, in equal shares, some for each thread where there
-   are rows enough. */
+/* Rows of a block of A: few enough for all of their k to stay in L2; and where blocks are few, equal shares for the
+   threads, some for each where there are rows enough. */
 INLINE Count NAME(block_rows)(const Product *x) {
     const Count in_l2 = most(3 * MR, A_IN_L2 / NAME(bytes_of)(x->k) / MR * MR);
     Count blocks = parts(x->m, least(x->mc, in_l2));
-    if (x->threads > 1) {
-        const Count fit = most(1, x->m / LEAST_ROWS), few = BLOCKS_A_THREAD(x->threads) * x->threads;
-        const Count shares = most(up(blocks, x->threads), few <= fit ? few : 1);
+    if (x->threads > 1 && blocks < MANY_BLOCKS * x->threads) {
+        const Count fit = most(1, x->m / LEAST_ROWS), some = BLOCKS_A_THREAD(x->threads) * x->threads;
+        const Count shares = most(up(blocks, x->threads), some <= fit ? some : 1);
         blocks = shares <= fit ? shares : most(blocks, fit);
     }
     return WHOLE_PANELS ? up(parts(x->m, blocks), MR) : parts(x->m, blocks);
