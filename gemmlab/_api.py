@@ -65,7 +65,7 @@ def general_matmul(
         return _numpys_dispatch(name, foreign, a, b, out, dtype, casting, axes, params)
     problem = Problem.from_call(a, b, out, dtype=dtype, casting=casting, axes=axes, threads=threads)
     if name == "auto":
-        chosen = _registry.choose(problem)
+        chosen = _registry.choose(problem, own)
     else:
         chosen = _registry.get(name)
     _make_ready(name, chosen)

@@ -216,12 +216,14 @@ def info(name: str) -> BackendInfo:
     )
 
 
-def choose(problem: Problem) -> Backend:
+def choose(problem: Problem, params: Mapping[str, Any] | None = None) -> Backend:
     """The backend that "auto" takes for a problem: what this machine's profile says is faster, else the first that can
-    run and does it."""
-    for name in (*faster_here(problem), *AUTO):
+    run and does it. Parameters are our own backend's, so that a call with some is too."""
+    for name in (*([] if params else faster_here(problem)), *AUTO):
         if availability(name).ok and refusal(backend := get(name), problem) is None:
-            return backend
+            lacks = getattr(backend, "lacks", None)
+            if lacks is None or lacks(problem) is None:
+                return backend
     raise BackendUnavailable(f"no backend of auto ({', '.join(AUTO)}) can do this problem here: see gemmlab.explain")
 
 

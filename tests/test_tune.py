@@ -189,6 +189,22 @@ def test_what_the_profile_names_must_be_there(monkeypatch):
     assert taken_for(50) == "cpu-packed"
 
 
+def test_a_call_with_parameters_is_our_own_backends():
+    _profile.store(MACHINE, "auto", {"float64": {"cpu-numpy": 10}})
+    gemmlab.get_backend("cpu-packed").forget()
+    a = np.ones((50, 50))
+    with gemmlab.trace() as calls, gemmlab.use(kc=25):
+        gemmlab.matmul(a, a)
+    assert (calls[0].backend, calls[0].params["kc"]) == ("cpu-packed", 25)
+
+
+def test_auto_leaves_out_what_lacks_something_for_a_product(monkeypatch):
+    _profile.store(MACHINE, "auto", {"float64": {"cpu-numpy": 10}})
+    gemmlab.get_backend("cpu-packed").forget()
+    monkeypatch.setattr(gemmlab.get_backend("cpu-numpy"), "lacks", lambda problem: "memory", raising=False)
+    assert taken_for(50) == "cpu-packed"
+
+
 def test_a_real_comparison_ends_with_a_profile(capsys):
     assert cli.main(["tune", "auto", "--rounds", "1", "--sizes", "32,64", "--dtype", "float32"]) == 0
     assert capsys.readouterr().out.startswith("float32 ")

@@ -49,8 +49,11 @@ class Packed:
     def kernel_for_auto(self) -> PackedKernel:
         """The same, but for products that are as large as those which this machine's profile gives to another backend:
         they go the general way, where "auto" chooses."""
-        of_others = {dtype: _profile.parameters(isa.profile_name(), "auto", dtype) for _, dtype in self.rows}
-        extents = {dtype: min(found.values()) for dtype, found in of_others.items() if found}
+        extents = {}
+        for _, dtype in self.rows:
+            found = [_profile.parameters(isa.profile_name(), "auto", name) for name in (dtype, f"u{dtype}")]
+            if least := [extent for parameters in found for extent in parameters.values()]:
+                extents[dtype] = min(least)
         return PackedKernel(self.tables, self._ways(), extents) if extents else self.kernel
 
     def _ways(self) -> dict[tuple[str, str], tuple[int, int, int, int]]:

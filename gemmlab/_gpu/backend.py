@@ -127,11 +127,16 @@ class DeviceBackend:
         """Whether `multiply` takes matrices with `ld` elements from row to row; others are packed first."""
         return True
 
+    def lacks(self, problem: Problem) -> str | None:
+        """What the device lacks for a product of host arrays, in a sentence; None if it has all. "auto" asks."""
+        return _lack_of_room(self.queue.device, problem)
+
     def _queue_for(self, problem: Problem) -> Queue:
         return self.queue if problem.place is None else problem.place.queue
 
     def _from_host(self, queue: Queue, problem: Problem, plan: Mapping[str, Any]) -> Handle:
-        _check_room(queue.device, problem)
+        if (why_not := _lack_of_room(queue.device, problem)) is not None:  # before anything is moved
+            raise DeviceError(why_not)
         a, b = _sent(queue, problem.a, problem), _sent(queue, problem.b, problem)
         out = problem.out if problem.out.flags.c_contiguous else np.empty(problem.out.shape, problem.dtype)
         memory = queue.allocate(out.nbytes)
@@ -224,20 +229,21 @@ class RungBackend(DeviceBackend):
         return queue.launch(kernel, groups, (*self.rung.group(plan), 1), arguments)
 
 
-def _check_room(device: Device, problem: Problem) -> None:
-    """Refuse what cannot fit before anything is moved."""
+def _lack_of_room(device: Device, problem: Problem) -> str | None:
+    """Why a product does not fit, in a sentence; None if it does."""
     sizes = [_distinct(x).size * x.itemsize for x in (problem.a, problem.b, problem.out)]
     what = f"a product of {problem.m} x {problem.n} x {problem.k}" + f", {problem.batch} times" * (problem.batch > 1)
     if max(sizes) > device.allocation_bytes:
-        raise DeviceError(
+        return (
             f"{what} needs {max(sizes)} bytes in one piece; {device.label} allocates at most "
             f"{device.allocation_bytes}: multiply in pieces, or take another device"
         )
     if sum(sizes) > device.memory_bytes:
-        raise DeviceError(
+        return (
             f"{what} needs {sum(sizes)} bytes; {device.label} has {device.memory_bytes}: multiply in pieces, or take "
             "another device"
         )
+    return None
 
 
 def _distinct(x: HostArray) -> HostArray:

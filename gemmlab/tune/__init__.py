@@ -52,12 +52,12 @@ def tune(
     OSError
         Where the profile cannot be written.
     """
-    if backend not in TUNED:
-        name = get_backend(backend).name
+    name = backend if backend == "auto" else get_backend(backend).name
+    if name not in TUNED:
         raise UnsupportedProblem(f"{name} does not follow the profile: gemmlab tune takes {' or '.join(TUNED)}")
     ours = get_backend(auto.OURS)
     found: Sequence[Tuned | Taken]
-    if backend == "auto":
+    if name == "auto":
         found = auto.tune_auto(dtypes, rounds, edges or auto.EDGES, progress)
     else:
         steps = len(dtypes) * len(ours.params)

@@ -40,10 +40,10 @@ typedef struct NAME(Plan) {
 /* Bytes of a row of A or a column of B in panels of this depth. */
 INLINE Count NAME(bytes_of)(Count depth) { return parts(depth, GROUP) * STEP; }
 
-/* Rows of a block of A: few enough for all of their k to stay in L2; and where blocks are few, equal shares for the
-   threads, some for each where there are rows enough. */
-INLINE Count NAME(block_rows)(const Product *x) {
-    const Count in_l2 = most(3 * MR, A_IN_L2 / NAME(bytes_of)(x->k) / MR * MR);
+/* Rows of a block of A: few enough for the `k` of them that is packed at once to stay in L2; and where blocks are few,
+   equal shares for the threads, some for each where there are rows enough. */
+INLINE Count NAME(block_rows)(const Product *x, Count k) {
+    const Count in_l2 = most(3 * MR, A_IN_L2 / NAME(bytes_of)(k) / MR * MR);
     Count blocks = parts(x->m, least(x->mc, in_l2));
     if (x->threads > 1 && blocks < MANY_BLOCKS * x->threads) {
         const Count fit = most(1, x->m / LEAST_ROWS), some = BLOCKS_A_THREAD(x->threads) * x->threads;
@@ -66,13 +66,14 @@ INLINE Count NAME(a_bytes)(const Product *x, Count rows) { return up(rows, MR) *
 
 INLINE NAME(Plan) NAME(plan)(const Product *x) {
     const Count most_of_b = NAME(most_of_b)(x);
-    NAME(Plan) plan = {.mc = NAME(block_rows)(x), .nc = x->n, .kr = x->k};
+    NAME(Plan) plan = {.nc = x->n, .kr = x->k};
     if (!x->packed) {
         const Count fit = most_of_b / NAME(bytes_of)(x->k) / NR * NR;
         const Count columns = least(x->nc, most(fit, x->narrow ? NR : LEAST_COLUMNS));
         plan.nc = least(x->n, up(parts(x->n, parts(x->n, columns)), NR));
         if (!x->narrow) plan.kr = least(x->k, x->kc * most(1, most_of_b / (up(plan.nc, NR) * NAME(bytes_of)(x->kc))));
     }
+    plan.mc = NAME(block_rows)(x, plan.kr);
     plan.kept = parts(plan.kr, x->kc);
     if (plan.kept * NAME(a_bytes)(x, plan.mc) > A_OF_A_THREAD) plan.kept = 1;
     plan.ns = up(plan.nc, NR);

@@ -167,7 +167,8 @@ INLINE Product NAME(piece)(const Product *x) {
     Product piece = *x;
     const int in_place = NAME(stays_in_place)(x), gathered = in_place && !x->packed && x->bj != sizeof(T);
     const Count strip = gathered ? LANES : NAME(strip_columns)(x);
-    const int of_rows = gathered ? x->n < 2 * strip * x->threads : in_place ? x->m > FEW_ROWS : x->m >= x->n;
+    const int of_rows = in_place ? x->m >= 2 * LEAST_PIECE_ROWS && (!gathered || x->n < 2 * strip * x->threads)
+                                 : x->m >= x->n;
     piece.threads = 1;
     if (of_rows)  /* pieces of rows gather all of B each */
         piece.m = NAME(piece_extent)(x->m, LEAST_PIECE_ROWS, x->threads, gathered ? 1 : PIECES_A_THREAD);

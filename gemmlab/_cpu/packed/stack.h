@@ -6,7 +6,8 @@
 #include "product.h"
 
 #define MOST_AXES 64
-#define LARGE_FLOP 3e7  /* what a product must have to be worth all threads */
+#define LARGE_FLOP 3e7  /* what a product must have to be worth all threads, */
+#define FAIR_FLOP 4e6   /* and if there are fewer products than threads */
 
 typedef struct Stack {
     int axes;  /* leading ones, the last one fastest */
@@ -20,7 +21,8 @@ static Count products_in(const Stack *stack) {
 }
 
 INLINE int in_turn(const Product *x, Count products) {
-    return x->threads == 1 || products < x->threads || 2.0 * x->m * x->n * x->k >= LARGE_FLOP;
+    const double flop = 2.0 * x->m * x->n * x->k;
+    return x->threads == 1 || products == 1 || flop >= (products < x->threads ? FAIR_FLOP : LARGE_FLOP);
 }
 
 /* Products `first` to `end` of the stack. */
