@@ -41,8 +41,8 @@ ISA_FLAGS = {
 if not (X86 and GNU_STYLE):
     ISA_FLAGS = {"plain": []}
 
-# A rung's loops stay as they are written: GCC's unroll-and-jam would turn one rung into another. And every multiply-add
-# is fused: for some processors GCC leaves chains of them unfused, so that a tile of one row had other bits than a wide one.
+# A rung's loops stay as they are written: GCC's unroll-and-jam would turn one rung into another. And every
+# multiply-add is fused: for some processors GCC leaves chains of them unfused, and a tile of one row had other bits.
 GNU_FLAGS = ["-O3", "-ffp-contract=fast", "--param=avoid-fma-max-bits=0", "-fno-loop-unroll-and-jam"]
 OPENMP_CHOICES = [(["-fopenmp"], ["-fopenmp"]), (["-Xpreprocessor", "-fopenmp"], ["-lomp"]), (["/openmp:llvm"], [])]
 OPENMP_PROBE = "#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n"
