@@ -46,7 +46,7 @@ INLINE void PAIR(pack_adjacent)(T *to, const char *x, Count along, Count width, 
 /* A square of vectors: its pieces of 16 bytes are transposed in place, `few` x `few` numbers of as many rows, and then
    the pieces of rows that lie so far apart change places. */
 INLINE void PAIR(transpose)(V *x) {
-    const int few = 16 / sizeof(T), pieces = LANES / few;
+    const int few = 16 / sizeof(T);
     V next[LANES];
     UNROLL for (int first = 0; first < LANES; first += few)
         UNROLL for (int w = 1; w < few; w *= 2) {
@@ -58,6 +58,7 @@ INLINE void PAIR(transpose)(V *x) {
             UNROLL for (int i = 0; i < few; i++) x[first + i] = next[i];
         }
 #if VECTOR_BYTES > 16
+    const int pieces = LANES / few;
     UNROLL for (int w = 1; w < pieces; w *= 2) {
         UNROLL for (int s = 0; s < few; s++)
             UNROLL for (int i = 0; i < pieces / 2; i++) {
