@@ -14,7 +14,7 @@ from gemmlab._config import config
 from gemmlab._version import __version__
 
 if TYPE_CHECKING:
-    from gemmlab._api import backends, explain, get_backend, matmul, pack, trace, use
+    from gemmlab._api import backends, get_backend, matmul, pack, trace, use
     from gemmlab._backend import Availability, Backend, BackendInfo, Param
     from gemmlab._cpu._packed import free_buffers
     from gemmlab._errors import (
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         UnknownBackend,
         UnsupportedProblem,
     )
+    from gemmlab._explain import explain
     from gemmlab._problem import Problem
     from gemmlab.measure.environment import show_versions
     from gemmlab.verify import verify
@@ -56,7 +57,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "_api": ("backends", "explain", "get_backend", "matmul", "pack", "trace", "use"),
+    "_api": ("backends", "get_backend", "matmul", "pack", "trace", "use"),
     "_backend": ("Availability", "Backend", "BackendInfo", "Param"),
     "_cpu._packed": ("free_buffers",),
     "_errors": (
@@ -67,6 +68,7 @@ _HOME = {
         "UnknownBackend",
         "UnsupportedProblem",
     ),
+    "_explain": ("explain",),
     "_problem": ("Problem",),
     "measure.environment": ("show_versions",),
 }

@@ -1,4 +1,4 @@
-"""The one call, the general way: matmul, and what tells about it: use, explain, trace.
+"""The one call, the general way: matmul, and what goes with it: pack, use, trace.
 
     matmul -> Problem (everything checked) -> a backend, by name or by auto -> backend.gemm(problem) -> out
 """
@@ -21,11 +21,11 @@ from gemmlab._config import Scope, check_threads, config, scope
 from gemmlab._cpu import _driver
 from gemmlab._cpu._packed import PackedOperand
 from gemmlab._cpu.threadpool import follow_threadpoolctl
-from gemmlab._errors import BackendUnavailable, UnsupportedProblem
+from gemmlab._errors import UnsupportedProblem
 from gemmlab._front import matmul
 from gemmlab._problem import Problem
 
-__all__ = ["Call", "Explanation", "backends", "explain", "get_backend", "matmul", "pack", "trace", "use"]
+__all__ = ["Call", "backends", "get_backend", "matmul", "pack", "trace", "use"]
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,17 @@ def general_matmul(
     """`matmul` for everything that `_front` does not recognise as plain."""
     follow_threadpoolctl()
     within = scope.get() or Scope()
-    name = _asked_for(backend, within)
+    name = asked_for(backend, within)
     threads = check_threads(threads) or within.threads
     own = {**within.params, **params} if backend is None else params  # of a `use` block: they belong to its backend
-    if (kind := _kind_of_arrays(a, b, out)) is not None:
+    if (kind := kind_of_arrays(a, b, out)) is not None:
         options = {"dtype": dtype, "casting": casting, "axes": axes, "threads": threads}
         return _of_others(kind, name, a, b, out, options, own, within.traces)
     if isinstance(b, PackedOperand):
         chosen, problem = _with_packed(name, a, b, out, dtype=dtype, casting=casting, axes=axes, threads=threads)
         run(chosen, problem, own, within.traces)
         return problem.result()
-    if (foreign := _foreign_operand(a, b, out)) is not None:
+    if (foreign := foreign_operand(a, b, out)) is not None:
         return _numpys_dispatch(name, foreign, a, b, out, dtype, casting, axes, params)
     problem = Problem.from_call(a, b, out, dtype=dtype, casting=casting, axes=axes, threads=threads)
     if name == "auto":
@@ -75,7 +75,7 @@ def general_matmul(
     return problem.result()
 
 
-def _kind_of_arrays(*operands: Any) -> str | None:
+def kind_of_arrays(*operands: Any) -> str | None:
     """Whose arrays these are if they are not the host's: a runtime's name, or "dlpack"."""
     operands = tuple(x[0] if isinstance(x, tuple) and len(x) == 1 else x for x in operands if x is not None)
     if all(type(x).__module__.partition(".")[0] in ("numpy", "builtins") for x in operands):
@@ -163,7 +163,7 @@ def _with_packed(name: str, a: Any, b: PackedOperand, out: Any, **options: Any) 
     return chosen, problem
 
 
-def _asked_for(backend: str | None, within: Scope) -> str:
+def asked_for(backend: str | None, within: Scope) -> str:
     """The backend's name: from the call, else from `use`, else from the settings."""
     return next(name for name in (backend, within.backend, config.backend) if name is not None)
 
@@ -212,10 +212,11 @@ def _make_ready(name: str, backend: Any) -> None:
         return  # it took this one product only
     limits_a_library = backend.kind == "baseline" and config.threads is not None
     if backend.name in _registry.BUILT_IN and hasattr(backend, "kernel") and not limits_a_library:
-        _front.make_ready(name, getattr(backend, "kernel_for_auto" if name == "auto" else "kernel", backend.kernel))
+        kernel = getattr(backend, "kernel_for_auto", backend.kernel) if name == "auto" else backend.kernel
+        _front.make_ready(name, kernel)
 
 
-def _foreign_operand(a: Any, b: Any, out: Any) -> Any:
+def foreign_operand(a: Any, b: Any, out: Any) -> Any:
     """An operand that is not ours to multiply: a subclass of ndarray, or a type with its own ufuncs."""
     outs = out if isinstance(out, tuple) else (out,)
     for x in (a, b, *outs):
@@ -333,79 +334,6 @@ def trace() -> Iterator[list[Call]]:
         yield calls
     finally:
         scope.reset(token)
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """Each backend considered for a product: taken, or why not. Prints as a table."""
-
-    rows: tuple[tuple[str, bool, str], ...]
-
-    def __str__(self) -> str:
-        width = max(len(name) for name, _, _ in self.rows)
-        return "\n".join(f"{'->' if taken else '  '} {name:<{width}}  {why}" for name, taken, why in self.rows)
-
-    __repr__ = __str__
-
-
-def explain(a: Any, b: Any, *, backend: str | None = None, dtype: Any = None) -> Explanation:
-    """Which backend would take `a @ b`, and why not the others.
-
-    Parameters
-    ----------
-    a, b : array_like
-        The operands; nothing is multiplied.
-    backend : str, optional
-        As for `matmul`.
-
-    Examples
-    --------
-    >>> import numpy as np, gemmlab
-    >>> print(gemmlab.explain(np.eye(2), np.eye(2)).rows[0][0])
-    cpu-packed
-    """
-    within = scope.get() or Scope()
-    name = _asked_for(backend, within)
-    if (kind := _kind_of_arrays(a, b)) in _registry.AUTO_ON:
-        wanted = _registry.resolve_name(_registry.AUTO_ON[str(kind)] if name == "auto" else name)
-        why = f"auto: what comes with arrays of {kind}" if name == "auto" else f"asked for as {name}"
-        return Explanation(((wanted, True, why),))
-    if (foreign := _foreign_operand(a, b, None)) is not None:
-        taken = name in ("auto", "cpu-numpy")
-        why = f"NumPy's own dispatch, for {type(foreign).__name__}" if taken else f"takes no {type(foreign).__name__}"
-        return Explanation((("cpu-numpy" if taken else name, taken, why),))
-    problem = Problem.from_call(a, b, dtype=dtype)
-    try:
-        wanted = _registry.choose(problem).name if name == "auto" else _registry.resolve_name(name)
-    except BackendUnavailable:
-        wanted = ""  # auto has nothing left: every row says why not
-    rows = [_considered(candidate, problem, wanted, name) for candidate in _registry.names()]
-    return Explanation(tuple(sorted(rows, key=lambda row: not row[1])))
-
-
-def _considered(candidate: str, problem: Problem, wanted: str, asked: str) -> tuple[str, bool, str]:
-    found = _registry.availability(candidate)
-    if not found.ok:
-        return candidate, False, _registry.why_not_here(found)
-    try:
-        why_not = _registry.refusal(_registry.get(candidate), problem)
-    except Exception as error:  # a plugin's fault is a row, not the end of the table
-        why_not = f"its supports() failed: {type(error).__name__}: {error}"
-    if why_not is not None:
-        return candidate, False, why_not
-    if candidate != wanted:
-        return candidate, False, "auto takes it only by name" if asked == "auto" else f"{asked} was asked for"
-    why = f"asked for as {asked}" if asked != "auto" else _why_auto(problem, wanted)
-    path = getattr(_registry.get(candidate), "path", None)
-    return candidate, True, f"{why}; {path(problem)}" if path else why
-
-
-def _why_auto(problem: Problem, taken: str) -> str:
-    if taken in _registry.faster_here(problem):
-        return "auto: gemmlab tune auto found it faster for products of this size here"
-    if taken == _registry.AUTO[0]:
-        return "auto: our own kernel for every dtype that it has"
-    return f"auto: {problem.dtype} goes to NumPy, no other backend handles it"
 
 
 follow_threadpoolctl()

@@ -39,7 +39,7 @@ def check_threads(threads: Any) -> int | None:
 
 
 class Config:
-    """Defaults of this process: `gemmlab.config`.
+    """The defaults of this process, as `gemmlab.config`.
 
     Attributes
     ----------

@@ -101,8 +101,8 @@ class Problem:
         direct = view is not None and _can_be_written(view, wanted[2], a_core, b_core)
         filled = view if view is not None and direct else np.empty(shape, wanted[2])
         problem = cls(
-            np.broadcast_to(a_core, (*lead, *a_core.shape[-2:])),
-            np.broadcast_to(b_core, (*lead, *b_core.shape[-2:])),
+            _broadcast(a_core, lead),
+            _broadcast(b_core, lead),
             filled,
             threads=check_threads(threads),
             copies=copied_a + copied_b + (view is not None and not direct),
@@ -184,7 +184,7 @@ def _distinct_axes(axes: tuple[int, ...], ndim: int) -> bool:
 
 def _core_last(x: Array, axes: tuple[int, ...], place: int) -> Array:
     """A view with the core axes last; a vector becomes a row (a) or a column (b)."""
-    moved = np.moveaxis(x, axes, range(-len(axes), 0))
+    moved = _moved(x, axes)
     if len(axes) == 2:
         return moved
     return moved[..., None, :] if place == 0 else moved[..., :, None]
@@ -192,12 +192,23 @@ def _core_last(x: Array, axes: tuple[int, ...], place: int) -> Array:
 
 def _out_core_last(out: Array, axes: tuple[int, ...], vectors: tuple[bool, bool], ndim: int) -> Array:
     """`out` as (..., m, n) with at least `ndim` axes."""
-    moved = np.moveaxis(out, axes, range(-len(axes), 0))
+    moved = _moved(out, axes)
     if vectors[0]:
         moved = moved[..., None, :] if len(axes) else moved[..., None]
     if vectors[1]:
         moved = moved[..., None]
-    return moved[(None,) * (ndim - moved.ndim)]
+    return moved[(None,) * (ndim - moved.ndim)] if ndim > moved.ndim else moved
+
+
+def _moved(x: Array, axes: tuple[int, ...]) -> Array:
+    """A view with these axes last."""
+    last = tuple(range(-len(axes), 0))
+    return x if axes == last else np.moveaxis(x, axes, last)
+
+
+def _broadcast(x: Array, lead: tuple[int, ...]) -> Array:
+    """A view with these leading axes."""
+    return x if x.shape[:-2] == lead else np.broadcast_to(x, (*lead, *x.shape[-2:]))
 
 
 def _as_result(filled: Array, axes: tuple[int, ...], vectors: tuple[bool, bool]) -> Array:
@@ -206,7 +217,8 @@ def _as_result(filled: Array, axes: tuple[int, ...], vectors: tuple[bool, bool])
         filled = filled[..., 0]
     if vectors[0]:
         filled = filled[..., 0] if vectors[1] else filled[..., 0, :]
-    return np.moveaxis(filled, range(-len(axes), 0), axes)
+    last = tuple(range(-len(axes), 0))
+    return filled if axes == last else np.moveaxis(filled, last, axes)
 
 
 def _leading_shape(a: Array, b: Array, out: Array | None) -> tuple[int, ...] | None:
@@ -214,21 +226,27 @@ def _leading_shape(a: Array, b: Array, out: Array | None) -> tuple[int, ...] | N
     if a.shape[-1] != b.shape[-2]:
         return None
     try:
-        lead: tuple[int, ...] = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        lead = _common_shape(a.shape[:-2], b.shape[:-2])
         if out is None:
             return lead
-        if out.shape[-2:] != (a.shape[-2], b.shape[-1]) or np.broadcast_shapes(lead, out.shape[:-2]) != out.shape[:-2]:
-            return None
-        return tuple(out.shape[:-2])
+        outer: tuple[int, ...] = out.shape[:-2]
+        fits = out.shape[-2:] == (a.shape[-2], b.shape[-1]) and _common_shape(lead, outer) == outer
+        return outer if fits else None
     except ValueError:
         return None
+
+
+def _common_shape(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    """What two shapes broadcast to; ValueError where they do not."""
+    return one if one == other else np.broadcast_shapes(one, other)
 
 
 def _resolved_dtypes(a: Array, b: Array, out: Array | None, dtype: Any, casting: Any) -> tuple[Any, ...]:
     """The dtypes that NumPy's matmul would compute in; raises its errors."""
     signature: dict[str, Any] = {} if dtype is None else {"signature": (None, None, np.dtype(dtype))}
     given = (a.dtype, b.dtype, None if out is None else out.dtype)
-    if a.dtype.name == b.dtype.name == "bfloat16":  # ml_dtypes' own loop gives float32, which `dtype` asks for
+    if a.dtype == b.dtype and a.dtype.kind == "V" and a.dtype.name == "bfloat16":
+        # ml_dtypes' own loop gives float32, which `dtype` asks for
         if dtype is None and (out is None or np.can_cast(a.dtype, out.dtype, casting)):
             return (a.dtype,) * 3
         given = tuple(np.dtype(np.float32) if x == a.dtype else x for x in given[:2]) + given[2:]

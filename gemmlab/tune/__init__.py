@@ -60,11 +60,7 @@ def tune(
     if name == "auto":
         found = auto.tune_auto(dtypes, rounds, edges or auto.EDGES, progress)
     else:
-        steps = len(dtypes) * len(ours.params)
-        found = blocks.tune_blocks(
-            dtypes, rounds, edges or blocks.EDGES,
-            lambda before, done, name: progress(before + done, steps, name) if progress is not None else None,
-        )  # fmt: skip
+        found = blocks.tune_blocks(dtypes, rounds, edges or blocks.EDGES, progress)
     ours.forget()  # type: ignore[attr-defined]
     _front.settings_changed()  # the compiled way has the old parameters
     return found

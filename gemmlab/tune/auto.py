@@ -43,17 +43,15 @@ class Taken:
 
 
 def tune_auto(
-    dtypes: Sequence[str], rounds: int, edges: Sequence[int], told: Callable[[int, int, str], None] | None
+    dtypes: Sequence[str], rounds: int, edges: Sequence[int], progress: Callable[[int, int, str], None] | None
 ) -> list[Taken]:
     """Measure every vendor's backend beside our own, and keep where one is ahead."""
-    found = []
-    for dtype in dtypes:
-        with Session() as session:
-            records = session.measure(
-                [OURS, *rivals()], sized(edges, dtype, "squares"), transfers="with", rounds=rounds, cap_s=5.0,
-                progress=told,
-            )  # fmt: skip
-        found.append(best_of(dtype, records))
+    cases = [case for dtype in dtypes for case in sized(edges, dtype, "squares")]
+    with Session() as session:
+        records = session.measure(
+            [OURS, *rivals()], cases, transfers="with", rounds=rounds, cap_s=5.0, progress=progress
+        )  # fmt: skip
+    found = [best_of(dtype, [one for one in records if one["problem"]["dtype"] == dtype]) for dtype in dtypes]
     _profile.store(isa.profile_name(), "auto", {one.dtype: one.kept() for one in found})
     return found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import count
 from statistics import geometric_mean, median
 from time import perf_counter
 from typing import Any
@@ -23,7 +23,7 @@ from gemmlab._cpu import _driver, isa
 EDGES = (384, 768, 1536)
 LEAST_GAIN = 0.02
 TEAM_EDGE = 96  # of the product on which a team shows what it costs
-Told = Callable[..., None]
+Told = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,18 @@ class Tuned:
         return self.parameters if self.after > self.before else cost
 
 
-def tune_blocks(dtypes: Sequence[str], rounds: int, edges: Sequence[int], told: Told) -> list[Tuned]:
+def tune_blocks(
+    dtypes: Sequence[str], rounds: int, edges: Sequence[int], progress: Callable[[int, int, str], None] | None
+) -> list[Tuned]:
     """Search the parameters of cpu-packed and keep the best."""
     chosen: Any = get_backend("cpu-packed")
-    found = []
-    for i, dtype in enumerate(dtypes):
-        found.append(_tuned(chosen, dtype, rounds, edges, partial(told, i * len(chosen.params))))
+    steps = count()
+
+    def told(step: str) -> None:
+        if progress is not None:
+            progress(next(steps), len(dtypes) * len(chosen.params), step)
+
+    found = [_tuned(chosen, dtype, rounds, edges, told) for dtype in dtypes]
     _profile.store(isa.profile_name(), chosen.name, {one.dtype: one.kept() for one in found})
     return found
 
@@ -59,8 +65,8 @@ def _tuned(chosen: Any, dtype: str, rounds: int, edges: Sequence[int], told: Tol
     squares = [np.random.default_rng(edge).random((2, edge, edge)).astype(dtype) for edge in edges]
     best = dict(zip(chosen.params, chosen.usual_blocks(dtype, dtype), strict=True))
     defaults = dict(best)
-    for done, (name, param) in enumerate(chosen.params.items()):
-        told(done, f"{name}, {dtype}")
+    for name, param in chosen.params.items():
+        told(f"{name}, {dtype}")
         choices = [best, *({**best, name: value} for value in param.choices if value != best[name])]
         speeds = _speeds(chosen, choices, squares, rounds)
         fastest = max(range(len(choices)), key=lambda i: speeds[i])

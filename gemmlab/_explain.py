@@ -1,0 +1,92 @@
+"""Which backend a product would go to, and why: explain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gemmlab import _registry
+from gemmlab._api import asked_for, foreign_operand, kind_of_arrays
+from gemmlab._config import Scope, scope
+from gemmlab._errors import BackendUnavailable
+from gemmlab._problem import Problem
+
+__all__ = ["Explanation", "explain"]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Each backend considered for a product: taken, or why not. Prints as a table."""
+
+    rows: tuple[tuple[str, bool, str], ...]
+
+    def __str__(self) -> str:
+        width = max(len(name) for name, _, _ in self.rows)
+        return "\n".join(f"{'->' if taken else '  '} {name:<{width}}  {why}" for name, taken, why in self.rows)
+
+    __repr__ = __str__
+
+
+def explain(a: Any, b: Any, *, backend: str | None = None, dtype: Any = None) -> Explanation:
+    """Which backend would take `a @ b`, and why not the others.
+
+    Parameters
+    ----------
+    a, b : array_like
+        The operands; nothing is multiplied.
+    backend : str, optional
+        As for `matmul`.
+
+    Examples
+    --------
+    >>> import numpy as np, gemmlab
+    >>> print(gemmlab.explain(np.eye(2), np.eye(2)).rows[0][0])
+    cpu-packed
+    """
+    within = scope.get() or Scope()
+    name = asked_for(backend, within)
+    if (kind := kind_of_arrays(a, b)) in _registry.AUTO_ON:
+        wanted = _registry.resolve_name(_registry.AUTO_ON[str(kind)] if name == "auto" else name)
+        why = f"auto: what comes with arrays of {kind}" if name == "auto" else f"asked for as {name}"
+        return Explanation(((wanted, True, why),))
+    if (foreign := foreign_operand(a, b, None)) is not None:
+        taken = name in ("auto", "cpu-numpy")
+        why = f"NumPy's own dispatch, for {type(foreign).__name__}" if taken else f"takes no {type(foreign).__name__}"
+        return Explanation((("cpu-numpy" if taken else name, taken, why),))
+    problem = Problem.from_call(a, b, dtype=dtype)
+    params = within.params if backend is None else {}  # as for `matmul`
+    try:
+        wanted = _registry.choose(problem, params).name if name == "auto" else _registry.resolve_name(name)
+    except BackendUnavailable:
+        wanted = ""  # auto has nothing left: every row says why not
+    rows = [_considered(candidate, problem, wanted, name) for candidate in _registry.names()]
+    return Explanation(tuple(sorted(rows, key=lambda row: not row[1])))
+
+
+def _considered(candidate: str, problem: Problem, wanted: str, asked: str) -> tuple[str, bool, str]:
+    found = _registry.availability(candidate)
+    if not found.ok:
+        return candidate, False, _registry.why_not_here(found)
+    try:
+        why_not = _registry.refusal(_registry.get(candidate), problem)
+    except Exception as error:  # a plugin's fault is a row, not the end of the table
+        why_not = f"its supports() failed: {type(error).__name__}: {error}"
+    if why_not is not None:
+        return candidate, False, why_not
+    if candidate != wanted:
+        return candidate, False, _why_not_auto(candidate) if asked == "auto" else f"{asked} was asked for"
+    why = f"asked for as {asked}" if asked != "auto" else _why_auto(problem, wanted)
+    path = getattr(_registry.get(candidate), "path", None)
+    return candidate, True, f"{why}; {path(problem)}" if path else why
+
+
+def _why_auto(problem: Problem, taken: str) -> str:
+    if taken in _registry.faster_here(problem):
+        return "auto: gemmlab tune auto found it faster for products of this size here"
+    if taken == _registry.AUTO[0]:
+        return "auto: our own kernel for every dtype that it has"
+    return f"auto: {problem.dtype} goes to NumPy, no other backend handles it"
+
+
+def _why_not_auto(candidate: str) -> str:
+    return "auto: another is faster here" if candidate in _registry.AUTO else "auto takes it only by name"
