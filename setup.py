@@ -27,7 +27,8 @@ EXTRAS = {  # what only some CPUs of x86-64-v4 have
     "gemmlab/_cpu/packed_dot": ["-mavx512bf16", "-mavx512vnni"],
     "gemmlab/_cpu/packed_amx": ["-mamx-tile", "-mamx-bf16", "-mamx-int8"],
 }
-PLAIN = ["gemmlab/_cpu/_features", "gemmlab/_cpu/_driver", "gemmlab/_cpu/_packed", "gemmlab/_front"]
+PLAIN = ["gemmlab/_cpu/_features", "gemmlab/_cpu/_driver", "gemmlab/_cpu/_packed", "gemmlab/_front",
+         "gemmlab/roofline/_cache"]
 INCLUDE = ["gemmlab/_cpu", "gemmlab/roofline", numpy.get_include()]
 HEADERS = [path.as_posix() for folder in KERNELS for path in Path(folder).rglob("*.h")]
 
@@ -58,7 +59,7 @@ def extensions() -> list[Extension]:
     if "v4" in ISA_FLAGS:
         names += [(name.replace("/", "."), f"{name}.pyx", ISA_FLAGS["v4"] + flags) for name, flags in EXTRAS.items()]
     return [Extension(name, [source], include_dirs=INCLUDE, depends=HEADERS, extra_compile_args=flags,
-                      optional="roofline" in name or name.endswith(("_dot", "_amx")),  # not for every compiler
+                      optional=name.endswith(("_fma", "_stream", "_dot", "_amx")),  # not for every compiler
                       define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")])
             for name, source, flags in names]
 

@@ -153,6 +153,11 @@ def _scipy_blas() -> Kernel:
 
 
 def _mkl() -> Kernel:
+    return _kernel_of(mkl_library(), ("sgemm_", "dgemm_"), "fortran")
+
+
+def mkl_library() -> Path:
+    """The file of the wheel `mkl` that has its functions; raises Absent where there is none."""
     try:
         files = distribution("mkl").files or []
     except PackageNotFoundError:
@@ -160,7 +165,7 @@ def _mkl() -> Kernel:
     found = [Path(str(file.locate())) for file in files if "mkl_rt" in file.name]
     if not found:
         raise Absent("the package mkl holds no mkl_rt library", "pip install --force-reinstall mkl")
-    return _kernel_of(found[0], ("sgemm_", "dgemm_"), "fortran")
+    return found[0]
 
 
 def _blis() -> Kernel:

@@ -8,14 +8,14 @@ the sums' order, so its default depends on the dtype alone; mc and nc, which are
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
 from gemmlab import _profile
 from gemmlab._backend import Availability, Param, check_params
-from gemmlab._cpu import isa, machine, traffic
+from gemmlab._cpu import isa, machine, packed_traffic
 from gemmlab._cpu._driver import allowed_threads, default_threads, team_flop
 from gemmlab._cpu._packed import PackedKernel, PackedOperand, least_flop, rows_of
 from gemmlab._cpu.ladder import size
@@ -72,14 +72,17 @@ class Packed:
 
     def default_blocks(self, dtype: str, out: str) -> tuple[int, int, int]:
         """`mc`, `kc` and `nc` of this machine's profile, else the usual ones."""
-        tuned = _profile.parameters(isa.profile_name(), self.name, dtype) if out == dtype else {}
+        tuned = self._tuned(dtype, out)
         mc, kc, nc = self.usual_blocks(dtype, out)
         return tuned.get("mc", mc), tuned.get("kc", kc), tuned.get("nc", nc)
 
     def team_flop(self, dtype: str, out: str) -> int:
         """What a team of two threads costs, in floating-point operations: of this machine's profile, else the usual."""
-        tuned = _profile.parameters(isa.profile_name(), self.name, dtype) if out == dtype else {}
-        return tuned.get("team_flop", self.usual_team_flop(dtype, out))
+        return self._tuned(dtype, out).get("team_flop", self.usual_team_flop(dtype, out))
+
+    def _tuned(self, dtype: str, out: str) -> Mapping[str, int]:
+        """What this machine's profile says; sums wider than their operands are not tuned."""
+        return _profile.parameters(isa.profile_name(), self.name, dtype) if out == dtype else {}
 
     def forget(self) -> None:
         """Read the profile again before the next product."""
@@ -128,9 +131,11 @@ class Packed:
         return allowed_threads(self._asked_threads(problem))
 
     def _asked_threads(self, problem: Problem) -> int:
+        if problem.threads is not None:
+            return problem.threads
         flop = problem.batch * max(least_flop, 2.0 * problem.m * problem.n * problem.k)
         a, _ = self._operands(problem)
-        return problem.threads or default_threads(flop, self.team_flop(*_names(a.dtype, problem.dtype)))
+        return default_threads(flop, self.team_flop(*_names(a.dtype, problem.dtype)))
 
     def gemm(self, problem: Problem, **params: Any) -> None:
         """Fill `problem.out`."""
@@ -151,10 +156,11 @@ class Packed:
         return self.kernel.pack(b, allowed_threads(default_threads(float(PACKING_FLOP * b.size))))
 
     def traffic(self, problem: Problem, machine: Mapping[str, int], **params: Any) -> dict[str, float]:
-        """Modelled bytes that pass from each memory level towards the core, by `traffic.py`."""
-        return traffic.packed(problem, machine, self.resolve(problem, params))
+        """Modelled bytes that pass from each memory level towards the core, by `packed_traffic.py`."""
+        return packed_traffic.packed(problem, machine, self.resolve(problem, params))
 
 
+@cache  # a dtype takes microseconds to tell its name
 def _signed(dtype: np.dtype[Any]) -> str:
     """The name of a dtype in the tables, where integers have a sign if their sums are as wide as they are."""
     return dtype.name.removeprefix("u")

@@ -1,15 +1,23 @@
 """How many bytes each rung moves between the levels of memory: the argument behind the ladder, in numbers.
 
-A level's bytes are those that pass from it towards the core. `l1` counts every load and store of a number
-by the instructions; the other levels count what the level above cannot hold. Two threads on one machine move
-the same bytes as one: the model is of the whole product. It ignores conflicts between addresses, so it is a
-lower estimate where a leading dimension is a power of two.
+A level's bytes are those that pass from it towards the core, and back. `l1` counts every load and store of a number by
+the instructions; the other levels count what the cache above them does not hold. One rule decides that: what a loop
+uses in every iteration is still there when its turn comes in the next one, if all that is touched meanwhile fits the
+cache; else all of it comes again. Meanwhile an iteration's worth is touched, some of one and some of the next; and of
+what an iteration goes over again and again, both the old piece and the new. So each model is a list of loops, outermost
+first, with the bytes between one use and the next.
+
+Nothing is cached before, and what was written goes back in the end: C is loaded and stored. Two threads on one machine
+are taken to move the same bytes as one. A cache keeps what was used last, wherever it lies: where the rows of a matrix
+are a power of two apart, they push each other out, and more is moved than is said here. The study `cache-model` holds
+all this against a simulation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from math import prod
+from typing import Any, NamedTuple
 
 from gemmlab._problem import Problem
 
@@ -17,38 +25,71 @@ LINE = 64
 ABOVE = {"l2": "L1", "l3": "L2", "dram": "L3"}  # which cache has to miss for a level to be asked
 USUAL = {"L1": 32 << 10, "L2": 1 << 20, "L3": 8 << 20}
 
-TILE_ROWS, TILE_ROW_BYTES = 14, 128  # of cpu-packed, with AVX-512
-STRIP, LEAST_COLUMNS, PACKED_B, A_IN_L2 = 512, 1024, 4 << 20, 512 << 10  # of cpu-packed, as in packed/loops.h
+
+class Cache(NamedTuple):
+    """Bytes of a cache, and of the one above it: none is above the first."""
+
+    size: int
+    above: int
+
+    def passes(self, *loops: tuple[int, int]) -> int:
+        """How often something passes that each of these loops uses in every iteration.
+
+        A loop is its number of iterations, and the bytes touched from a use to the next.
+        """
+        return prod(iterations for iterations, touched in loops if touched > self.size)
+
+    def pieces(self, touched: int) -> int:
+        """How many pieces count of what an iteration goes over again and again, so many bytes from a use to the next.
+
+        The old one and the new; but a piece that the cache above keeps meanwhile is asked of this one only once, early.
+        """
+        return 2 if touched > self.above else 1
+
 
 Model = Callable[[Problem, Mapping[str, int], Mapping[str, Any]], dict[str, float]]
 
 
 def naive(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any]) -> dict[str, float]:
-    """B is read down its columns: once a column's k lines outgrow a cache, each step of B is a line."""
+    """For i, for j: a row of A meets a column of B, which has a number in each of k lines.
+
+    From j to j + 1 these lines and the row of A have to stay, else each step of B is a line, and A passes anew. From i
+    to i + 1 all of B has to stay.
+    """
     m, n, k, s = problem.m, problem.n, problem.k, problem.dtype.itemsize
+    row, column, b = k * s, k * LINE, k * n * s
     moved = {"l1": 4.0 * m * n * k * s}
-    for level, cache in _sizes(caches).items():
-        column_fits = k * LINE <= cache
-        of_b = k * n * s if k * n * s <= cache else m * n * k * (s if column_fits else LINE)
-        moved[level] = m * k * s + of_b + 2 * m * n * s
-    return _stack(problem, moved)
+    for level, cache in asked(caches):
+        of_b = b * cache.passes((m, b + 2 * row + n * s), (min(n, LINE // s), column + row + LINE))
+        of_a = m * k * s * cache.passes((n, column + row + LINE))
+        moved[level] = of_a + of_b + 2 * m * n * s
+    return of_stack(problem, moved)
 
 
 def ikj(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any]) -> dict[str, float]:
-    """All of B passes for each row of C; the row of C is loaded and stored for each row of B."""
+    """For i, for p: a row of C takes up a row of B.
+
+    From p to p + 1 the row of C has to stay, and the line of A; from i to i + 1 all of B.
+    """
     m, n, k, s = problem.m, problem.n, problem.k, problem.dtype.itemsize
+    b, rows = k * n * s, 2 * n * s + LINE
     moved = {"l1": 3.0 * m * n * k * s}
-    for level, cache in _sizes(caches).items():
-        of_b = k * n * s * (1 if k * n * s <= cache else m)
-        of_c = 2 * m * n * s * (1 if 2 * n * s <= cache else k)
-        moved[level] = m * k * s + of_b + of_c
-    return _stack(problem, moved)
+    for level, cache in asked(caches):
+        of_a = m * k * s * cache.passes((min(k, LINE // s), rows))
+        of_b = b * cache.passes((m, b + k * s + 2 * n * s))
+        of_c = 2 * m * n * s * cache.passes((k, rows))
+        moved[level] = of_a + of_b + of_c
+    return of_stack(problem, moved)
 
 
 def blocked(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any]) -> dict[str, float]:
-    """B passes for each block row of C, C for each block of k, a block of A for each block of columns."""
+    """For a block row of C, for a block of k, for a block of B: its rows meet a block of A, as in `ikj`.
+
+    From a row to the next the block of B has to stay; from a block of B to the next beside it, the block of A; from a
+    block of k to the next, the block row of C; from a block row to the next, all of B.
+    """
     moved = _blocked_levels(problem, caches, params)
-    return _stack(problem, {"l1": 3.0 * problem.m * problem.n * problem.k * problem.dtype.itemsize} | moved)
+    return of_stack(problem, {"l1": 3.0 * problem.m * problem.n * problem.k * problem.dtype.itemsize} | moved)
 
 
 def blocked_local(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any]) -> dict[str, float]:
@@ -56,55 +97,36 @@ def blocked_local(problem: Problem, caches: Mapping[str, int], params: Mapping[s
     m, n, k, s = problem.m, problem.n, problem.k, problem.dtype.itemsize
     passes_of_c = -(-k // params["bs_k"])
     moved = _blocked_levels(problem, caches, params)
-    return _stack(problem, {"l1": float(m * n * k * s + 2 * m * n * s * passes_of_c)} | moved)
-
-
-def packed(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any]) -> dict[str, float]:
-    """Each operand passes once to be packed; then blocks: A's for each block of B, a panel of B for each tile of A.
-
-    A strip of C, as wide as STRIP, is summed over all of k before the next; B is packed in as many columns at once as
-    PACKED_B holds.
-
-    The tile is taken as 14 x 32 numbers of 4 bytes, AVX-512's; narrower ones load more from L1.
-    """
-    m, n, k, s = problem.m, problem.n, problem.k, problem.dtype.itemsize
-    mc, kc, nc = (min(params[name], size) for name, size in (("mc", m), ("kc", k), ("nc", n)))
-    rows, columns = TILE_ROWS, TILE_ROW_BYTES / s
-    mc = min(mc, max(3 * TILE_ROWS, A_IN_L2 // (k * s)))
-    nc = min(nc, max(LEAST_COLUMNS, PACKED_B // (k * s)))
-    passes_of_c, passes_of_a = -(-k // kc), -(-n // nc)
-    packing = 2.0 * k * n * s + 2.0 * m * k * s * passes_of_a  # in, and out to the panel
-    of_c = 2.0 * m * n * s * passes_of_c
-    moved = {"l1": m * n * k * s * (1 / rows + 1 / columns) + packing + of_c}
-    for level, cache in _sizes(caches).items():
-        of_b = k * n * s * (1 if kc * nc * s <= cache else -(-m // (rows if kc * columns * s > cache else mc)))
-        of_a = m * k * s * (1 if m * k * s <= cache else passes_of_a)
-        panels_of_a = m * k * s * (n / columns if mc * kc * s > cache else 1)
-        c_here = 2 * m * n * s * (1 if mc * min(n, STRIP) * s <= cache else passes_of_c)
-        moved[level] = float(of_a + panels_of_a + of_b + c_here)
-    return _stack(problem, moved)
+    return of_stack(problem, {"l1": float(m * n * k * s + 2 * m * n * s * passes_of_c)} | moved)
 
 
 def _blocked_levels(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any]) -> dict[str, float]:
     m, n, k, s = problem.m, problem.n, problem.k, problem.dtype.itemsize
     bs_r, bs_c, bs_k = (min(params[name], size) for name, size in (("bs_r", m), ("bs_c", n), ("bs_k", k)))
+    a, b, c = bs_r * bs_k * s, bs_k * bs_c * s, bs_r * bs_c * s  # blocks
+    beside = a + 2 * b + c
     moved = {}
-    for level, cache in _sizes(caches).items():
-        if bs_k * bs_c * s > cache:
-            of_b = m * k * n * s  # the block itself does not fit: as without blocks
-        else:
-            of_b = k * n * s * (1 if k * n * s <= cache else -(-m // bs_r))
-        of_a = m * k * s * (1 if bs_r * bs_k * s <= cache else -(-n // bs_c))
-        of_c = 2 * m * n * s * (1 if bs_r * n * s <= cache else -(-k // bs_k))
+    for level, cache in asked(caches):
+        block_of_k = (bs_r + bs_k) * n * s + cache.pieces(beside) * a
+        block_row = (k * n + bs_r * k + cache.pieces(block_of_k) * bs_r * n) * s
+        of_b = k * n * s * cache.passes((-(-m // bs_r), block_row), (bs_r, b + bs_k * s + 2 * bs_c * s))
+        of_a = m * k * s * cache.passes((-(-n // bs_c), beside))
+        of_c = 2 * m * n * s * cache.passes((-(-k // bs_k), block_of_k), (bs_k, 2 * bs_c * s + LINE))
         moved[level] = float(of_a + of_b + of_c)
     return moved
 
 
-def _sizes(caches: Mapping[str, int]) -> dict[str, int]:
-    return {level: caches.get(cache, USUAL[cache]) for level, cache in ABOVE.items()}
+def asked(caches: Mapping[str, int]) -> Iterator[tuple[str, Cache]]:
+    """Each level below the first, with the cache above it: what that lacks is asked of the level."""
+    above = 0
+    for level, name in ABOVE.items():
+        size = caches.get(name, USUAL[name])
+        yield level, Cache(size, above)
+        above = size
 
 
-def _stack(problem: Problem, moved: Mapping[str, float]) -> dict[str, float]:
+def of_stack(problem: Problem, moved: Mapping[str, float]) -> dict[str, float]:
+    """The same for every product of a stack."""
     return {level: float(size) * problem.batch for level, size in moved.items()}
 
 

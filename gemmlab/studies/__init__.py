@@ -6,6 +6,7 @@
     children.py     experiments that need a fresh process for each sample
       cold_start.py     the first call: from source, from disk, loaded
       memory_modes.py   the ways to bring operands to a device
+    cache_model.py  one that times nothing: the rungs' traffic models against simulated caches
     curves.py       from records to lines and speed-ups
     findings.py     whether a finding holds here, with numbers and the reason
     figure.py       text.py      what people look at, from records alone

@@ -12,7 +12,7 @@ from gemmlab._gpu import RUNG_NAMES, VENDORS
 from gemmlab._registry import BUILT_IN
 from gemmlab.report.findings import papers
 from gemmlab.report.groups import LADDER, is_baseline
-from gemmlab.studies import cold_start, memory_modes
+from gemmlab.studies import cache_model, cold_start, memory_modes
 from gemmlab.studies.findings import ALL, MORE, At, BestAt, BuildsWithin, Faster, Passes, cpu_ladder, near
 from gemmlab.studies.study import COUNTED, KERNELS, ON_CPU, Entry, Record, Study, X, rung_of
 
@@ -227,8 +227,18 @@ MEMORY_MODES = Study(
     ),
 )  # fmt: skip
 
+# cache-model
+
+CACHE_MODEL = Study(
+    "cache-model", "", "Do the CPU rungs move the bytes that their models say?",
+    f"Nothing. Bytes of float64 products by the models, and by {cache_model.DEVICE}.",
+    entries=tuple(Entry(name) for name in cache_model.RUNGS),
+    sizes=(400, 500, 512, 600), quick_sizes=(400,),
+    measure=cache_model.measure, words=cache_model.words, drawings=cache_model.drawings, judges=(),
+)  # fmt: skip
+
 STUDIES = {
     study.name: study
     for study in (CPU_LADDER, GPU_LADDER, CPU_VS_GPU, WORK_GROUP_SIZE, PLATFORMS, TILE_SIZE, INPUT_REGISTERS,
-                  COLD_START, MEMORY_MODES)
+                  COLD_START, MEMORY_MODES, CACHE_MODEL)
 }  # fmt: skip

@@ -57,7 +57,7 @@ def timed(
     backend: str, case: Case, samples_s: Sequence[float], error_over_bound: float, **facts: Any
 ) -> dict[str, Any]:
     """A record of samples; of a product that is wrong, the record says that and no time."""
-    record = _base(backend, case) | {"error_over_bound": error_over_bound} | facts
+    record = base(backend, case) | {"error_over_bound": error_over_bound} | facts
     if not error_over_bound <= 1:
         return record | {"status": "wrong", "reason": f"the error is {error_over_bound:.3g} times its bound"}
     record |= summarise(samples_s)
@@ -66,10 +66,11 @@ def timed(
 
 def untimed(backend: str, case: Case, why: NoAnswer, **facts: Any) -> dict[str, Any]:
     """A record of what has no time."""
-    return {"device": machine.cpu_name()} | _base(backend, case) | facts | {"status": why.status, "reason": str(why)}
+    return {"device": machine.cpu_name()} | base(backend, case) | facts | {"status": why.status, "reason": str(why)}
 
 
-def _base(backend: str, case: Case) -> dict[str, Any]:
+def base(backend: str, case: Case) -> dict[str, Any]:
+    """What every record says of its product."""
     return {
         "kind": "gemm", "backend": _registry.plain(backend), "params": {}, "problem": case.problem(),
         "gflop": case.gflop, "bytes_compulsory": case.bytes_compulsory,

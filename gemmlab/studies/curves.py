@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from gemmlab._gpu import RUNTIMES
-from gemmlab.measure.statistics import NOISY_PERCENT
+from gemmlab.measure.noise import NOISY_PERCENT
 from gemmlab.report.groups import Group, devices, is_good, threads_text
 from gemmlab.studies.study import Curves, Record, Study, X
 

@@ -208,6 +208,9 @@ def conclude(study: Study, records: Sequence[Record], directory: Path) -> Outcom
             for ending, figure in drawings(part):
                 names.append(f"{stem}{ending}")
                 save(figure, drafts / names[-1])
+        for ending, figure in study.drawings(of_study(study, records)) if study.drawings is not None else ():
+            names.append(f"{study.name}{ending}")
+            save(figure, drafts / names[-1])
     files = [directory / f"{study.name}.txt"]
     files += [directory / f"{name}{ending}" for name in names for ending in (".svg", ".png")]
     return Outcome(study, of_study(study, records), text, files, [(part, judged(study, part)) for part in found])

@@ -6,7 +6,7 @@ Who takes part, over which sizes or parameters, what is timed, what the source f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,6 +96,8 @@ class Study:
     ceilings_s: float = 0.0  # over 0 it has a roofline
     measure: Callable[[Any], None] | None = None  # of an `engine.Task`: an experiment that a session cannot do
     details: Callable[[Sequence[Record]], str] | None = None  # a table of its own
+    words: Callable[[Sequence[Record]], Iterable[str]] | None = None  # of a study that times nothing, its tables,
+    drawings: Callable[[Sequence[Record]], Iterable[tuple[str, Any]]] | None = None  # and figures with ends of names
     tells: Callable[[Record, Record], str] | None = None  # what two of its records say by their parameters alone
 
     @property

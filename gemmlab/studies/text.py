@@ -27,21 +27,23 @@ _ANYWHERE = "any"
 
 def text_of(study: Study, found: Sequence[Part], records: Sequence[Record]) -> str:
     """The whole text, in 80 columns."""
-    blocks = [f"{study.name}\n{'=' * len(study.name)}", _wrapped(study.question), _head(study)]
+    blocks = [f"{study.name}\n{'=' * len(study.name)}", wrapped(study.question), _head(study)]
     for part in found:
-        title = _wrapped(part.title)
+        title = wrapped(part.title)
         blocks.append(f"{title}\n{'-' * max(map(len, title.splitlines()))}")
         blocks += _tables(part, records)
         if study.details is not None:
             blocks.append(study.details(part.products))
         blocks.append(_findings(study, part))
+    if study.words is not None:
+        blocks += study.words(of_study(study, records))
     blocks.append(_not_measured(study, records))
     return "\n\n".join(filter(None, blocks))
 
 
 def _head(study: Study) -> str:
-    said = [("Source", _source(letter)) for letter in study.source.split(", ")] + [("Timed", study.timed)]
-    return "\n".join(_wrapped(text, f"{name:<8}", " " * 8) for name, text in said)
+    said = [("Source", _source(letter)) for letter in study.source.split(", ") if letter] + [("Timed", study.timed)]
+    return "\n".join(wrapped(text, f"{name:<8}", " " * 8) for name, text in said)
 
 
 def _source(letter: str) -> str:
@@ -130,7 +132,7 @@ def _findings(study: Study, part: Part) -> str:
     whose = f"{study.source}: " if len(study.source) == 1 else ""  # of several, the figure says whose it is
     said = [f"{whose}{finding.claim}: {finding.theirs}. {finding.text}" for finding in found]
     counted = summary(found, "findings" if len(found) > 1 else "finding")
-    return "\n".join([_wrapped(counted), "", *(_wrapped(text, "* ", "  ") for text in said)])
+    return "\n".join([wrapped(counted), "", *(wrapped(text, "* ", "  ") for text in said)])
 
 
 def _not_measured(study: Study, records: Sequence[Record]) -> str:
@@ -144,12 +146,12 @@ def _not_measured(study: Study, records: Sequence[Record]) -> str:
     for (name, status, why), xs in places.items():
         where = listed([str(x) for x in ordered(xs) if x is not None])
         names.setdefault((f" at {study.x_name} {where}" if where else "", status, why), []).append(name)
-    lines = [_wrapped(f"{', '.join(own)}{where}, {status}: {why}", "  ", "      ")
+    lines = [wrapped(f"{', '.join(own)}{where}, {status}: {why}", "  ", "      ")
              for (where, status, why), own in names.items()]  # fmt: skip
     return "\n".join(["Not measured:", *lines]) if lines else ""
 
 
-def _wrapped(text: str, first: str = "", later: str = "") -> str:
+def wrapped(text: str, first: str = "", later: str = "") -> str:
     """Text in 80 columns; a number stays with its sign."""
     whole = text.replace(" %", "\xa0%").replace(" = ", "\xa0=\xa0")
     filled = textwrap.fill(whole, WIDTH, initial_indent=first, subsequent_indent=later, break_on_hyphens=False)

@@ -1,0 +1,142 @@
+"""How many bytes a CPU rung moves between the levels of memory, by simulating its accesses on caches.
+
+What `gemmlab/_cpu/traffic.py` argues, this counts: a rung's loops are replayed access by access, without their numbers,
+on set-associative caches (`_cache.pyx`). One thread; operands lie in rows, no cache holds anything of them before, and
+what was written is in memory at the end. That takes an access at a time, so only small products are worth it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gemmlab._cpu import packed_plan
+from gemmlab._cpu.traffic import ABOVE, LINE, USUAL
+from gemmlab._errors import UnsupportedProblem
+from gemmlab.roofline._cache import Caches
+
+DTYPES = ("float32", "float64")
+USUAL_WAYS = {"L1": 8, "L2": 8, "L3": 16}
+PAGE = 4096
+MOST_ACCESSES = 1_000_000_000  # about ten seconds
+ACCESSES = {  # of a line, for a multiply-add of float64, about
+    "cpu-naive": 3.0, "cpu-ikj": 0.27, "cpu-blocked": 0.3, "cpu-blocked-local": 0.16, "cpu-packed": 0.05,
+}  # fmt: skip
+
+Cache = int | tuple[int, int]  # bytes, or bytes and ways
+
+
+def declined(
+    backend: str, m: int, n: int, k: int, dtype: str, most_accesses: float = MOST_ACCESSES
+) -> str | None:
+    """Why a product is not simulated, in a sentence; None where it is.
+
+    Examples
+    --------
+    >>> declined("cpu-naive", 64, 64, 64, "float64") is None
+    True
+    >>> declined("cpu-numpy", 64, 64, 64, "float64")
+    'cpu-numpy is not simulated, only cpu-naive, cpu-ikj, cpu-blocked, cpu-blocked-local, cpu-packed'
+    """
+    if backend not in ACCESSES:
+        return f"{backend} is not simulated, only {', '.join(ACCESSES)}"
+    if dtype not in DTYPES:
+        return f"{dtype} is not simulated, only {' and '.join(DTYPES)}"
+    if backend == "cpu-packed" and n == 1:
+        return "one column is made of dot products, which are not simulated"
+    if (accesses := ACCESSES[backend] * m * n * k) > most_accesses:
+        return f"{m} x {n} x {k} takes {backend} {accesses:.1g} accesses: at most {most_accesses:.0g} are simulated"
+    return None
+
+
+def simulate(
+    backend: str, m: int, n: int, k: int, dtype: str, params: Mapping[str, Any], caches: Mapping[str, Cache]
+) -> dict[str, float]:
+    """Bytes that pass from each level of memory towards the core, and back to it, while C = A B is computed.
+
+    Parameters
+    ----------
+    backend : str
+        A rung of the CPU ladder, or "cpu-packed".
+    m, n, k : int
+        Extents: A is m x k, B is k x n.
+    dtype : str
+        "float32" or "float64".
+    params : mapping
+        Block sizes in force, as in a record; a rung without blocks has none.
+    caches : mapping of str to int or (int, int)
+        Bytes of "L1", "L2" and "L3", each alone or with its number of ways. A level that is not named has a usual size.
+
+    Returns
+    -------
+    dict
+        Bytes from `l2`, `l3` and `dram`, as in `Backend.traffic`: loads, and stores on their way back.
+
+    Raises
+    ------
+    UnsupportedProblem
+        With the sentence of `declined`.
+
+    Examples
+    --------
+    A product that fits the caches moves A and B from memory once, and C once in and once out:
+
+    >>> simulate("cpu-ikj", 32, 32, 32, "float64", {}, {"L3": 1 << 20})["dram"] == 4 * 8 * 32 * 32
+    True
+    """
+    if (why := declined(backend, m, n, k, dtype)) is not None:
+        raise UnsupportedProblem(why)
+    shape = m, n, k, np.dtype(dtype).itemsize
+    levels = [_sets_and_ways(name, caches.get(name, USUAL[name])) for name in ABOVE.values()]
+    replayed = _replay(backend, shape, params, levels)
+    replayed.finish()
+    return {name: float(LINE * sum(lines)) for name, lines in zip(ABOVE, replayed.moved, strict=True)}
+
+
+def _replay(
+    backend: str, shape: tuple[int, int, int, int], params: Mapping[str, Any], levels: list[tuple[int, int]]
+) -> Caches:
+    m, n, k, size = shape
+    operands = sum(-(-numbers * size // PAGE) * PAGE for numbers in (m * k, k * n, m * n))
+    blocks = {name: params[name] for name in ("bs_r", "bs_c", "bs_k") if name in params}
+    if backend == "cpu-packed":
+        return _packed(shape, params, levels, operands)
+    caches = Caches(levels, operands)
+    if backend == "cpu-naive":
+        caches.naive(*shape)
+    elif backend == "cpu-ikj":
+        caches.ikj(*shape)
+    elif backend == "cpu-blocked":
+        caches.blocked(*shape, **blocks)
+    else:
+        caches.blocked_local(*shape, **blocks, strip=8 * packed_plan.tile(size).lanes)  # STRIP_BYTES of rung.h
+    return caches
+
+
+def _packed(
+    shape: tuple[int, int, int, int], params: Mapping[str, Any], levels: list[tuple[int, int]], operands: int
+) -> Caches:
+    m, n, k, size = shape
+    tile = packed_plan.tile(size)
+    if packed_plan.is_in_place(m, n, k, size):
+        caches = Caches(levels, operands)
+        kc = packed_plan.depth(k, params["kc"])
+        caches.in_place(*shape, kc=kc, columns=tile.in_place, mr=packed_plan.IN_PLACE_ROWS)
+        return caches
+    plan = packed_plan.plan(m, n, k, size, params)
+    caches = Caches(levels, operands + sum(plan.buffers(tile, size)) + 2 * PAGE)
+    caches.packed(*shape, **vars(plan), mr=tile.rows, lanes=tile.lanes)
+    return caches
+
+
+def _sets_and_ways(name: str, cache: Cache) -> tuple[int, int]:
+    """Sets and ways of a cache; of ways that are not given, near the usual, as many as make sets a power of two."""
+    nbytes, ways = cache if isinstance(cache, tuple) else (cache, 0)
+    lines = max(1, nbytes // LINE)
+    usual = min(USUAL_WAYS[name], lines)
+    if not ways:
+        likely = [w for w in range(usual, 2 * usual + 1) if lines % w == 0 and (lines // w).bit_count() == 1]
+        ways = next(iter(likely), usual)
+    return max(1, lines // ways), ways

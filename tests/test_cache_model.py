@@ -1,0 +1,101 @@
+"""The study cache-model: measured by its command, drawn again from its records, and what it says of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from importlib.util import find_spec
+
+import pytest
+
+from gemmlab import studies
+from gemmlab.cli import main
+from gemmlab.measure import read
+from gemmlab.report.groups import is_good
+from gemmlab.studies import STUDIES, Options, cache_model
+
+pytestmark = pytest.mark.skipif(not find_spec("matplotlib") or not find_spec("jinja2"), reason="needs the extra report")
+STUDY = STUDIES["cache-model"]
+KEYS = [f"bytes_{way}_{level}" for way in ("model", "simulated") for level in ("l2", "l3", "dram")]
+
+
+def nothing(*step):
+    """A progress display that shows nothing."""
+
+
+def pair(name="cpu-ikj", n=512, model=100e6, simulated=100e6, one_set=100e6):
+    """Records of a rung at a size, made up."""
+    record = {
+        "kind": "gemm", "status": "ok", "backend": name, "median_s": None, "bytes_compulsory": 24 * n * n,
+        "params": {"bs_r": 180, "bs_c": 48, "bs_k": 48} if "blocked" in name else {},
+        "problem": {"suite": "cache-model", "label": str(n), "m": n, "n": n, "k": n, "dtype": "float64"},
+    }  # fmt: skip
+    first = record | dict.fromkeys(KEYS[:3], model) | dict.fromkeys(KEYS[3:], simulated)
+    second = first | dict.fromkeys(KEYS[3:], one_set)
+    return [first, second | {"problem": record["problem"] | {"label": f"{n}, fully associative"}}]
+
+
+def said(records):
+    """What is said of memory."""
+    return " ".join("\n".join(cache_model.words(records)).partition("Megabytes from L3")[0].split())
+
+
+def test_the_command_simulates_writes_records_and_draws_again(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["study", "cache-model", "--sizes", "24,40"]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    assert "10 of 10 are within 15 % of the simulation." in out
+    assert "Megabytes from memory" in out
+    files = {f"cache-model-{level}.{ending}" for level in ("dram", "l3", "l2") for ending in ("svg", "png")}
+    folder = tmp_path / "study-cache-model"
+    assert {path.name for path in folder.iterdir()} == {*files, "cache-model.txt", "records.jsonl"}
+    records = read(folder / "records.jsonl")
+    assert len(records) == 5 * 2 * 2
+    for record in records:
+        assert (record["status"], record["median_s"], record["threads"]) == ("ok", None, 1)
+        assert all(record[key] > 0 for key in KEYS)
+        assert not is_good(record)  # to all that is drawn of times
+    text = (folder / "cache-model.txt").read_text()
+    assert main(["study", "cache-model", "--from", str(folder / "records.jsonl"), "--out", "again", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["study"] == "cache-model"
+    assert (tmp_path / "again" / "cache-model.txt").read_text() == text
+
+
+def test_a_product_that_is_too_large_is_skipped_with_the_reason(tmp_path):
+    study = replace(STUDY, entries=STUDY.entries[:1])
+    outcome = studies.run(study, Options(sizes=(16, 2000)), tmp_path, nothing)
+    assert [record["status"] for record in outcome.records] == ["ok", "ok", "skipped"]
+    assert "Not measured: cpu-naive at N 2000, skipped: 2000 x 2000 x 2000 takes" in " ".join(outcome.text.split())
+
+
+def test_it_runs_on_no_runtime(tmp_path):
+    with pytest.raises(ValueError, match="runs on the CPU alone"):
+        studies.run(STUDY, Options(runtimes=("opencl",)), tmp_path, nothing)
+
+
+def test_half_of_a_pair_is_no_row():
+    assert cache_model.rows_of(pair()[:1]) == []
+    assert list(cache_model.words([])) == list(cache_model.drawings([])) == []
+
+
+def test_what_is_right_needs_no_reason():
+    assert said(pair(simulated=110e6)).endswith("1 of 1 are within 15 % of the simulation.")
+
+
+def test_what_one_set_explains():
+    words = said(pair(simulated=300e6, one_set=102e6))
+    assert "0 of 1 are within 15 %" in words
+    assert "* N = 512, cpu-ikj: which lines share a set decides." in words
+    assert "Rows are 4096 bytes apart, so a column falls on 16 of the 1024 sets of L3, with room for 256" in words
+    assert "the model is off by 2.0 % at most." in words
+    assert "Rows are" not in said(pair(n=501, simulated=300e6, one_set=100e6))
+
+
+def test_what_the_size_of_the_caches_explains():
+    words = said(pair("cpu-blocked", 540, 14e6, 40e6, 30e6))
+    assert "* cpu-blocked at N = 540: near an edge." in words
+
+
+def test_what_nothing_explains():
+    assert "* cpu-ikj at N = 512: neither" in said(pair(simulated=300e9, one_set=300e9))
