@@ -7,6 +7,8 @@ import pytest
 
 from gemmlab.measure import records
 from gemmlab.roofline import Roof, ceilings, intensity, measure_ceilings, peak_of
+from gemmlab.roofline import bandwidth as bandwidth_module
+from gemmlab.roofline.bandwidth import page_aligned
 
 KIB, MIB = 1 << 10, 1 << 20
 CACHES = {"L1": 48 * KIB, "L2": 1 * MIB, "L3": 32 * MIB}
@@ -207,62 +209,13 @@ class TestProduct:
             Roof(CEILINGS).share_of_peak(product(None, status="skipped"))
 
 
-class TestPlan:
-    """What is to be measured, worked out from the caches."""
-
-    def test_windows_lie_inside_their_levels(self):
-        windows = ceilings.level_windows(CACHES, 1, 256 * MIB)
-        assert windows == {
-            "L1": (12 * KIB, 36 * KIB),
-            "L2": (256 * KIB, 768 * KIB),
-            "L3": (8 * MIB, 24 * MIB),
-            "DRAM": (128 * MIB, 256 * MIB),
-        }
-
-    def test_threads_share_the_last_cache(self):
-        windows = ceilings.level_windows(CACHES, 2, 128 * MIB)
-        assert windows["L3"] == (4 * MIB, 12 * MIB)
-        assert windows["L2"] == (256 * KIB, 768 * KIB)
-
-    def test_a_level_hardly_larger_than_the_one_below_is_left_out(self):
-        assert "L3" not in ceilings.level_windows(CACHES, 32, 16 * MIB)
-
-    def test_without_known_caches_the_largest_sets_speak_for_memory(self):
-        assert ceilings.level_windows({}, 1, 256 * MIB) == {"DRAM": (128 * MIB, 256 * MIB)}
-
-    def test_memory_speaks_as_far_out_as_affordable(self):
-        huge = {"L3": 260 * MIB}
-        largest = ceilings.largest_working_set(huge, 1)
-        assert largest == 512 * MIB
-        assert ceilings.level_windows(huge, 1, largest)["DRAM"] == (512 * MIB, 512 * MIB)
-
-    @pytest.mark.parametrize(("threads", "largest"), [(1, 256), (2, 128), (3, 85), (16, 16), (96, 16)])
-    def test_threads_share_the_buffer_down_to_16_mib_each(self, threads, largest):
-        assert ceilings.largest_working_set(CACHES, threads) == largest * MIB
-
-    @pytest.mark.parametrize("threads", [1, 2, 3, 8])
-    @pytest.mark.parametrize("cache_bytes", [CACHES, {}, {"L1": 32 * KIB, "L2": 16 * MIB}, {"L3": 260 * MIB}])
-    def test_every_window_has_a_point(self, cache_bytes, threads):
-        largest = ceilings.largest_working_set(cache_bytes, threads)
-        windows = ceilings.level_windows(cache_bytes, threads, largest)
-        sizes = ceilings.sweep_sizes(windows, largest)
-        assert sizes == sorted(sizes)
-        assert (sizes[0], sizes[-1]) == (8 * KIB, largest)
-        for low, high in windows.values():
-            assert any(low <= size <= high for size in sizes)
-
-    def test_a_window_between_two_points_gets_one_of_its_own(self):
-        narrow = {"L2": (100 * KIB, 101 * KIB)}
-        assert any(100 * KIB <= size <= 101 * KIB for size in ceilings.sweep_sizes(narrow, 256 * MIB))
-
-
 @pytest.fixture(scope="module")
 def measured():
     """Every ceiling, measured in the shortest time, on a machine with tiny caches and hence little memory."""
     lines: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ceilings, "caches", lambda: {"L1": 32 * KIB, "L2": 256 * KIB})
-        patch.setattr(ceilings, "largest_working_set", lambda cache_bytes, threads: 2 * MIB)
+        patch.setattr(bandwidth_module, "caches", lambda: {"L1": 32 * KIB, "L2": 256 * KIB})
+        patch.setattr(bandwidth_module, "largest_working_set", lambda cache_bytes, threads: 2 * MIB)
         found = measure_ceilings(seconds=1e-3, threads=2, progress=lines.append)
     return found, lines
 
@@ -280,7 +233,7 @@ class TestCeilings:
         found = [record for record in measured[0] if record["ceiling"] == "fma"]
         counts = ceilings._thread_counts(2)
         kinds = {(record["isa"], record["dtype"], record["threads"]) for record in found}
-        assert len(found) == len(kinds) == len(ceilings.available()) * 2 * len(counts)
+        assert len(found) == len(kinds) == (1 + len(ceilings.available())) * 2 * len(counts)
         assert all(record["gflop_per_s"] > 0 for record in found)
 
     def test_every_level_has_each_operation(self, measured):
@@ -290,18 +243,25 @@ class TestCeilings:
         assert len(found) == len(kinds) == 3 * 3 * len(counts)
         assert {level for level, _, _ in kinds} == {"L1", "L2", "DRAM"}
 
-    def test_a_level_is_a_point_of_the_sweep(self, measured):
-        sweep = [record for record in measured[0] if record["ceiling"] == "sweep"]
+    def test_a_level_stands_at_a_point_of_the_sweep(self, measured):
+        sweep = {(r["operation"], r["threads"], r["working_set_bytes"]) for r in measured[0] if r["ceiling"] == "sweep"}
         for record in measured[0]:
             if record["ceiling"] == "bandwidth":
-                point = {key: record[key] for key in record if key != "level"} | {"ceiling": "sweep"}
-                assert point in sweep
+                assert (record["operation"], record["threads"], record["working_set_bytes"]) in sweep
+
+    def test_a_level_has_the_samples_of_its_points(self, measured):
+        for record in measured[0]:
+            if record["ceiling"] == "bandwidth":
+                assert record["samples"] >= 5
+
+    def test_the_clock_is_told_beside_the_multiply_adds(self, measured):
+        assert all(0 < r["clock_ghz"] < 10 for r in measured[0] if r["ceiling"] == "fma")
 
     def test_bandwidth_is_bytes_over_time(self, measured):
         for record in measured[0]:
             if record["ceiling"] != "fma":
                 passed = record["threads"] * record["working_set_bytes"]
-                assert record["gb_per_s"] == pytest.approx(passed / record["median_s"] / 1e9)
+                assert record["gb_per_s"] == pytest.approx(passed / record["median_s"] / 1e9, rel=0.05)
 
     def test_the_model_can_be_built_on_them(self, measured):
         whole = [records.complete(r, run_id="a run", device="CPU", environment={}) for r in measured[0]]
@@ -322,23 +282,6 @@ class TestCeilings:
         monkeypatch.setattr(ceilings, "build_info", lambda: {"openmp": None})
         assert ceilings._thread_counts(2) == [1]
 
-    def test_a_machine_slow_to_wake_threads_still_gets_long_samples(self):
-        timing = ceilings._time(lambda threads, calls: (threads - 1) * 1e-2 + calls * 1e-6, 2, 0.0)
-        assert timing["calls_per_sample"] >= 1000
-
-    def test_calls_are_added_until_a_sample_is_long_enough(self):
-        asked = []
-
-        def run(threads, calls):
-            asked.append((threads, calls))
-            return calls * 1e-6
-
-        timing = ceilings._time(run, 2, 0.0)
-        assert timing["calls_per_sample"] >= 1000
-        assert timing["samples"] == 5
-        assert timing["median_s"] == pytest.approx(1e-6)
-        assert asked[-5:] == [(2, timing["calls_per_sample"])] * 5
-
 
 class TestLoops:
     """The compiled loops refuse what would read beyond their buffer."""
@@ -348,7 +291,7 @@ class TestLoops:
         return pytest.importorskip(f"gemmlab.roofline.{ceilings.chosen()}._stream")
 
     def test_streams_must_fit(self, stream):
-        buffer = ceilings._page_aligned(4 * 4096, 4096)
+        buffer = page_aligned(4 * 4096, 4096)
         assert stream.run("load", buffer, 4 * 4096, 1, 1) > 0
         for operation, stream_bytes, threads in [("load", 100, 1), ("copy", 12288, 1), ("load", 12288, 2)]:
             with pytest.raises(ValueError, match="bytes a stream"):
@@ -356,9 +299,9 @@ class TestLoops:
 
     def test_buffers_begin_on_a_page(self, stream):
         with pytest.raises(ValueError, match="begin on a page"):
-            stream.touch(ceilings._page_aligned(4096, 4096)[1:], 1)
+            stream.touch(page_aligned(4096, 4096)[1:], 1)
         with pytest.raises(ValueError, match="at least 4096 bytes a thread"):
-            stream.touch(ceilings._page_aligned(4096, 4096), 2)
+            stream.touch(page_aligned(4096, 4096), 2)
 
     def test_an_unknown_dtype(self):
         fma_loop = pytest.importorskip(f"gemmlab.roofline.{ceilings.chosen()}._fma")

@@ -1,33 +1,50 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
-"""How many multiply-adds a second this build's vectors reach; `fma.h` has the loop."""
+"""Multiply-adds a second of this build's vectors and of single numbers, and the clock; `fma.h` has the loops."""
 
 from time import perf_counter
 
 from cython.parallel cimport prange
 
+ctypedef void (*Loop)(long long) noexcept nogil
+
 cdef extern from "fma.h" nogil:
     void multiply_adds_float32(long long iterations)
     void multiply_adds_float64(long long iterations)
-    int flops_float32()
-    int flops_float64()
+    void scalar_multiply_adds_float32(long long iterations)
+    void scalar_multiply_adds_float64(long long iterations)
+    int flops_of(int lanes)
+    void additions(long long turns)
+    int ADDITIONS
+    int VECTOR_BYTES
 
 
-def flops_per_iteration(str dtype not None):
+def flops_per_iteration(str dtype not None, bint scalar=False):
     """Floating-point operations of one iteration on one thread: two a multiply-add."""
-    return flops_float32() if _is_float32(dtype) else flops_float64()
-
-
-def run(str dtype not None, int threads, long long iterations):
-    """Seconds that `threads` threads take for `iterations` iterations each, all at the same time."""
     cdef bint float32 = _is_float32(dtype)
+    return flops_of(1 if scalar else VECTOR_BYTES // (4 if float32 else 8))
+
+
+def run(str dtype not None, int threads, long long iterations, bint scalar=False):
+    """Seconds that `threads` threads take for `iterations` iterations each, all at the same time."""
+    cdef Loop loop
+    if _is_float32(dtype):
+        loop = scalar_multiply_adds_float32 if scalar else multiply_adds_float32
+    else:
+        loop = scalar_multiply_adds_float64 if scalar else multiply_adds_float64
+    return _seconds(loop, threads, iterations)
+
+
+def clock_ghz(int threads, long long turns):
+    """The clock of the slowest of `threads` cores, from chains of additions that all of them do at the same time."""
+    return turns * ADDITIONS / _seconds(additions, threads, turns) / 1e9
+
+
+cdef double _seconds(Loop loop, int threads, long long iterations):
     cdef int _thread
     start = perf_counter()
     with nogil:
         for _thread in prange(threads, num_threads=threads, schedule="static", chunksize=1):
-            if float32:
-                multiply_adds_float32(iterations)
-            else:
-                multiply_adds_float64(iterations)
+            loop(iterations)
     return perf_counter() - start
 
 

@@ -1,16 +1,21 @@
 """Ceilings measured in a process of their own, where no library's idle threads spin beside them.
 
-A device has one of its own too, so that no two runtimes get into each other's way.
+Its threads are bound to cores, far from each other: else the system may leave two on one core for as long as a level
+of memory is measured, and that level looks half as fast. A device has a process of its own too, unbound, so that no
+two runtimes get into each other's way.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from gemmlab import _registry
-from gemmlab.measure.process import ChildFailed, ask_child
+from gemmlab._config import config
+from gemmlab._cpu.machine import usable_cpus
+from gemmlab.measure.process import BOUND, ChildFailed, ask_child
 from gemmlab.roofline.ceilings import measure_ceilings
 from gemmlab.roofline.device_ceilings import measure_device_ceilings
 
@@ -25,7 +30,8 @@ def measure_ceilings_apart(*, seconds: float = 12.0, threads: int | None = None,
     RuntimeError
         If that process fails; the message is its last line.
     """
-    return _apart({"seconds": seconds, "threads": threads, "bandwidth": bandwidth})
+    count = threads or config.threads or usable_cpus()  # asked here: a bound thread sees its own core alone
+    return _apart({"seconds": seconds, "threads": count, "bandwidth": bandwidth}, BOUND)
 
 
 def measure_device_ceilings_apart(backend: str, *, seconds: float = 4.0, bandwidth: bool = True) -> Records:
@@ -39,9 +45,9 @@ def measure_device_ceilings_apart(backend: str, *, seconds: float = 4.0, bandwid
     return _apart({"backend": backend, "seconds": seconds, "bandwidth": bandwidth})
 
 
-def _apart(wish: dict[str, Any]) -> Records:
+def _apart(wish: dict[str, Any], environ: Mapping[str, str] | None = None) -> Records:
     try:
-        records: Records = ask_child("gemmlab.roofline.apart", wish)
+        records: Records = ask_child("gemmlab.roofline.apart", wish, environ=environ)
     except ChildFailed as failure:
         raise RuntimeError(f"measuring the ceilings failed: {failure}") from None
     return records

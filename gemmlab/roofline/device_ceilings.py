@@ -28,7 +28,7 @@ from gemmlab._errors import DeviceError
 from gemmlab._gpu.rungs import C_TYPE, kernel_text
 from gemmlab._gpu.runtime import Device, Event, HostArray, Queue
 from gemmlab.measure.statistics import summarise
-from gemmlab.roofline.ceilings import largest_working_set
+from gemmlab.roofline.bandwidth import largest_working_set
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 MIN_SAMPLES, MOST_SAMPLES = 5, 50

@@ -1,4 +1,4 @@
-/* How many multiply-adds a second: chains of a = a * x + y that never touch memory.
+/* How many multiply-adds a second: chains of a = a * x + y that never touch memory, of vectors and of single numbers.
 
    A multiply-add takes about 4 cycles, and a core starts 2 in each (large ARM cores 4), so 8 (16)
    independent chains keep it busy. x86-64-v2 has no fused multiply-add: a multiply and an add follow each
@@ -25,9 +25,9 @@
 #define EXTEND_CHAIN(i) a##i = a##i * x + y;
 #define KEEP_CHAIN(i)   __asm__ volatile("" : "+" KEEP(a##i));
 
-#define DEFINE_MULTIPLY_ADDS(name, number)                                    \
+#define DEFINE_MULTIPLY_ADDS(name, number, type)                              \
     static void name(long long iterations) {                                  \
-        typedef VECTOR_OF(number) vector;                                     \
+        typedef type vector;                                                  \
         const vector zero = {0};                                              \
         vector x = zero + (number)0.999, y = zero + (number)1e-3;             \
         FOR_EACH_CHAIN(START_CHAIN)                                           \
@@ -39,11 +39,25 @@
         }                                                                     \
     }
 
-DEFINE_MULTIPLY_ADDS(multiply_adds_float32, float)
-DEFINE_MULTIPLY_ADDS(multiply_adds_float64, double)
+DEFINE_MULTIPLY_ADDS(multiply_adds_float32, float, VECTOR_OF(float))
+DEFINE_MULTIPLY_ADDS(multiply_adds_float64, double, VECTOR_OF(double))
+DEFINE_MULTIPLY_ADDS(scalar_multiply_adds_float32, float, float)
+DEFINE_MULTIPLY_ADDS(scalar_multiply_adds_float64, double, double)
 
 /* A multiply and an add for each lane of each chain. */
-static int flops_float32(void) { return 2 * CHAINS * VECTOR_BYTES / (int)sizeof(float); }
-static int flops_float64(void) { return 2 * CHAINS * VECTOR_BYTES / (int)sizeof(double); }
+static int flops_of(int lanes) { return 2 * CHAINS * lanes; }
+
+/* Additions of which each waits for the one before: a core does one in a cycle, so that they tell its clock. The
+   second number is not known to the compiler, and not an immediate one, which some cores add for nothing. */
+#define ADDITIONS 16
+static void additions(long long turns) {
+    unsigned long sum = 0, step = 3;
+    __asm__ volatile("" : "+r"(sum), "+r"(step));
+#define ADD sum += step; __asm__ volatile("" : "+r"(sum));
+    for (long long i = 0; i < turns; i++) {
+        ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD
+    }
+#undef ADD
+}
 
 #endif

@@ -29,7 +29,11 @@ from typing import Any, Literal
 
 Record = Mapping[str, Any]
 
+Definition = Literal["compulsory", "modelled", "simulated", "measured"]
+
 LEVELS = ("local", "L1", "L2", "L3", "DRAM")  # from the core outwards; only a device has local memory
+DEFINITIONS: tuple[Definition, ...] = ("compulsory", "modelled", "simulated", "measured")
+_IN_KEYS = {"modelled": "model", "simulated": "simulated", "measured": "measured"}
 # A device does not tell its caches. What fits into the largest one that devices have may come from there.
 DEVICE_CACHES = {"L1": 128 << 20}
 # Our loops are not the best possible ones, and a machine's clock drifts: so much over a ceiling is no error.
@@ -37,7 +41,44 @@ TOLERANCE = 0.05
 _HOW_TO_MEASURE = "`gemmlab roofline` measures a machine's ceilings"
 
 
-def intensity(record: Record, level: str = "DRAM") -> tuple[float, Literal["modelled", "compulsory"]]:
+def moved_bytes(record: Record, level: str, definition: Definition) -> float | None:
+    """Bytes that a product moves from a memory level towards the core, by one of the four definitions.
+
+    Parameters
+    ----------
+    record : mapping
+        A record of kind ``"gemm"``.
+    level : {"local", "L1", "L2", "L3", "DRAM"}
+        The level that the bytes come from.
+    definition : {"compulsory", "modelled", "simulated", "measured"}
+        Each operand once, the same at every level; by the backend's own model; by a simulation of the caches; by
+        hardware counters.
+
+    Returns
+    -------
+    float or None
+        None where the record has no such count.
+
+    Raises
+    ------
+    ValueError
+        For a level or a definition that is not one of these.
+
+    Examples
+    --------
+    >>> moved_bytes({"bytes_compulsory": 120_000, "bytes_simulated_l2": 360_000}, "L2", "simulated")
+    360000
+    """
+    if level not in LEVELS:
+        raise ValueError(f"a memory level is one of {', '.join(LEVELS)}, not {level!r}")
+    if definition not in DEFINITIONS:
+        raise ValueError(f"a definition of bytes is one of {', '.join(DEFINITIONS)}, not {definition!r}")
+    if definition == "compulsory":
+        return record["bytes_compulsory"]  # type: ignore[no-any-return]
+    return record.get(f"bytes_{_IN_KEYS[definition]}_{level.lower()}")
+
+
+def intensity(record: Record, level: str = "DRAM", definition: Definition | None = None) -> tuple[float, Definition]:
     """Floating-point operations for each byte that a product moves from a memory level towards the core.
 
     Parameters
@@ -46,31 +87,45 @@ def intensity(record: Record, level: str = "DRAM") -> tuple[float, Literal["mode
         A record of kind ``"gemm"``.
     level : {"local", "L1", "L2", "L3", "DRAM"}
         The level that the bytes come from.
+    definition : {"compulsory", "modelled", "simulated", "measured"}, optional
+        Which count of the bytes. By default the modelled one, and the compulsory one where there is no model: both
+        are there at every size, while few sizes are simulated and few machines have counters, and a path that
+        changes its definition midway shows a step that no backend made.
 
     Returns
     -------
     flop_per_byte : float
         Infinite where nothing is moved.
-    which : {"modelled", "compulsory"}
-        Whether the bytes are those of the backend's own model, or, where it has none, the least possible:
-        each operand once.
+    which : {"compulsory", "modelled", "simulated", "measured"}
+        The definition that counted.
 
     Raises
     ------
     ValueError
-        For a level that is not one of these.
+        For a level or a definition that is not one of these, or one that the record has no count of.
 
     Examples
     --------
     >>> intensity({"gflop": 2e-3, "bytes_compulsory": 120_000})
     (16.666666666666668, 'compulsory')
     """
-    if level not in LEVELS:
-        raise ValueError(f"a memory level is one of {', '.join(LEVELS)}, not {level!r}")
-    modelled = record.get(f"bytes_model_{level.lower()}")
-    if modelled is not None:
-        return _flop_per_byte(record, modelled), "modelled"
-    return _flop_per_byte(record, record["bytes_compulsory"]), "compulsory"
+    tried: tuple[Definition, ...] = (definition,) if definition else ("modelled", "compulsory")
+    for which in tried:
+        if (moved := moved_bytes(record, level, which)) is not None:
+            return (1e9 * record["gflop"] / moved if moved else math.inf), which
+    raise ValueError(f"{record['backend']} has no {definition} bytes of {level} here")
+
+
+def model_error(record: Record, level: str) -> float | None:
+    """How far the modelled bytes of a level are from the simulated ones: 0.1 is 10 % more; None without either.
+
+    Examples
+    --------
+    >>> model_error({"bytes_model_l2": 150.0, "bytes_simulated_l2": 100.0}, "L2")
+    0.5
+    """
+    modelled, simulated = moved_bytes(record, level, "modelled"), moved_bytes(record, level, "simulated")
+    return modelled / simulated - 1 if modelled is not None and simulated else None
 
 
 class Roof:
@@ -188,7 +243,7 @@ class Roof:
         """
         if all(ceiling["threads"] != record["threads"] for ceiling in self.ceilings):
             return False
-        flop_per_byte = _flop_per_byte(record, record["bytes_compulsory"])
+        flop_per_byte, _ = intensity(record, definition="compulsory")
         return self._share_of_roof(record, flop_per_byte, self.feeding_level(record)) > 1 + TOLERANCE
 
     def _share_of_roof(self, record: Record, flop_per_byte: float, level: str) -> float:
@@ -211,10 +266,6 @@ class Roof:
     def _check_device(self, record: Record) -> None:
         if record["device"] != self.device:
             raise ValueError(f"a product on {record['device']} has no place under the roof of {self.device}")
-
-
-def _flop_per_byte(record: Record, moved_bytes: float) -> float:
-    return 1e9 * record["gflop"] / moved_bytes if moved_bytes else math.inf
 
 
 def _dtype(record: Record) -> str:

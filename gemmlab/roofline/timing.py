@@ -1,0 +1,36 @@
+"""Timing a loop that takes a number of threads and a number of turns: as many turns a sample as the clock needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+
+MIN_SAMPLES, USUAL_SAMPLES = 5, 20
+MIN_SAMPLE_S = 1e-3
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of one turn in each sample, and how many turns a sample has."""
+
+    samples_s: list[float]
+    calls_per_sample: int
+
+
+def time_loop(run: Callable[[int, int], float], threads: int, seconds: float) -> Timing:
+    """Time `run(threads, turns)` for about `seconds`.
+
+    How many turns make a sample is found on one thread: where the machine has other work to do, waking the others can
+    take longer than the loop itself, and would pass for it.
+    """
+    start = perf_counter()
+    sample_s = max(MIN_SAMPLE_S, seconds / USUAL_SAMPLES)
+    calls = 1
+    while (elapsed := min(run(1, calls) for _ in range(3))) < sample_s:
+        calls = math.ceil(calls * min(10.0, max(1.2, sample_s / max(elapsed, 1e-9))))
+    warm_up_s = run(threads, calls)
+    left_s = seconds - (perf_counter() - start)
+    samples = max(MIN_SAMPLES, int(left_s / warm_up_s))
+    return Timing([run(threads, calls) / calls for _ in range(samples)], calls)
