@@ -370,7 +370,7 @@ def test_records_of_a_session():
     assert [step[2] for step in steps[:2]] == ["starting good", "starting chatty"]
     done, totals = [step[0] for step in steps[2:]], {step[1] for step in steps[2:]}
     assert done == sorted(done)
-    assert (done[0], done[-1], totals) == (0, 12, {12})
+    assert (done[0], done[-1], totals) == (0, 16, {16})
 
 
 def test_parameters_reach_the_backend():

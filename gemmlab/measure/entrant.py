@@ -12,9 +12,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
+from gemmlab._gpu import RUNTIMES
 from gemmlab._registry import plain
+from gemmlab.measure import noise
+from gemmlab.measure.binding import cpu_numbers
 from gemmlab.measure.problems import Case
 from gemmlab.measure.process import CAN_SUSPEND, WorkerDied, WorkerProcess
 from gemmlab.measure.records import titled
@@ -134,9 +138,10 @@ class Entrant:
 
     def _started(self) -> WorkerProcess:
         if self._process is None:
-            self._process = WorkerProcess(self.threads, self._command)
+            on_runtime = plain(self.backend).partition("-")[0] in RUNTIMES
+            self._process = WorkerProcess(self.threads, self._command, bound=not on_runtime)
             wish = {"backend": self.backend, "threads": self.threads, "resident": self.resident}
-            hello = self._process.ask("hello", self._patience_s, **wish)
+            hello = self._process.ask("hello", self._patience_s, **wish, cpus=cpu_numbers())
             if over := _over_by(hello):
                 self._never = over.status, str(over)
                 raise over
@@ -175,6 +180,10 @@ class Run:
     prepared: dict[str, Any] = field(default_factory=dict)
     samples_s: list[float] = field(default_factory=list)
     kernels_s: list[float] = field(default_factory=list)
+    dram_bytes: list[float] = field(default_factory=list)  # a call, by hardware counters, in each turn
+    turns_s: list[float] = field(default_factory=list)  # the median of each turn
+    probes: list[float] = field(default_factory=list)  # GFLOP/s of the session's probe, before each turn
+    ticks: list[tuple[Any, Any]] = field(default_factory=list)  # the system's clock ticks before and after each
     calls_per_sample: int | None = None
 
     def prepare(self) -> None:
@@ -183,16 +192,23 @@ class Run:
         if predicted_s > self.entrant.cap_s:
             cap_s = self.entrant.cap_s
             raise Over("skipped", f"predicted {predicted_s:.3g} s a product, over the cap of {cap_s:g} s")
+        before = self.prepared.get("error_over_bound", 0.0)
         self.prepared = self.entrant.prepare(self.case, self.params)
         self._require_right(self.prepared["error_over_bound"])
+        self.prepared["error_over_bound"] = max(before, self.prepared["error_over_bound"])
 
     def take_turn(self, budget_s: float) -> None:
         """Have the product timed for a while."""
+        before = noise.cpu_ticks()
         answer = self.entrant.ask(
             "time", more_s=budget_s, budget_s=budget_s, min_samples=1, max_samples=MOST_SAMPLES_A_TURN
         )
+        self.ticks.append((before, noise.cpu_ticks()))
         self.samples_s += answer["samples_s"]
+        self.turns_s.append(median(answer["samples_s"]))
         self.kernels_s += [answer["kernel_s"]] if answer["kernel_s"] is not None else []
+        if answer["dram_bytes"] is not None and not self.entrant.on_device:
+            self.dram_bytes.append(answer["dram_bytes"])
         self.calls_per_sample = answer["calls_per_sample"]
 
     def finish(self) -> None:
@@ -212,12 +228,17 @@ class Run:
             self.samples_s = []
 
     @property
+    def needs_more_turns(self) -> bool:
+        """Whether more turns would tell more."""
+        return self.status == "ok" and not noise.is_sure(self.turns_s)
+
+    @property
     def worth_recording(self) -> bool:
         """Whether there are samples, or a reason why there are none."""
         return self.status != "ok" or bool(self.samples_s)
 
-    def record(self) -> dict[str, Any]:
-        """Return what this run adds to a record; the session adds the rest."""
+    def record(self, usual_probe: float | None = None) -> dict[str, Any]:
+        """Return what this run adds to a record; the session, whose usual probe this is, adds the rest."""
         entrant, prepared, hello = self.entrant, self.prepared, self.entrant.hello
         traffic = prepared.get("traffic") or {}
         record = {
@@ -241,11 +262,27 @@ class Run:
             record |= summarise(self.samples_s)
             record["calls_per_sample"] = self.calls_per_sample
             record["gflop_per_s"] = self.case.gflop / max(record["median_s"], 1e-9)
+            record["bytes_measured_dram"] = median(self.dram_bytes) if self.dram_bytes else None
+            record |= self._noise(record["noise_percent"], usual_probe)
         if self.kernels_s and self.samples_s:
             kernels = summarise(self.kernels_s)
             record |= {"kernel_s": kernels["median_s"], "kernel_p20_s": kernels["p20_s"],
                        "kernel_p80_s": kernels["p80_s"]}  # fmt: skip
         return record
+
+    def _noise(self, noise_percent: float, usual_probe: float | None) -> dict[str, Any]:
+        """What disturbed this run, and whether that is too much."""
+        drop = noise.drop_percent(self.probes, usual_probe)
+        steal = noise.steal_percent(*zip(*self.ticks, strict=True)) if self.ticks else None
+        matters = None if self.entrant.on_device else drop  # the probe runs on the CPU
+        reasons = noise.reasons(noise_percent, self.turns_s, matters, steal)
+        return {
+            "noisy": bool(reasons),
+            "noisy_because": "; ".join(reasons) or None,
+            "probe_gflop_per_s": median(self.probes) if self.probes else None,
+            "probe_drop_percent": drop,
+            "steal_percent": steal,
+        }
 
     def _require_right(self, error: float) -> None:
         if math.isinf(error):

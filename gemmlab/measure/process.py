@@ -65,6 +65,7 @@ def ask_child(
     return json.loads(done.stdout.splitlines()[-1])  # a driver may have had something to say before
 
 
+BOUND = {"OMP_PROC_BIND": "spread", "OMP_PLACES": "cores"}  # threads stay on cores of their own, and far apart
 WORKER_COMMAND = child_command("gemmlab.measure.worker")
 CAN_SUSPEND = hasattr(signal, "SIGSTOP")
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
@@ -84,9 +85,12 @@ class WorkerProcess:
         Set in the environment of the process, where libraries look for it when they are loaded.
     command : sequence of str, optional
         What to start.
+    bound : bool
+        Whether OpenMP's threads are to stay on cores of their own. The first of them is the one that a device's
+        driver starts its own threads from, so that those would share its core.
     """
 
-    def __init__(self, threads: int, command: Sequence[str] = WORKER_COMMAND) -> None:
+    def __init__(self, threads: int, command: Sequence[str] = WORKER_COMMAND, bound: bool = True) -> None:
         # A library's chatter goes to a file: not among the answers, and not across a progress bar.
         self._chatter = tempfile.TemporaryFile()  # noqa: SIM115, closed by close
         self._overdue_s: float | None = None
@@ -96,7 +100,7 @@ class WorkerProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._chatter,
-                env=_environment(threads),
+                env=_environment(threads, BOUND if bound else {}),
                 text=True,
                 encoding="utf-8",
             )
@@ -174,10 +178,10 @@ class WorkerProcess:
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def _environment(threads: int) -> dict[str, str]:
-    """Our environment, with the number of threads in it; GEMMLAB_THREADS would override that."""
+def _environment(threads: int, more: Mapping[str, str]) -> dict[str, str]:
+    """Our environment with the number of threads, which GEMMLAB_THREADS would override, and more that it lacks."""
     inherited = {name: value for name, value in os.environ.items() if name != "GEMMLAB_THREADS"}
-    return inherited | dict.fromkeys(_THREAD_VARIABLES, str(threads))
+    return {**more, **inherited} | dict.fromkeys(_THREAD_VARIABLES, str(threads))
 
 
 def _signal_name(number: int) -> str:

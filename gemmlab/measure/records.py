@@ -26,11 +26,13 @@ _COMMON = (
 _GEMM = (
     "status", "reason", "backend", "params", "problem", "transfers_counted", "copies", "kernel_s", "kernel_p20_s",
     "kernel_p80_s", "build_s", "start_s", "gflop", "gflop_per_s", "error_over_bound", "bytes_compulsory",
-    "bytes_model_local", "bytes_model_l1", "bytes_model_l2", "bytes_model_l3", "bytes_model_dram", "wait_policy",
-    "thread_scope",
+    "bytes_model_local", "bytes_model_l1", "bytes_model_l2", "bytes_model_l3", "bytes_model_dram",
+    "bytes_simulated_l2", "bytes_simulated_l3", "bytes_simulated_dram", "bytes_measured_dram", "noisy_because",
+    "probe_gflop_per_s", "probe_drop_percent", "steal_percent", "wait_policy", "thread_scope",
 )  # fmt: skip
 _CEILING = (
     "ceiling", "isa", "dtype", "gflop_per_s", "operation", "level", "memory", "working_set_bytes", "gb_per_s",
+    "clock_ghz",
 )  # fmt: skip
 KEYS = {
     "gemm": (*_COMMON, *_GEMM, "environment"),
@@ -38,7 +40,11 @@ KEYS = {
 }
 # Keys that files of an earlier gemmlab lack. They are read as null, so nothing else has to know of older files.
 _LATER = frozenset(
-    ("kernel_s", "kernel_p20_s", "kernel_p80_s", "build_s", "start_s", "memory", "bytes_model_local")
+    (
+        "kernel_s", "kernel_p20_s", "kernel_p80_s", "build_s", "start_s", "memory", "bytes_model_local",
+        "bytes_simulated_l2", "bytes_simulated_l3", "bytes_simulated_dram", "bytes_measured_dram", "noisy_because",
+        "probe_gflop_per_s", "probe_drop_percent", "steal_percent", "clock_ghz",
+    )
 )
 
 

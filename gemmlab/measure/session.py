@@ -3,6 +3,10 @@
 For each case, smallest first, every backend prepares the product and has it checked, and is then timed in
 several rounds. In a round each backend has one turn, and the first turn goes round, so that a machine which
 slows down or speeds up meanwhile does so for all of them. Only the process whose turn it is runs.
+
+The rounds are shared out to passes over all cases, so that the turns of one case lie minutes apart: what a machine is
+like for a while is then seen as a difference between turns, and not taken for the speed of a backend. In the last
+pass, those whose turns do not agree have more of them.
 """
 
 from __future__ import annotations
@@ -10,21 +14,25 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
 from gemmlab._config import config
 from gemmlab._cpu import machine
+from gemmlab.measure import noise
 from gemmlab.measure.entrant import Entrant, Run
 from gemmlab.measure.environment import environment
 from gemmlab.measure.problems import Case
-from gemmlab.measure.process import WORKER_COMMAND
+from gemmlab.measure.process import WORKER_COMMAND, WorkerDied, WorkerProcess
 from gemmlab.measure.records import complete
 
 Progress = Callable[[int, int, str], None]
 OnRecord = Callable[[dict[str, Any]], None]
 Params = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 TRANSFERS = ("both", "with", "without")
+PASSES = 3
+PROBE_PATIENCE_S = 60.0
 
 
 class Session:
@@ -36,6 +44,9 @@ class Session:
         Stands in every record; made up if not given.
     worker_command : sequence of str, optional
         What to start as a worker.
+    probe_command : sequence of str, optional
+        What to start as a probe, such as `gemmlab.roofline.probe.COMMAND`: a process that does the same work before
+        every turn, and says how fast. By default there is none.
 
     Examples
     --------
@@ -44,9 +55,13 @@ class Session:
     ...     records = session.measure(["cpu-naive", "cpu-blocked"], squares())
     """
 
-    def __init__(self, *, run_id: str | None = None, worker_command: Sequence[str] = WORKER_COMMAND) -> None:
+    def __init__(
+        self, *, run_id: str | None = None, worker_command: Sequence[str] = WORKER_COMMAND,
+        probe_command: Sequence[str] | None = None,
+    ) -> None:  # fmt: skip
         self.run_id = run_id or uuid.uuid4().hex[:12]
         self._worker_command = worker_command
+        self._probe = Prober(probe_command)
         self._environment = environment(pools=[])
         self._entrants: dict[tuple[str, int, int, bool], Entrant] = {}
 
@@ -60,6 +75,7 @@ class Session:
 
     def close(self, gently: bool = True) -> None:
         """End all worker processes; gently lets each finish by itself first."""
+        self._probe.close(gently)
         while self._entrants:
             self._entrants.popitem()[1].close(gently)
 
@@ -95,9 +111,9 @@ class Session:
         cap_s : float
             A product that is predicted to take longer is skipped.
         rounds : int
-            Turns that each backend has at a case.
+            Turns that each backend has at a case, at least; up to twice as many while they disagree.
         budget_s : float
-            Seconds of timing that a backend has at a case. Every turn takes at least one sample.
+            Seconds of timing that a backend has in so many turns. Every turn takes at least one sample.
         progress : callable, optional
             Called with steps done, steps in all, and what comes next.
         on_record : callable, optional
@@ -120,19 +136,35 @@ class Session:
             for number, choice in enumerate([own] if isinstance(own, Mapping) else own):
                 given |= dict.fromkeys(self._entrants_of(name, number, count, cap_s, transfers), choice)
         entrants = list(given)
-        steps = _Steps(len(cases) * len(entrants) * (rounds + 1), progress)
+        self._probe.start(count)
+        passes = min(rounds, PASSES)
+        steps = _Steps(len(cases) * len(entrants) * (rounds + passes), progress)
+        races = [
+            [Run(entrant, case, given[entrant]) for entrant in together]
+            for case in sorted(cases, key=lambda case: case.gflop) for together in _that_fit(entrants, case)
+        ]  # fmt: skip
         records: list[dict[str, Any]] = []
-        for case in sorted(cases, key=lambda case: case.gflop):
-            for together in _that_fit(entrants, case):
-                runs = [Run(entrant, case, given[entrant]) for entrant in together]
-                try:
-                    _race(runs, rounds, budget_s / rounds, steps)
-                finally:  # an interruption keeps what there is
-                    for run in runs:
-                        if run.worth_recording:
-                            records.append(self._record(run))
-                            if on_record is not None:
-                                on_record(records[-1])
+
+        def keep(runs: Sequence[Run]) -> None:
+            for run in runs:
+                if run.worth_recording:
+                    records.append(self._record(run))
+                    if on_record is not None:
+                        on_record(records[-1])
+
+        kept = 0
+        try:
+            for number in range(passes):
+                turns = range(number * rounds // passes, (number + 1) * rounds // passes)
+                is_last = number == passes - 1
+                for runs in races:
+                    _race(runs, turns, budget_s / rounds, self._probe, steps, more=rounds if is_last else 0)
+                    if is_last:
+                        kept += 1
+                        keep(runs)
+        finally:  # an interruption keeps what there is
+            for runs in races[kept:]:
+                keep(runs)
         return records
 
     def _entrants_of(self, backend: str, number: int, threads: int, cap_s: float, transfers: str) -> list[Entrant]:
@@ -153,11 +185,50 @@ class Session:
     def _record(self, run: Run) -> dict[str, Any]:
         hello = run.entrant.hello
         return complete(
-            run.record(),
+            run.record(self._probe.usual),
             run_id=self.run_id,
             device=hello.get("device") or machine.cpu_name(),
             environment={**self._environment, "thread_pools": hello.get("thread_pools", [])},
         )
+
+
+class Prober:
+    """The probe's process, and all that it has said; without a command it says nothing."""
+
+    def __init__(self, command: Sequence[str] | None) -> None:
+        self._command = command
+        self._process: WorkerProcess | None = None
+        self._said: list[float] = []
+
+    def start(self, threads: int) -> None:
+        """Start it on so many threads; where it cannot run, there is no probe."""
+        if self._command is not None and self._process is None:
+            with suppress(WorkerDied):
+                self._process = WorkerProcess(threads, self._command)
+                if "error" in self._process.ask("hello", PROBE_PATIENCE_S, threads=threads):
+                    self.close(gently=False)
+
+    def before(self, run: Run) -> None:
+        """Probe the machine before a run's turn."""
+        if self._process is not None and run.status == "ok":
+            try:
+                speed = self._process.ask("probe", PROBE_PATIENCE_S)["gflop_per_s"]
+            except WorkerDied:
+                self.close(gently=False)
+                return
+            self._said.append(speed)
+            run.probes.append(speed)
+
+    @property
+    def usual(self) -> float | None:
+        """The speed of an undisturbed probe in this session."""
+        return noise.usual(self._said)
+
+    def close(self, gently: bool = True) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.close(gently)
+            self._process = None
 
 
 class _Steps:
@@ -178,16 +249,29 @@ class _Steps:
             self._progress(self.done, self.total, "")
 
 
-def _race(runs: list[Run], rounds: int, turn_s: float, steps: _Steps) -> None:
-    """Prepare all, time them in turns, and check them again."""
+def _race(
+    runs: Sequence[Run], turns: range, turn_s: float, probe: Prober, steps: _Steps, more: int
+) -> None:
+    """Prepare all, time them in turns, and check them again; `more` turns for those that are not known well yet."""
     for run in runs:
         steps.next(run, run.prepare)
-    for number in range(rounds):
-        first = number % len(runs)
-        for run in runs[first:] + runs[:first]:
+    for number in turns:
+        for run in _rotated(runs, number):
+            probe.before(run)
             steps.next(run, run.take_turn, turn_s)
+    for number in range(turns.stop, turns.stop + more):
+        for run in _rotated(runs, number):
+            if run.needs_more_turns:
+                probe.before(run)
+                run.attempt(run.take_turn, turn_s)
     for run in runs:
         run.attempt(run.finish)
+
+
+def _rotated(runs: Sequence[Run], number: int) -> list[Run]:
+    """The same runs, with another one first in each turn."""
+    first = number % len(runs)
+    return [*runs[first:], *runs[:first]]
 
 
 def _that_fit(entrants: list[Entrant], case: Case) -> Iterator[list[Entrant]]:

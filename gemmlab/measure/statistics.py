@@ -2,7 +2,7 @@
 
 The median stands for the speed, because one interrupted sample does not move it. The 20th and 80th
 percentiles stand for the spread, and their distance relative to the median is the noise. Noise is
-reported with each result instead of being averaged away.
+reported with each result instead of being averaged away; `noise.py` has what else makes a result doubtful.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-NOISY_PERCENT = 10.0
+from gemmlab.measure.noise import NOISY_PERCENT
 
 
 def summarise(samples_s: Sequence[float]) -> dict[str, Any]:

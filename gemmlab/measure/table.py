@@ -8,13 +8,12 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from gemmlab.measure.records import name_of, titled
-from gemmlab.measure.statistics import NOISY_PERCENT
 
 WIDTH = 80
 _GAP = "  "
 _SHORTEST_TEXT = 6
-_NOTHING = "-"
-_LEGEND = f"""noise: spread of the middle 60 % of the samples, ! over {NOISY_PERCENT:g} %.
+NOTHING = "-"
+LEGEND = """noise: spread of the middle 60 % of the samples; !: noisy, the record says why.
 err/bd: largest error over the bound of rounding; over 1 would be wrong."""
 _CPU_LEGEND = "thr: threads."
 _DEVICE_LEGEND = """kernel: the device's own time of its kernels, of a call alone.
@@ -28,19 +27,21 @@ class Column(NamedTuple):
     """A column: its head, the text of a row's cell, and whether it holds numbers."""
 
     head: str
-    cell: Callable[[Mapping[str, Any]], str]
+    cell: Callable[[Any], str]
     number: bool = True
 
 
-def text_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> str:
+def text_table(rows: Sequence[Any], columns: Sequence[Column], block: Callable[[Any], str] | None = None) -> str:
     """Lay rows out under their heads: numbers to the right, words to the left.
 
     Parameters
     ----------
-    rows : sequence of mapping
-        What the cells are made from.
+    rows : sequence
+        What the cells are made from: records, as a rule.
     columns : sequence of Column
         Where they do not fit into 80 characters, the widest column of words is cut, and shows so.
+    block : callable, optional
+        The title of the block that a row is in; it stands above the block's first row.
 
     Examples
     --------
@@ -61,8 +62,14 @@ def text_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> 
         )
         return _GAP.join(parts).rstrip()
 
-    rule = _GAP.join("-" * width for width in widths)
-    return "\n".join([laid_out(lines[0]), rule, *(laid_out(line) for line in cells)])
+    text = [laid_out(lines[0]), _GAP.join("-" * width for width in widths)]
+    title = None
+    for row, line in zip(rows, cells, strict=True):
+        if block is not None and block(row) != title:
+            title = block(row)
+            text += ["", *textwrap.wrap(title, WIDTH)]
+        text.append(laid_out(line))
+    return "\n".join(text)
 
 
 def gemm_table(records: Iterable[Record], peak: Peak | None = None) -> str:
@@ -80,15 +87,20 @@ def gemm_table(records: Iterable[Record], peak: Peak | None = None) -> str:
     products = [record for record in records if record["kind"] == "gemm"]
     measured = [record for record in products if record["status"] == "ok"]
     parts = []
-    for heading, group in groupby(sorted(measured, key=_heading), key=_heading):
+    for title, group in groupby(sorted(measured, key=heading), key=heading):
         rows = _by_size(group)
-        columns = [column for column in _columns(peak) if any(column.cell(row) != _NOTHING for row in rows)]
-        parts.append(f"{textwrap.fill(heading, WIDTH)}\n\n{text_table(rows, columns)}")
+        parts.append(f"{textwrap.fill(title, WIDTH)}\n\n{text_table(rows, filled(_columns(peak), rows))}")
     if measured:
         parts.append(_legend(measured))
     if others := [record for record in products if record["status"] != "ok"]:
         parts.append("Not measured:\n" + "\n".join(map(_reason_line, others)))
     return "\n\n".join(parts)
+
+
+def filled(columns: Iterable[Column], rows: Iterable[Any]) -> list[Column]:
+    """The columns in which some row has something."""
+    rows = list(rows)
+    return [column for column in columns if any(column.cell(row) != NOTHING for row in rows)]
 
 
 def seconds(value: float) -> str:
@@ -101,8 +113,8 @@ def seconds(value: float) -> str:
     """
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if value >= size:
-            return f"{_three_digits(value / size)} {unit}"
-    return f"{_three_digits(value / 1e-9)} ns"
+            return f"{three_digits(value / size)} {unit}"
+    return f"{three_digits(value / 1e-9)} ns"
 
 
 def size(problem: Mapping[str, Any]) -> str:
@@ -112,27 +124,34 @@ def size(problem: Mapping[str, Any]) -> str:
     return shape if batch == 1 else f"{batch}*{shape}"
 
 
+THREADS = Column("thr", lambda row: shown(str, row["threads"]))
+SPEED = Column("GFLOP/s", lambda row: three_digits(row["gflop_per_s"]))
+NOISE = Column("noise", lambda row: f"{row['noise_percent']:.0f}%{'!' if row['noisy'] else ' '}")
+ERROR = Column("err/bd", lambda row: f"{row['error_over_bound']:.2g}")
+
+
 def _columns(peak: Peak | None) -> list[Column]:
     return [
         Column("backend", lambda row: str(row["backend"]), number=False),
         Column("m x n x k", lambda row: size(row["problem"])),
-        Column("thr", lambda row: _shown(str, row["threads"])),
+        THREADS,
         Column("median", lambda row: seconds(row["median_s"])),
-        Column("kernel", lambda row: _shown(seconds, row["kernel_s"])),
-        Column("GFLOP/s", lambda row: _three_digits(row["gflop_per_s"])),
+        Column("kernel", lambda row: shown(seconds, row["kernel_s"])),
+        SPEED,
         Column("peak", lambda row: _share(row["gflop_per_s"], peak and peak(row))),
-        Column("noise", lambda row: f"{row['noise_percent']:.0f}%{'!' if row['noisy'] else ' '}"),
-        Column("err/bd", lambda row: f"{row['error_over_bound']:.2g}"),
+        NOISE,
+        ERROR,
     ]
 
 
-def _heading(record: Record) -> str:
+def heading(record: Record) -> str:
+    """The number type and the device that a product's table is about, and whether transfers are counted."""
     return titled(f"{record['problem']['dtype']} on {record['device']}", record["transfers_counted"])
 
 
 def _legend(measured: Sequence[Record]) -> str:
     on_device = [record["transfers_counted"] is not None for record in measured]
-    return "\n".join([_CPU_LEGEND] * (not all(on_device)) + [_LEGEND] + [_DEVICE_LEGEND] * any(on_device))
+    return "\n".join([_CPU_LEGEND] * (not all(on_device)) + [LEGEND] + [_DEVICE_LEGEND] * any(on_device))
 
 
 def _by_size(rows: Iterable[Record]) -> list[Record]:
@@ -145,16 +164,26 @@ def _reason_line(record: Record) -> str:
 
 
 def _share(rate: float, peak: float | None) -> str:
-    return f"{100 * rate / peak:.0f}%" if peak else _NOTHING
+    return f"{100 * rate / peak:.0f}%" if peak else NOTHING
 
 
-def _shown(text: Callable[[Any], str], value: Any) -> str:
-    return _NOTHING if value is None else text(value)
+def shown(text: Callable[[Any], str], value: Any) -> str:
+    """A value's text, or a dash for None."""
+    return NOTHING if value is None else text(value)
 
 
-def _three_digits(value: float) -> str:
+def three_digits(value: float) -> str:
+    """A number with two or three digits, or all that stand before its point.
+
+    Examples
+    --------
+    >>> three_digits(0.0123), three_digits(1.234), three_digits(1234.5)
+    ('0.012', '1.23', '1234')
+    """
     if value >= 100:
         return f"{value:.0f}"
+    if value < 0.1:
+        return f"{value:.2g}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 

@@ -3,31 +3,23 @@
 Two BLAS libraries or OpenMP runtimes in one process get into each other's way, so each backend has a
 process of its own. It reads one JSON command a line and answers with one JSON object a line:
 
-    hello    backend, threads, resident          load it, set its threads, say what it is
+    hello    backend, threads, resident, cpus    load it, set its threads, say what it is
     prepare  case, params                        make the operands, run one product, check it
     time     budget_s, min_samples, max_samples  time it
     release                                      check the last timed product, let go of the operands
 
-`resident` has a device's operands be on the device beforehand; a CPU has no such difference.
-    quit
-
-An exception is answered as {"error": "Type: message"}, and the worker goes on. `process.py` starts it; by hand,
-`python -m gemmlab.measure.worker` does.
+`resident` has a device's operands be on the device beforehand; a CPU has no such difference. `process.py` starts it,
+`serving.py` reads the commands; by hand, `python -m gemmlab.measure.worker` does.
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import json
 import math
-import os
-import signal
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from time import perf_counter_ns
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import threadpoolctl
@@ -37,29 +29,34 @@ import gemmlab
 from gemmlab._cpu import machine
 from gemmlab._cpu.baselines import thread_scope
 from gemmlab._problem import Problem
+from gemmlab.measure.binding import bind_threads
+from gemmlab.measure.counters import MemoryCounter
 from gemmlab.measure.environment import thread_pools
 from gemmlab.measure.problems import Case, operands
 from gemmlab.measure.product import Product, ResidentProduct
+from gemmlab.measure.serving import serve
 from gemmlab.verify.bounds import error_over_bound, freivalds
 
 SHORTEST_SAMPLE_S = 0.5e-3  # thousands of ticks of any clock
 _LONG_CALL_S = 50e-3  # such a call warms itself up
+_WARM_UP_S, _STEADY = 50e-3, 0.97
 CHECK_ALL = 128**3  # multiplications; up to here every element is checked
 _CHECK_ROWS, _CHECK_COLUMNS = 16, 64
 COMMANDS = ("hello", "prepare", "time", "release")
-PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
 class Worker:
     """One backend, and the product that it is working on."""
 
-    def hello(self, backend: str, threads: int, resident: bool = False) -> dict[str, Any]:
-        """Load the backend and set its threads, once for the life of this process."""
+    def hello(self, backend: str, threads: int, resident: bool = False, cpus: Sequence[int] = ()) -> dict[str, Any]:
+        """Load the backend and set its threads, once for the life of this process; `cpus` are theirs."""
         self._backend: Any = gemmlab.get_backend(backend)  # with the libraries whose threads are set next
         # Not gemmlab.config.threads: a baseline would be limited anew in every call, on its time.
         threadpoolctl.threadpool_limits(threads)
         self._on_cpu = not hasattr(self._backend, "runtime")
         self._resident = resident and not self._on_cpu
+        self._memory = MemoryCounter()
+        self._cpus = cpus  # not asked here: OpenMP has bound this thread already
         return {"on_cpu": self._on_cpu, "thread_pools": thread_pools(), **self._machine()}
 
     def _machine(self) -> dict[str, Any]:
@@ -99,15 +96,20 @@ class Worker:
         product = self._product
         product.poison()  # what `release` checks is then what was timed here
         if self._call_s < _LONG_CALL_S:
-            seconds_a_call(product.start, 1, product.finish)  # back into the caches, after the turns of others
+            warm_up(product.start, product.finish)  # back into the caches, after the turns of others
+        if self._on_cpu:
+            bind_threads(self._cpus)  # they are there now; the check may have had others started
         calls = calls_a_sample(self._call_s)
         samples: list[float] = []
         spent_s = 0.0
+        before = self._memory.read()
         while len(samples) < max_samples and (len(samples) < min_samples or spent_s < budget_s):
             samples.append(seconds_a_call(product.start, calls, product.finish))
             spent_s += samples[-1] * calls
+        after = self._memory.read()
+        moved = None if before is None or after is None else (after - before) / (calls * len(samples))
         kernel_s = None if self._on_cpu else product.kernel_s()
-        return {"samples_s": samples, "calls_per_sample": calls, "kernel_s": kernel_s}
+        return {"samples_s": samples, "calls_per_sample": calls, "kernel_s": kernel_s, "dram_bytes": moved}
 
     def release(self) -> dict[str, Any]:
         """Check what the last call left, and let go of the operands."""
@@ -137,6 +139,17 @@ def seconds_a_warm_call(start: Callable[[], Any], finish: Callable[[], None]) ->
     while (call_s := seconds_a_call(start, calls, finish)) * calls < SHORTEST_SAMPLE_S:
         calls *= 2
     return call_s
+
+
+def warm_up(start: Callable[[], Any], finish: Callable[[], None]) -> None:
+    """Call until a call is no faster than the one before, but for a few per cent: the state is steady."""
+    before_s, spent_s = math.inf, 0.0
+    while spent_s < _WARM_UP_S:
+        call_s = seconds_a_call(start, 1, finish)
+        spent_s += call_s
+        if call_s > _STEADY * before_s:
+            return
+        before_s = call_s
 
 
 def calls_a_sample(call_s: float) -> int:
@@ -176,43 +189,10 @@ def _some_of(count: int, sample: int, rng: np.random.Generator) -> NDArray[np.in
     return np.concatenate([[0], between, [count - 1]])
 
 
-def answer(worker: Worker, command: str, **arguments: Any) -> dict[str, Any]:
-    """Carry out one command; an exception becomes an answer."""
-    try:
-        if command not in COMMANDS:
-            raise ValueError(f"no command {command!r}; commands: {', '.join(COMMANDS)}")
-        reply: dict[str, Any] = getattr(worker, command)(**arguments)
-    except Exception as error:
-        unsupported = isinstance(error, gemmlab.UnsupportedProblem | gemmlab.BackendUnavailable)
-        return {"error": f"{type(error).__name__}: {error}", "unsupported": unsupported}
-    return reply
-
-
 def main() -> None:
-    """Answer commands from stdin until "quit" or its end."""
-    answers = _take_stdout()
-    _end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the session's to handle
-    gc.disable()  # no collection inside a sample
+    """Answer commands from standard input."""
     worker = Worker()
-    for line in sys.stdin:
-        request = json.loads(line)
-        if request["command"] == "quit":
-            break
-        print(json.dumps(answer(worker, **request)), file=answers, flush=True)
-
-
-def _take_stdout() -> IO[str]:
-    """Keep the real stdout for answers; whatever a library prints goes to stderr."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    return answers
-
-
-def _end_with_parent() -> None:
-    """Have Linux kill this process when its parent ends, even while it is suspended."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    serve({name: getattr(worker, name) for name in COMMANDS})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,227 @@
+"""Two runs beside each other: what is in both, how many times the speed, and whether a difference was seen.
+
+One rule decides, here and in the report: where the p20 to p80 intervals of two times overlap, no difference was seen,
+and no ratio is told. A ratio has an interval too, from the slow end of one against the fast end of the other. Nothing
+here measures or prints: a comparison is worked out from records alone.
+
+    products   the same backend, problem, layout, threads and transfers, on the same device and instruction set
+    ceilings   the same loop, memory level, number type and threads, on the same device
+
+Of what a run has several times the fastest counts, as in the report. Where a run has a backend with several sets of
+parameters, they are told apart. With one set each, the two are compared and what differs is named: most parameters
+are worked out for machine and problem, and two ways to work them out are what a comparison is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Record = Mapping[str, Any]
+Key = tuple[Any, ...]
+NO_DIFFERENCE = "no difference seen"
+
+_CEILING_KEYS = ("device", "isa", "threads", "ceiling", "dtype", "operation", "level", "memory")
+_COMPARED_CEILINGS = ("fma", "bandwidth", "transfer")  # a sweep's points are what bandwidths are taken from
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The same work measured twice: `ratio` is the new speed over the old one, between `low` and `high`.
+
+    `seen` says whether that is a difference; if not, the ratio means nothing.
+    """
+
+    old: Record
+    new: Record
+    ratio: float
+    low: float
+    high: float
+    seen: bool
+
+    @property
+    def verdict(self) -> str:
+        """The pair in a word or three: "faster", "slower" or "no difference seen"."""
+        if not self.seen:
+            return NO_DIFFERENCE
+        return "faster" if self.ratio > 1 else "slower"
+
+    @property
+    def noisy(self) -> bool:
+        """Whether one of the two is."""
+        return bool(self.old["noisy"] or self.new["noisy"])
+
+    @property
+    def changed_params(self) -> dict[str, tuple[Any, Any]]:
+        """Parameters of a product whose values differ: the old one and the new one."""
+        old, new = self.old.get("params") or {}, self.new.get("params") or {}
+        return {name: (old.get(name), new.get(name)) for name in {**old, **new} if old.get(name) != new.get(name)}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What two runs have in common; `only_old` and `only_new` hold the timed products that one of them has alone."""
+
+    products: tuple[Pair, ...]
+    ceilings: tuple[Pair, ...]
+    only_old: tuple[Record, ...]
+    only_new: tuple[Record, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as JSON can carry it; there is no ratio where no difference was seen."""
+        return {
+            "products": [_row(pair, ("backend", "problem", "transfers_counted")) for pair in self.products],
+            "ceilings": [_row(pair, _CEILING_KEYS) for pair in self.ceilings],
+            "only_old": len(self.only_old),
+            "only_new": len(self.only_new),
+        }
+
+
+def compare(old: Sequence[Record], new: Sequence[Record]) -> Comparison:
+    """Put the records of two runs beside each other.
+
+    Parameters
+    ----------
+    old, new : sequence of mapping
+        Records as `docs/records.md` describes them.
+
+    Returns
+    -------
+    Comparison
+        Its pairs are in the order of `new`.
+
+    Examples
+    --------
+    >>> times = {"status": "ok", "error_over_bound": 0.1, "noisy": False, "p20_s": 0.19, "median_s": 0.2, "p80_s": 0.21}
+    >>> problem = {"m": 64, "n": 64, "k": 64, "batch": 1, "dtype": "float32", "layout": "CCC"}
+    >>> what = {"kind": "gemm", "device": "a CPU", "threads": 2, "transfers_counted": None, "environment": {}}
+    >>> old = {**what, **times, "backend": "cpu-ikj", "params": {}, "problem": problem, "gflop": 1.0}
+    >>> new = old | {"p20_s": 0.1, "median_s": 0.1, "p80_s": 0.1}
+    >>> [(pair.verdict, pair.ratio) for pair in compare([old], [new]).products]
+    [('faster', 2.0)]
+    """
+    before, after = _sorted(old), _sorted(new)
+    pairs = [pair for key, own in after.items() for pair in _pairs(before.get(key, {}), own)]
+    paired = {id(record) for pair in pairs for record in (pair.old, pair.new)}
+    products, ceilings = (tuple(pair for pair in pairs if pair.new["kind"] == kind) for kind in ("gemm", "ceiling"))
+    return Comparison(products, ceilings, _products_but(before, paired), _products_but(after, paired))
+
+
+def ratio(old: Record, new: Record) -> Pair:
+    """Two records of the same work as a pair, whatever else differs: the run, or the backend.
+
+    Examples
+    --------
+    >>> slow = {"kind": "gemm", "gflop": 1.0, "p20_s": 0.19, "median_s": 0.2, "p80_s": 0.21}
+    >>> pair = ratio(slow, slow | {"p20_s": 0.1, "median_s": 0.1, "p80_s": 0.1})
+    >>> pair.verdict, pair.ratio, round(pair.low, 2), round(pair.high, 2)
+    ('faster', 2.0, 1.9, 2.1)
+    """
+    before, after = _of_a_unit(old), _of_a_unit(new)
+    return Pair(
+        old, new,
+        ratio=before["told_s"] / after["told_s"],
+        low=before["p20_s"] / after["p80_s"],
+        high=before["p80_s"] / after["p20_s"],
+        seen=not overlap(before, after),
+    )  # fmt: skip
+
+
+def overlap(first: Record, second: Record) -> bool:
+    """Whether the p20 to p80 intervals of two measurements overlap: then no difference was seen."""
+    return bool(first["p20_s"] <= second["p80_s"] and second["p20_s"] <= first["p80_s"])
+
+
+def is_good(record: Record) -> bool:
+    """Whether a product has a time that may be believed: it ran, and its error is within the bound."""
+    return record["status"] == "ok" and bool(record["median_s"]) and not is_wrong(record)
+
+
+def is_wrong(record: Record) -> bool:
+    """Whether the product came out wrong: it says so, or its error is over the bound."""
+    error = record["error_over_bound"]
+    return record["status"] == "wrong" or (error is not None and not error <= 1)
+
+
+def problem_key(record: Record) -> Key:
+    """What makes two problems the same: sizes, batch and layout."""
+    problem = record["problem"]
+    return problem["m"], problem["n"], problem["k"], problem["batch"] or 1, problem["layout"] or "CCC"
+
+
+def isa_of(record: Record) -> str | None:
+    """The instruction set that a product ran in; None on a device, which has its own."""
+    return None if record["threads"] is None else record["environment"].get("isa")
+
+
+def _sorted(records: Iterable[Record]) -> dict[Key, dict[Key, Record]]:
+    """What can be compared, by what must be the same, and there by parameters; of several, the fastest."""
+    found: dict[Key, dict[Key, Record]] = {}
+    for record in records:
+        if (key := _key(record)) is not None:
+            own = found.setdefault(key, {})
+            params = tuple(sorted((name, repr(value)) for name, value in (record.get("params") or {}).items()))
+            if params not in own or ratio(own[params], record).ratio > 1:
+                own[params] = record
+    return found
+
+
+def _key(record: Record) -> Key | None:
+    """What must be the same in a pair; None for a record that has no time, or is not compared."""
+    if record["kind"] == "gemm" and is_good(record) and record["gflop"] and record["p20_s"]:
+        where = record["device"], isa_of(record), record["threads"], bool(record["transfers_counted"])
+        return *where, record["backend"], record["problem"]["dtype"], *problem_key(record)
+    if record["kind"] == "ceiling" and record["ceiling"] in _COMPARED_CEILINGS and record["min_s"]:
+        return tuple(record[key] for key in _CEILING_KEYS)
+    return None
+
+
+def _pairs(old: Mapping[Key, Record], new: Mapping[Key, Record]) -> Iterator[Pair]:
+    if len(old) == len(new) == 1:
+        yield ratio(*old.values(), *new.values())
+        return
+    for params, record in new.items():
+        if params in old:
+            yield ratio(old[params], record)
+
+
+def _products_but(found: Mapping[Key, Mapping[Key, Record]], paired: set[int]) -> tuple[Record, ...]:
+    alone = (record for own in found.values() for record in own.values() if id(record) not in paired)
+    return tuple(record for record in alone if record["kind"] == "gemm")
+
+
+def _of_a_unit(record: Record) -> dict[str, float]:
+    """Seconds that a unit of the work took: those that its speed is told from, and the interval.
+
+    A ceiling of multiply-adds is told from its fastest sample, all else from the median. Two versions of a ceiling's
+    loop may do different amounts of work a call, hence the unit.
+    """
+    told_s = record["min_s" if record.get("ceiling") == "fma" else "median_s"]
+    work = record["gflop"] if record["kind"] == "gemm" else told_s * speed(record)
+    return {
+        "told_s": told_s / work,
+        "p20_s": min(told_s, record["p20_s"]) / work,
+        "p80_s": record["p80_s"] / work,
+    }
+
+
+def speed(record: Record) -> float:
+    """GFLOP/s of a product or of multiply-adds, GB/s of memory."""
+    return float(record["gflop_per_s"] or record["gb_per_s"])
+
+
+def _row(pair: Pair, keys: Iterable[str]) -> dict[str, Any]:
+    unit = "gflop_per_s" if pair.new["gflop_per_s"] else "gb_per_s"
+    row = {"device": pair.new["device"], "threads": pair.new["threads"]} | {key: pair.new[key] for key in keys}
+    if pair.changed_params:
+        row["changed_params"] = {name: list(values) for name, values in pair.changed_params.items()}
+    return row | {
+        f"old_{unit}": speed(pair.old),
+        f"new_{unit}": speed(pair.new),
+        "verdict": pair.verdict,
+        "ratio": pair.ratio if pair.seen else None,
+        "ratio_low": pair.low,
+        "ratio_high": pair.high,
+        "noisy": pair.noisy,
+    }

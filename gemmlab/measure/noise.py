@@ -1,0 +1,89 @@
+"""How far a measurement can be believed, and what disturbed it.
+
+A row is measured in turns, between those of other backends. Within a turn samples agree better than between turns,
+because whatever disturbs a machine lasts longer than a sample. So it is the turns' own medians that tell how well
+the median of all is known. A row has turns until that is well enough, or its time is up.
+
+Four things make a row noisy, and the record says which: samples that spread, turns that disagree, a probe that ran
+slower than it usually does in this run, and time that the host took away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean, median, quantiles, stdev
+
+NOISY_PERCENT = 10.0  # p20 to p80 of the samples
+UNSURE_PERCENT = 2.0  # that the median may be off, from the turns
+SURE_PERCENT = 1.0  # no more turns are needed
+DROP_PERCENT = 15.0
+STOLEN_PERCENT = 5.0
+LEAST_TURNS = 3  # that say anything about how they disagree
+STUDENT = (0, 6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81, 1.80, 1.78)  # of 1, 2, ... turns; 90 %
+_STAT = Path("/proc/stat")
+
+
+def error_percent(turns_s: Sequence[float]) -> float | None:
+    """How far a time that is known from several turns may be off, in per cent of it; None from too few turns.
+
+    Half of the interval that holds the true mean of such turns in nine of ten cases, by Student's distribution.
+
+    Examples
+    --------
+    >>> round(error_percent([1.00, 1.01, 0.99, 1.00]), 2)
+    0.96
+    """
+    if len(turns_s) < LEAST_TURNS:
+        return None
+    factor = STUDENT[min(len(turns_s), len(STUDENT)) - 1]
+    return float(100 * factor * stdev(turns_s) / len(turns_s) ** 0.5 / fmean(turns_s))
+
+
+def is_sure(turns_s: Sequence[float]) -> bool:
+    """Whether more turns would hardly change the median."""
+    error = error_percent(turns_s)
+    return error is not None and error <= SURE_PERCENT
+
+
+def drop_percent(probes: Sequence[float], usual: float | None) -> float | None:
+    """How far these probes are, on the average, below the usual one; None where there are none."""
+    return max(0.0, 100 * (1 - fmean(probes) / usual)) if probes and usual else None
+
+
+def usual(probes: Sequence[float]) -> float | None:
+    """The speed of an undisturbed probe: between the best, which may be lucky, and the middle one."""
+    return quantiles(probes, n=5)[-1] if len(probes) > 1 else median(probes) if probes else None
+
+
+def reasons(
+    noise_percent: float, turns_s: Sequence[float], drop: float | None, steal: float | None
+) -> list[str]:
+    """What makes a row noisy, in words; nothing if it is not."""
+    error = error_percent(turns_s)
+    said = []
+    if noise_percent > NOISY_PERCENT:
+        said.append(f"samples spread by {noise_percent:.0f} %")
+    if error is not None and error > UNSURE_PERCENT:
+        said.append(f"turns disagree: the median may be off by {error:.1f} %")
+    if drop is not None and drop > DROP_PERCENT:
+        said.append(f"a fixed probe beside it was {drop:.0f} % slower than usual: another load, or a lower clock")
+    if steal is not None and steal > STOLEN_PERCENT:
+        said.append(f"the host took {steal:.0f} % of the time")
+    return said
+
+
+def cpu_ticks() -> tuple[int, int] | None:
+    """Clock ticks of all CPUs since the start: those that the host gave to others, and all; None if not told."""
+    try:
+        fields = [int(field) for field in _STAT.read_text().split("\n", 1)[0].split()[1:9]]
+    except (OSError, ValueError):
+        return None
+    return (fields[7], sum(fields)) if len(fields) == 8 else None
+
+
+def steal_percent(before: Sequence[tuple[int, int] | None], after: Sequence[tuple[int, int] | None]) -> float | None:
+    """Share of the ticks, between each reading before and the one after, that the host gave to others."""
+    pairs = [(b, a) for b, a in zip(before, after, strict=True) if b is not None and a is not None]
+    ticks = sum(a[1] - b[1] for b, a in pairs)
+    return 100 * sum(a[0] - b[0] for b, a in pairs) / ticks if ticks > 0 else None

@@ -1,0 +1,58 @@
+"""The child's side of a process that is asked: one line of JSON in, one out, until "quit" or the end of input.
+
+An exception becomes an answer {"error": "Type: message"}, and the child goes on. `process.py` is the parent's side.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from typing import IO, Any
+
+import gemmlab
+
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+
+Commands = Mapping[str, Callable[..., dict[str, Any]]]
+
+
+def serve(commands: Commands) -> None:
+    """Answer from standard input; whatever else is printed goes to standard error."""
+    answers = _take_stdout()
+    _end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the session's to handle
+    gc.disable()  # no collection inside a sample
+    for line in sys.stdin:
+        request = json.loads(line)
+        if request["command"] == "quit":
+            break
+        print(json.dumps(answer(commands, **request)), file=answers, flush=True)
+
+
+def answer(commands: Commands, command: str, **arguments: Any) -> dict[str, Any]:
+    """Carry out one command; an exception becomes an answer."""
+    try:
+        if command not in commands:
+            raise ValueError(f"no command {command!r}; commands: {', '.join(commands)}")
+        return commands[command](**arguments)
+    except Exception as error:
+        unsupported = isinstance(error, gemmlab.UnsupportedProblem | gemmlab.BackendUnavailable)
+        return {"error": f"{type(error).__name__}: {error}", "unsupported": unsupported}
+
+
+def _take_stdout() -> IO[str]:
+    """Keep the real stdout for answers; whatever a library prints goes to stderr."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return answers
+
+
+def _end_with_parent() -> None:
+    """Have Linux kill this process when its parent ends, even while it is suspended."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

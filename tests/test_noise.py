@@ -1,0 +1,155 @@
+"""What makes a measurement doubtful: the rules, the probe, and how a session uses both."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from helpers import output_of
+
+from gemmlab.measure import Session, entrant, noise, sized
+from gemmlab.measure.binding import bind_threads, cpu_numbers
+from gemmlab.measure.process import WorkerProcess
+from gemmlab.roofline import probe
+
+
+def test_turns_that_agree_are_enough():
+    assert noise.is_sure([1.0, 1.001, 0.999])
+    assert not noise.is_sure([1.0, 1.1, 0.9])
+    assert not noise.is_sure([1.0, 1.0])  # two say nothing
+    assert noise.error_percent([1.0]) is None
+
+
+def test_more_turns_make_surer():
+    assert noise.error_percent([0.9, 1.1] * 8) < noise.error_percent([0.9, 1.1] * 2)
+
+
+def test_a_probe_is_held_against_the_usual_one():
+    usual = noise.usual([100, 99, 98, 97, 60])
+    assert 97 < usual <= 100
+    assert noise.drop_percent([50.0, 50.0], 100.0) == 50
+    assert noise.drop_percent([101.0], 100.0) == 0
+    assert noise.drop_percent([], 100.0) is None
+    assert noise.drop_percent([1.0], None) is None
+    assert noise.usual([]) is None
+    assert noise.usual([7.0]) == 7.0
+
+
+def test_stolen_time_is_a_share_of_all_ticks_between_the_readings():
+    assert noise.steal_percent([(0, 0), (50, 1000)], [(5, 100), (55, 1100)]) == 5
+    assert noise.steal_percent([None], [None]) is None
+    assert noise.steal_percent([(1, 10)], [(1, 10)]) is None
+
+
+def test_ticks_are_read_where_the_system_tells_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(noise, "_STAT", tmp_path / "stat")
+    assert noise.cpu_ticks() is None
+    (tmp_path / "stat").write_text("cpu  10 20 30 40 5 6 7 8 9 10\ncpu0 1 2 3\n")
+    assert noise.cpu_ticks() == (8, 126)
+    (tmp_path / "stat").write_text("cpu  10 20\n")
+    assert noise.cpu_ticks() is None
+
+
+STEADY = [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("spread", "turns", "drop", "steal", "word"),
+    [
+        (11.0, STEADY, None, None, "samples spread by 11 %"),
+        (0.0, [1.0, 1.2, 0.8], None, None, "turns disagree"),
+        (0.0, STEADY, 40.0, 0.0, "probe beside it was 40 % slower"),
+        (0.0, STEADY, 0.0, 9.0, "the host took 9 %"),
+    ],
+)
+def test_each_disturbance_is_a_reason(spread, turns, drop, steal, word):
+    (reason,) = noise.reasons(spread, turns, drop, steal)
+    assert word in reason
+
+
+def test_without_a_disturbance_there_is_no_reason():
+    assert noise.reasons(3.0, STEADY, 2.0, 0.1) == []
+    assert noise.reasons(3.0, [1.0], None, None) == []
+
+
+def test_the_probe_answers_with_a_speed():
+    process = WorkerProcess(1, probe.COMMAND)
+    try:
+        assert process.ask("hello", 60, threads=1) == {}
+        speeds = [process.ask("probe", 60)["gflop_per_s"] for _ in range(3)]
+    finally:
+        process.close()
+    assert all(speed > 0 for speed in speeds)
+
+
+def test_a_session_records_its_probe():
+    with Session(probe_command=probe.COMMAND) as session:
+        (record,) = session.measure(["cpu-ikj"], sized([32]), threads=1, rounds=3, budget_s=0.003)
+    assert record["probe_gflop_per_s"] > 0
+    assert record["probe_drop_percent"] >= 0
+    assert record["noisy"] == (record["noisy_because"] is not None)
+
+
+def test_a_session_goes_on_without_a_probe_that_cannot_run():
+    for command in (("/no/such/program",), ("false",)):
+        with Session(probe_command=command) as session:
+            (record,) = session.measure(["cpu-ikj"], sized([16]), threads=1, rounds=1, budget_s=0.001)
+        assert record["status"] == "ok"
+        assert record["probe_gflop_per_s"] is None
+
+
+def test_turns_go_on_while_they_disagree_and_stop_when_they_do_not(monkeypatch):
+    turns = []
+    with Session() as session:
+        monkeypatch.setattr(noise, "is_sure", lambda own: turns.append(len(own)) or len(own) >= 4)
+        session.measure(["cpu-ikj"], sized([16]), threads=1, rounds=3, budget_s=0.001)
+        assert max(turns) == 4
+        monkeypatch.setattr(noise, "is_sure", lambda own: turns.append(len(own)) or False)
+        session.measure(["cpu-ikj"], sized([16]), threads=1, rounds=3, budget_s=0.001)
+    assert max(turns) == 5  # asked before the sixth and last
+
+
+BINDING = """
+import os, threading, time
+from gemmlab.measure.binding import bind_threads, cpu_numbers
+cpus = cpu_numbers()
+release = threading.Event()
+others = [threading.Thread(target=release.wait, daemon=True) for _ in cpus[1:]]
+for thread in others:
+    thread.start()
+bind_threads(cpus)
+places = [os.sched_getaffinity(thread.native_id) for thread in others] + [os.sched_getaffinity(0)]
+assert sorted(map(tuple, places)) == [(cpu,) for cpu in cpus], places
+late = threading.Thread(target=release.wait, daemon=True)
+late.start()
+assert os.sched_getaffinity(late.native_id) == os.sched_getaffinity(0)
+bind_threads(cpus)
+assert os.sched_getaffinity(late.native_id) != os.sched_getaffinity(0)
+"""
+
+
+@pytest.mark.skipif(len(cpu_numbers()) < 2, reason="one CPU: nowhere to bind threads to")
+def test_threads_are_bound_to_cores_of_their_own():
+    output_of(BINDING)
+
+
+def test_one_cpu_needs_no_binding():
+    bind_threads([])
+    bind_threads([0])
+
+
+@pytest.mark.parametrize(("backend", "bound"), [("cpu-ikj", True), ("opencl-local:gpu", False), ("cuda-cublas", False)])
+def test_threads_of_a_device_are_left_alone(backend, bound, monkeypatch):
+    asked = []
+    monkeypatch.setattr(entrant, "WorkerProcess", lambda threads, command, bound: asked.append(bound))
+    with suppress(AttributeError):  # None answers nothing
+        entrant.Entrant(backend, 1, ())._started()
+    assert asked == [bound]
+
+
+def test_a_probe_of_the_cpu_does_not_count_against_a_device():
+    on_device = entrant.Entrant("opencl-local", 1, (), resident=True)
+    on_device.hello = {"on_cpu": False}
+    run = entrant.Run(on_device, sized([16])[0], {}, turns_s=STEADY, probes=[10.0] * 3)
+    found = run._noise(1.0, usual_probe=100.0)
+    assert (found["probe_drop_percent"], found["noisy"]) == (90, False)
