@@ -1,6 +1,7 @@
 """The report's page: whole, self-contained, readable in order, and never half-written."""
 
 import itertools
+import json
 import re
 import subprocess
 import sys
@@ -14,9 +15,12 @@ import made_up_records as made
 import pytest
 
 from gemmlab import _errors, report
+from gemmlab.cli import main
+from gemmlab.measure.records import KEYS
 from gemmlab.report.words import listed, number, percent, seconds, sentence, size
 
 Record = dict[str, Any]
+OUR_SCRIPTS: list[dict[str, str | None]] = [{"type": "application/json", "id": "dots"}, {}]  # the dots' facts, and one
 needs_drawing = pytest.mark.skipif(
     not (find_spec("matplotlib") and find_spec("jinja2")), reason="needs the extra 'report'"
 )
@@ -44,6 +48,10 @@ class Page(HTMLParser):
     def count(self, *tags: str) -> int:
         return sum(tag in tags for tag, _ in self.tags)
 
+    def drawn_dots(self) -> set[str]:
+        """The ids of all dots in figures."""
+        return {value for value in self.all("id") if re.search(r"-b\d+-dot\d+$", value)}
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
@@ -63,7 +71,8 @@ class TestWhole:
 
     def test_asks_nothing_of_the_network(self, whole: tuple[Path, str]):
         page = Page(whole[1])
-        assert page.count("script", "img", "iframe", "object") == 0
+        assert page.count("img", "iframe", "object") == 0
+        assert [attributes for tag, attributes in page.tags if tag == "script"] == OUR_SCRIPTS
         assert all(
             value.startswith(("#", "data:")) for name in ("href", "src", "xlink:href") for value in page.all(name)
         )
@@ -114,8 +123,54 @@ class TestWhole:
         ):
             assert part in text, part
 
+    def test_every_dot_has_its_facts_and_all_facts_have_a_dot(self, whole: tuple[Path, str]):
+        facts = facts_of(whole[1])
+        assert set(facts) == Page(whole[1]).drawn_dots()
+        assert all({"Backend", "Problem", "GFLOP/s (p20 to p80)"} <= set(told) for told in facts.values())
+        assert {"cpu-packed", "cpu-naive"} <= {told["Backend"] for told in facts.values()}
+        assert [*next(iter(facts.values()))][:2] == ["Backend", "Problem"]
+
+    def test_the_parts_of_a_backend_share_a_family(self, whole: tuple[Path, str]):
+        families: dict[str, set[str]] = {}
+        for value in Page(whole[1]).all("id"):
+            if value.startswith("roofline-float32-2t-b"):
+                family, part = value.rsplit("-", 1)
+                families.setdefault(family, set()).add(part.rstrip("0123456789"))
+        assert len(families) == len(made.LADDER)
+        assert all(found == {"path", "dot", "leader", "sign", "name"} for found in families.values())
+
+    def test_figures_have_the_colours_of_the_page(self, whole: tuple[Path, str]):
+        figures = whole[1][whole[1].index("<figure") : whole[1].rindex("</figure>")]
+        assert set(re.findall(r"#[0-9a-f]{6}\b", figures)) == set()
+        used = set(re.findall(r"var\((--c[0-9a-f]{6})\)", whole[1]))
+        dark = whole[1][whole[1].index("prefers-color-scheme: dark") :]
+        assert all(f"{name}: #" in dark for name in used)
+
+    def test_every_figure_leads_to_its_table(self, whole: tuple[Path, str]):
+        page = Page(whole[1])
+        links = re.findall(r'<figcaption>.*?<a href="#([^"]+)">The numbers: ', whole[1], re.DOTALL)
+        assert len(links) == page.count("figure")
+        tables = re.findall(r'<div class="table" id="([^"]+)"', whole[1])
+        assert set(links) <= set(tables)
+        assert page.count("caption") == page.count("table")
+        assert all(attributes.get("scope") for tag, attributes in page.tags if tag == "th")
+
+    def test_the_first_words_answer_three_questions(self, whole: tuple[Path, str]):
+        text = Page(whole[1]).text
+        places = [text.index(part) for part in ("Fastest here", "From the limit", "What stops the others")]
+        assert places == sorted(places)
+        assert places[-1] < text.index("is at most")  # the first verdict's last sentence
+
     def test_is_the_same_from_the_same_records(self, whole: tuple[Path, str], tmp_path: Path):
         assert report.render(made.machine(), tmp_path).read_text(encoding="utf-8") == whole[1]
+
+
+def facts_of(html: str) -> dict[str, dict[str, str]]:
+    """What the page's dots say, by their ids."""
+    found = re.search(r'<script type="application/json" id="dots">(.*?)</script>', html, re.DOTALL)
+    assert found is not None
+    facts: dict[str, dict[str, str]] = json.loads(found[1])
+    return facts
 
 
 def run_with(*records: Record) -> Callable[[], list[Record]]:
@@ -191,6 +246,26 @@ class TestGroups:
         assert "opencl, 15000" in local
         assert "L2" not in local
 
+    def test_several_devices_are_answered_in_short_first(self, tmp_path: Path):
+        skipped = made.not_run("sycl-naive", "skipped", "dpctl is not installed", device="A CPU beside", threads=None)
+        page = page_of(tmp_path, skipped, *made.gpu(), *made.machine())
+        short = page.text[page.text.index("In short") : page.text.index("The answer")]
+        places = [short.index(part) for part in (made.GPU, "opencl-clblast is the fastest", made.DEVICE,
+                                                 "cpu-packed is the fastest", "A CPU beside")]  # fmt: skip
+        assert places == sorted(places)
+
+    def test_files_of_two_machines_make_one_page(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+        one, two = (made.ladder((64, 512)), made.gpu((64, 512)))
+        for name, own in (("one", one), ("two", two)):
+            lines = [json.dumps(dict.fromkeys(KEYS[r["kind"]]) | r) for r in own]
+            (tmp_path / name).write_text("\n".join(lines))
+        paths = [str(tmp_path / name) for name in ("one", "two", "out")]
+        status = main(["report", "--from", *paths[:2], "--out", paths[2]])
+        assert status == 0, capsys.readouterr().err
+        text = Page((tmp_path / "out" / "index.html").read_text(encoding="utf-8")).text
+        assert "Matrix multiplication on 2 devices" in text
+        assert f"{len(one) + len(two)} records" in text
+
     def test_thread_counts_are_kept_apart(self, tmp_path: Path):
         one = [made.gemm(name, 512, 20, threads=1) for name in ("cpu-packed", "cpu-numpy")]
         two = [made.gemm(name, 512, 40, threads=2) for name in ("cpu-packed", "cpu-numpy")]
@@ -209,8 +284,9 @@ class TestWriting:
         evil = "<script>alert(1)</script>"
         records = [made.gemm(evil, 64), made.not_run("cpu-x", "failed", evil), *made.ceilings()]
         page = page_of(tmp_path, *(record | {"device": evil} for record in records))
-        assert page.count("script") == 0
+        assert [attributes for tag, attributes in page.tags if tag == "script"] == OUR_SCRIPTS
         assert evil in page.text
+        assert page.drawn_dots()
 
     def test_other_files_stay_and_nothing_else_is_left(self, tmp_path: Path):
         folder = tmp_path / "report"
@@ -236,7 +312,10 @@ class TestWriting:
     def test_rooflines_alone(self, tmp_path: Path):
         paths = report.draw_rooflines(made.machine(), tmp_path / "roofline")
         assert sorted(path.name for path in paths) == sorted(
-            f"roofline-{dtype}-2t{ending}" for dtype in ("float32", "float64") for ending in (".svg", ".png")
+            f"{figure}-{dtype}-2t{ending}"
+            for figure in ("roofline", "levels", "speed")
+            for dtype in ("float32", "float64")
+            for ending in (".svg", ".png")
         )
         assert all(path.exists() for path in paths)
         assert len(report.draw_rooflines(made.ceilings(), tmp_path / "roofs")) == 2

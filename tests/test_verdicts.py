@@ -352,6 +352,14 @@ class TestMethod:
         assert "Of 2 times, 1 are noisy" in self.said(records)
         assert "median of" not in self.said([made.not_run("cpu-x", "skipped", "absent")])
 
+    def test_ceilings_that_are_older_than_the_products_say_so(self):
+        product = {**made.gemm("cpu-x"), "time_utc": "2026-03-09T10:00:00+00:00"}
+        times = "2026-03-01T09:00:00+00:00", product["time_utc"]
+        old, new = ({**made.ceiling("fma"), "time_utc": time} for time in times)
+        assert "measured on 2026-03-01 and kept" in self.said([product, old, new])
+        assert "kept" not in self.said([product, new])
+        assert "kept" not in self.said([product])
+
     def test_transfers(self):
         inside, outside = made.gemm("gpu-x", transfers_counted=True), made.gemm("gpu-x", transfers_counted=False)
         assert "is in the times." in self.said([inside])

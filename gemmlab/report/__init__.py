@@ -4,18 +4,24 @@
     groups.py       records sorted by device, number type, threads and transfers; what all else asks of them
     roofs.py        where a product stands under the roofs
     verdicts.py     what the numbers say: a rule for every sentence
+    levers.py       what would make a backend faster: a rule for every lever
     findings.py     the sources' figures beside ours, and whether they hold
     method.py       how it was measured, and the caveats
     tables.py       rows of text
     words.py        numbers and lists as text
-    figures.py      machine_figures.py      one function a figure
+    figures.py      the backends' figures by name
+      roofline_figures.py  speed_figures.py  product_figures.py      one function a figure
+    machine_figures.py      those of the machine itself
+    roof_lines.py   the roofs that products stand under
+    dots.py  details.py     marks that say what they are when pointed at, and what they say
+    comparison_figure.py    two runs under one roofline
     drawing.py      what the figures share: looks, labels, SVG for a page
     album.py        which figures a report has, in which order, under which words
     page.py  page.html                      everything in its place: index.html
     folder.py       files that appear whole or not at all
 
-Whatever the page states is made by `verdicts.py`, `findings.py` or `method.py` from records, so a page can be made
-again from a file. Drawing needs matplotlib and Jinja2, the extra `report`; the sentences need neither.
+Whatever the page states is made by `verdicts.py`, `levers.py`, `findings.py` or `method.py` from records, so a page
+can be made again from a file. Drawing needs matplotlib and Jinja2, the extra `report`; the sentences need neither.
 """
 
 from __future__ import annotations
@@ -27,7 +33,7 @@ from typing import Any
 
 from gemmlab._errors import GemmlabError
 
-__all__ = ["ReportUnavailable", "draw_rooflines", "render", "require"]
+__all__ = ["ReportUnavailable", "draw_comparison", "draw_rooflines", "render", "require"]
 
 
 class ReportUnavailable(GemmlabError, RuntimeError):
@@ -79,12 +85,12 @@ def render(records: Sequence[Mapping[str, Any]], directory: Path) -> Path:
 
 
 def draw_rooflines(records: Sequence[Mapping[str, Any]], directory: Path) -> list[Path]:
-    """Draw the roofline of every device, number type and thread count in `records` into `directory`.
+    """Draw the rooflines, and speed over size, of every device, number type and thread count into `directory`.
 
     Returns
     -------
     list of Path
-        An SVG and a PNG for each; records of ceilings alone give the roofs alone.
+        An SVG and a PNG of each figure; records of ceilings alone give the roofs alone.
 
     Raises
     ------
@@ -99,3 +105,35 @@ def draw_rooflines(records: Sequence[Mapping[str, Any]], directory: Path) -> lis
     from gemmlab.report.album import draw_rooflines as draw
 
     return draw(records, directory)
+
+
+def draw_comparison(
+    old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]], names: tuple[str, str], directory: Path
+) -> list[Path]:
+    """Draw what two runs have in common into `directory`: a roofline for every device, number type and thread count.
+
+    Parameters
+    ----------
+    old, new : sequence of dict
+        Records of two runs on the same machine.
+    names : tuple of str
+        What the two are called in the figures.
+    directory : Path
+        Where to write; made if missing.
+
+    Returns
+    -------
+    list of Path
+        An SVG and a PNG for each; none where neither products nor roofs are in both.
+
+    Raises
+    ------
+    ReportUnavailable
+        If matplotlib or Jinja2 is missing.
+    CannotWrite
+        If the directory cannot be written; what was in it stays.
+    """
+    require()
+    from gemmlab.report.comparison_figure import draw
+
+    return draw(old, new, names, directory)

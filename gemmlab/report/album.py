@@ -13,7 +13,10 @@ from gemmlab.report import figures, machine_figures
 from gemmlab.report.drawing import Style, save, styles
 from gemmlab.report.folder import written_into
 from gemmlab.report.groups import OWN_SUITE, Device, Group, Record, devices, in_order
-from gemmlab.report.tables import results_slug, sweep_slug
+from gemmlab.report.roofs import by_level
+from gemmlab.report.tables import levels_slug, results_slug, sweep_slug
+from gemmlab.report.words import percent
+from gemmlab.roofline.model import model_error
 
 Looks = Mapping[str, Style]
 
@@ -43,7 +46,7 @@ def album(device: Device, looks: Looks) -> Iterator[Drawn]:
     for place, group in enumerate(device.groups):
         pages = [_speed(group, looks)]
         if group.dtype not in {before.dtype for before in device.groups[:place]}:
-            pages.insert(0, _roofline(group, looks))
+            pages[:0] = [_roofline(group, looks), _cache_aware(group, looks)]
         if group is main:
             pages += [_speed_up(group, looks), _accuracy(group, looks)]
         pages += _suites(group, looks) if group is main else []
@@ -52,13 +55,13 @@ def album(device: Device, looks: Looks) -> Iterator[Drawn]:
 
 
 def draw_rooflines(records: Sequence[Record], directory: Path) -> list[Path]:
-    """Draw every roofline of some records; see `gemmlab.report.draw_rooflines`."""
+    """Draw the rooflines, and speed over size, of every group of some records; see `gemmlab.report.draw_rooflines`."""
     names = []
     with written_into(directory) as drafts:
         for number, device in enumerate(devices(records)):
             looks = looks_of(device)
             for group in device.groups:
-                if drawn := _roofline(group, looks):
+                for drawn in filter(None, (_roofline(group, looks), _cache_aware(group, looks), _speed(group, looks))):
                     names.append(numbered(drawn.name, number))
                     save(drawn.figure, drafts / names[-1])
         if not names:
@@ -84,17 +87,42 @@ def _numbers(group: Group) -> str:
 def _roofline(group: Group, looks: Looks) -> Drawn | None:
     return _drawn(
         f"roofline-{group.slug}", figures.roofline(group, looks), f"Roofline, {group.title}",
-        "Each line follows a backend from its smallest square to its largest. Slopes are measured bandwidths, "
-        "horizontals measured multiply-add rates: on a slope, memory is the limit, on the top line arithmetic is. "
-        "Small products come from caches, so they may stand above the DRAM slope.",
+        "Each line follows a backend from its smallest square to its largest; dashed ones are libraries. Slopes are "
+        "measured bandwidths, horizontals measured multiply-add rates, and a band runs from p20 to p80. Where it is "
+        "blue, memory is the limit; where it is orange, arithmetic is; between, it depends on the level that the "
+        "operands come from. Small products come from caches, so they may stand above the DRAM slope. Bytes are "
+        "those of each backend's model, and where it has none, each operand once.",
         _numbers(group),
     )  # fmt: skip
+
+
+def _cache_aware(group: Group, looks: Looks) -> Drawn | None:
+    return _drawn(
+        f"levels-{group.slug}", figures.cache_aware(group, looks), f"Roofline level by level, {group.title}",
+        "A backend at its largest square has a dot for each level of memory: its flop per byte that comes from that "
+        "level. Under its level's slope is where a dot can be; the large one has the lowest roof of the levels that "
+        "the operands pass. Full dots count bytes by the backend's model, hollow ones each operand once."
+        f"{_disagreement(group)}",
+        levels_slug(group),
+    )  # fmt: skip
+
+
+def _disagreement(group: Group) -> str:
+    """The largest difference between model and simulation, in a sentence; nothing without a simulation."""
+    errors = [(error, backend, level.name) for backend, (record, found) in by_level(group).items() for level in found
+              if (error := model_error(record, level.name)) is not None]  # fmt: skip
+    if not errors:
+        return ""
+    error, backend, level = max(errors, key=lambda found: abs(found[0]))
+    return (f" The model is at most {percent(abs(error))} {'above' if error > 0 else 'below'} the simulated bytes, "
+            f"for {backend} from {level}.")  # fmt: skip
 
 
 def _speed(group: Group, looks: Looks) -> Drawn | None:
     return _drawn(
         f"speed-{group.slug}", figures.speed(group, looks), f"Speed over size, {group.title}",
-        "The top of the axis is the measured peak, where there is one; bars run from p20 to p80.", _numbers(group),
+        "The top of the axis is the measured peak, unless that is far above; bars run from p20 to p80. The broad grey "
+        "line is what memory and arithmetic allow if each operand moves once.", _numbers(group),
     )  # fmt: skip
 
 

@@ -49,6 +49,11 @@ class Style:
     colour: str
     marker: str
     baseline: bool
+    key: str = ""  # short, and its own in a report: what the parts of a backend are named by in an SVG
+
+    def part(self, name: str) -> str | None:
+        """The id of a part of this backend's in an SVG; a look without a key names none."""
+        return f"{self.key}-{name}" if self.key else None
 
     def line(self) -> dict[str, Any]:
         """Keywords for `Axes.plot`: baselines are dashed and hollow."""
@@ -71,11 +76,20 @@ OTHERS = (
 )  # fmt: skip
 
 
+# Every colour above, and white, as it is on a dark page: as far from the paper, and of the same hue.
+DARK = {
+    INK: "#e6e9ec", QUIET: "#a3adb7", GRID: "#2b3138", ALARM: "#ff6b6f", "#ffffff": "#1b1f24", "#9aa3ad": "#5c6570",
+    "#6e6e6e": "#a0a0a0", "#b5588f": "#e08abb", "#d98a00": "#f0a828", "#c44f00": "#f4803c", "#0062a8": "#58a9ec",
+    "#222222": "#d9d9d9", "#00805c": "#2fbf93", "#3a9bd9": "#7cc4f2", "#8a6d1d": "#c9a64a", "#7a52a8": "#b592e0",
+    "#b7c4d1": "#4a5763",
+}  # fmt: skip
+
+
 def styles(names: Sequence[str]) -> dict[str, Style]:
     """A look for every backend; a known name has the same in every report."""
     unknown = [name for name in names if name not in KNOWN]
     looks = KNOWN | {name: OTHERS[i % len(OTHERS)] for i, name in enumerate(unknown)}
-    return {name: Style(*looks[name], is_baseline(name)) for name in names}
+    return {name: Style(*looks[name], is_baseline(name), f"b{i}") for i, name in enumerate(names)}
 
 
 @contextmanager
@@ -107,9 +121,9 @@ def label_lines(axes: Axes, ends: Mapping[str, tuple[float, float]], looks: Mapp
         look = looks[name]
         leader = [points[name][0], 1.0, 1 + 0.1 * inch], [points[name][1], y, y]
         beside: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
-        axes.plot(*leader, color=look.colour, linewidth=0.7, linestyle=":", **beside)
-        axes.plot(1 + 0.18 * inch, y, linestyle="none", markersize=5, **look.point(), **beside)
-        axes.text(1 + 0.28 * inch, y, name, va="center", fontsize=9, color=look.colour, **beside)
+        axes.plot(*leader, color=look.colour, linewidth=0.7, linestyle=":", gid=look.part("leader"), **beside)
+        axes.plot(1 + 0.18 * inch, y, linestyle="none", markersize=5, gid=look.part("sign"), **look.point(), **beside)
+        axes.text(1 + 0.28 * inch, y, name, va="center", fontsize=9, color=look.colour, gid=look.part("name"), **beside)
 
 
 def plain_log(axis: Axis) -> None:
@@ -156,9 +170,10 @@ def save(figure: Figure, stem: Path) -> str:
 
 
 def inline(svg: str, prefix: str, title: str) -> str:
-    """An SVG file's text as an element for a page, with a title to read out.
+    """An SVG file's text as an element for a page, with a title to read out, in the colours of the page.
 
-    Ids get a prefix, so that two figures of a page never refer to each other's parts.
+    Ids get a prefix, so that two figures of a page never refer to each other's parts. Colours become the page's
+    variables, which have other values in the dark.
     """
     svg = svg[svg.index("<svg ") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
@@ -167,6 +182,11 @@ def inline(svg: str, prefix: str, title: str) -> str:
     opening = f'<svg role="img" aria-labelledby="{prefix}-title" '
     box = re.search(r'viewBox="[^"]+"', svg)
     assert box is not None
-    inside = svg[svg.index(">") + 1 :]
+    inside = re.sub("|".join(DARK), lambda found: f"var({variable(found[0])})", svg[svg.index(">") + 1 :])
     namespaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     return f'{opening}{box[0]} {namespaces}>\n<title id="{prefix}-title">{title}</title>{inside}'
+
+
+def variable(colour: str) -> str:
+    """The name that a colour of the figures has in a page's styles."""
+    return f"--c{colour.removeprefix('#')}"

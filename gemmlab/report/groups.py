@@ -12,6 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+# The rules that all comparisons share; whoever asks about records finds them here with the rest.
+from gemmlab.measure.comparison import is_good as is_good
+from gemmlab.measure.comparison import is_wrong as is_wrong
+from gemmlab.measure.comparison import overlap as overlap
+from gemmlab.measure.comparison import problem_key as problem_key
 from gemmlab.measure.records import titled
 from gemmlab.roofline.model import Roof
 
@@ -129,11 +134,12 @@ class Device:
 
 
 def devices(records: Iterable[Record]) -> list[Device]:
-    """Sort records by device, in the order in which products name them; devices with ceilings alone come last."""
+    """Sort records by device: those with times first, those with ceilings alone last, else as products name them."""
     by_device: dict[str, list[Record]] = {}
     for record in sorted(records, key=lambda record: record["kind"] != "gemm"):
         by_device.setdefault(record["device"], []).append(record)
-    return [_device(name, tuple(own)) for name, own in by_device.items()]
+    found = [_device(name, tuple(own)) for name, own in by_device.items()]
+    return sorted(found, key=lambda device: not any(is_good(r) for group in device.groups for r in group.products))
 
 
 def _device(name: str, records: tuple[Record, ...]) -> Device:
@@ -191,17 +197,6 @@ def is_baseline(name: str) -> bool:
     return name.endswith(BASELINE_ENDINGS)
 
 
-def is_good(record: Record) -> bool:
-    """Whether a product has a time that may be believed: it ran, and its error is within the bound."""
-    return record["status"] == "ok" and bool(record["median_s"]) and not is_wrong(record)
-
-
-def is_wrong(record: Record) -> bool:
-    """Whether the product came out wrong: it says so, or its error is over the bound."""
-    error = record["error_over_bound"]
-    return record["status"] == "wrong" or (error is not None and not error <= 1)
-
-
 def is_square(record: Record) -> bool:
     """Whether the problem is one product of square matrices."""
     problem = record["problem"]
@@ -223,12 +218,6 @@ def threads_text(threads: int) -> str:
     return f"{threads} thread" + "s" * (threads != 1)
 
 
-def problem_key(record: Record) -> Key:
-    """What makes two problems the same: sizes, batch and layout."""
-    problem = record["problem"]
-    return problem["m"], problem["n"], problem["k"], problem["batch"] or 1, problem["layout"] or "CCC"
-
-
 def problem_text(record: Record) -> str:
     """The problem in a few signs: "N = 512", or "m × n × k = 64 × 3136 × 576, batch 8"."""
     m, n, k, batch, layout = problem_key(record)
@@ -242,11 +231,6 @@ def product_text(record: Record) -> str:
     label, sizes = str(record["problem"]["label"] or ""), problem_text(record)
     says_more = not is_square(record) and re.search(r"[^\W\dx]", label)
     return f"{label}: {sizes}" if says_more else sizes
-
-
-def overlap(first: Record, second: Record) -> bool:
-    """Whether the p20 to p80 intervals of two measurements overlap: then no difference was seen."""
-    return bool(first["p20_s"] <= second["p80_s"] and second["p20_s"] <= first["p80_s"])
 
 
 def _weight(record: Record) -> tuple[bool, float]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gemmlab._config import config
 from gemmlab._cpu import machine
 from gemmlab._errors import CannotWrite
 from gemmlab._gpu import RUNTIMES
@@ -23,13 +24,18 @@ from gemmlab.measure.problems import Case, from_files, layers, sized, squares
 from gemmlab.measure.records import RecordFile, complete
 from gemmlab.measure.session import Params, Session
 from gemmlab.report import render, require
+from gemmlab.roofline import kept, probe
 from gemmlab.roofline.apart import measure_ceilings_apart, measure_device_ceilings_apart
+from gemmlab.roofline.simulation import declined, simulate
 
 Progress = Callable[[int, int, str], None]
 Inputs = tuple[str, str] | None
 Record = dict[str, Any]
 SMALLEST = (64, 256)
+PATH = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)  # of the roofline
 PEAK_S = 1.5
+SHORT_SIMULATION = 2e7  # accesses: about a tenth of a second
+LEAST_KEPT_S = 5.0  # ceilings measured in less are not worth keeping
 DEVICE_SHARE = 0.4  # of a CPU's time for its ceilings: a device has no instruction sets, thread counts and sweep
 
 
@@ -37,7 +43,8 @@ DEVICE_SHARE = 0.4  # of a CPU's time for its ceilings: a device has no instruct
 class Plan:
     """What is measured, and how long that may take; without `ceilings_s` the peak is the only ceiling.
 
-    `transfers` says which times of a device are wanted: "with" moving operands, "without", or "both".
+    `transfers` says which times of a device are wanted: "with" moving operands, "without", or "both". `fresh` has all
+    ceilings measured again, where this machine's are kept already.
     """
 
     cases: Sequence[Case]
@@ -49,12 +56,13 @@ class Plan:
     budget_s: float
     params: Mapping[str, Params] = field(default_factory=dict)
     transfers: str = "both"
+    fresh: bool = False
 
 
 def quick(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Plan:
     """About two minutes on two cores."""
     cases = [*squares(True), *sized((256, 512, 1000), "float64", "squares"), *layers(True)]
-    return Plan(_with(cases, inputs), backends, threads, ceilings_s=10.0, cap_s=0.8, rounds=3, budget_s=0.25)
+    return Plan(_with(cases, inputs), backends, threads, ceilings_s=10.0, cap_s=0.8, rounds=3, budget_s=0.15)
 
 
 def full(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Plan:
@@ -70,8 +78,9 @@ def smallest(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Pl
 
 
 def roofline(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Plan:
-    """About a minute: the ceilings, and each backend's way over the squares."""
-    return Plan(_with(squares(True), inputs), backends, threads, ceilings_s=12.0, cap_s=0.5, rounds=2, budget_s=0.15)
+    """Within a minute on two cores: the ceilings, and each backend's way over the squares, as far as it gets."""
+    cases = _with(sized(PATH, suite="squares"), inputs)
+    return Plan(cases, backends, threads, ceilings_s=12.0, cap_s=0.4, rounds=2, budget_s=0.06)
 
 
 PLANS = {"quick": quick, "full": full, "smallest": smallest, "roofline": roofline}
@@ -109,8 +118,8 @@ def make(plan: Plan, directory: Path, progress: Progress) -> Path:
 def measure(plan: Plan, path: str | os.PathLike[str], progress: Progress, records: list[Record]) -> None:
     """Measure by plan into the file `path`, and append each record to `records` as it comes.
 
-    The CPU's peak is measured before and after the products, so that a machine that changes its speed is seen; the
-    ceilings of each device that a backend runs on are measured once.
+    The CPU's peak is measured before and after the products, so that a machine that changes its speed is seen; all
+    other ceilings are those kept for this machine, or measured once and kept.
     """
     with RecordFile(path) as file:
 
@@ -125,26 +134,74 @@ def carry_out(plan: Plan, run_id: str, progress: Progress, keep: Callable[[Recor
     """Measure by plan, and hand each record on as it comes."""
     facts = environment(pools=[])
 
-    def ceilings(seconds: float, bandwidth: bool) -> None:
-        for found in measure_ceilings_apart(seconds=seconds, threads=plan.threads, bandwidth=bandwidth):
-            keep(complete(found, run_id=run_id, device=machine.cpu_name(), environment=facts))
+    def keep_product(record: Record) -> None:
+        keep(record | simulated_bytes(record))
 
-    progress(0, 1, "ceilings")
-    seconds, bandwidth = plan.ceilings_s or PEAK_S, plan.ceilings_s > 0
-    ceilings(seconds, bandwidth)
+    _cpu_ceilings(plan, run_id, facts, progress, keep)
     for device, backend in on_devices(plan.backends).items():
-        progress(0, 1, f"ceilings of {device}")
         try:
-            for found in measure_device_ceilings_apart(backend, seconds=DEVICE_SHARE * seconds, bandwidth=bandwidth):
-                keep(complete(found, run_id=run_id, device=device, environment=facts))
+            _device_ceilings(plan, run_id, facts, device, backend, progress, keep)
         except RuntimeError as error:  # its products may fail too, and then say so, but not those of others
             warnings.warn(f"{device}: {error}", stacklevel=2)
-    with Session(run_id=run_id) as session:
+    with Session(run_id=run_id, probe_command=probe.COMMAND) as session:
         session.measure(
             plan.backends, plan.cases, params=plan.params, threads=plan.threads, transfers=plan.transfers,
-            cap_s=plan.cap_s, rounds=plan.rounds, budget_s=plan.budget_s, progress=progress, on_record=keep,
+            cap_s=plan.cap_s, rounds=plan.rounds, budget_s=plan.budget_s, progress=progress,
+            on_record=keep_product,
         )  # fmt: skip
-    ceilings(PEAK_S, bandwidth=False)
+    for record in _peaks(plan, run_id, facts):
+        keep(record)
+
+
+def simulated_bytes(record: Record) -> dict[str, float]:
+    """Bytes that this machine's caches move for a product by simulation; nothing where that is not done, or long."""
+    problem = record["problem"]
+    shape = record["backend"], problem["m"], problem["n"], problem["k"], problem["dtype"]
+    plain = record["status"] == "ok" and problem["layout"] == "CCC" and problem["batch"] == 1
+    if not plain or declined(*shape, most_accesses=SHORT_SIMULATION) is not None:
+        return {}
+    found = simulate(*shape, record["params"], record["environment"]["cache_bytes"])
+    return {f"bytes_simulated_{level}": moved for level, moved in found.items()}
+
+
+def _cpu_ceilings(plan: Plan, run_id: str, facts: Record, progress: Progress, keep: Callable[[Record], None]) -> None:
+    """Ceilings of the CPU: those that are kept, with the peak of now, or all of them measured."""
+    device, count = machine.cpu_name(), plan.threads or config.threads or machine.usable_cpus()
+    own = [] if plan.fresh or not plan.ceilings_s else kept.kept(device, count)
+    if not own and plan.ceilings_s:
+        progress(0, 1, "ceilings")
+        found = measure_ceilings_apart(seconds=plan.ceilings_s, threads=plan.threads)
+        own = [complete(record, run_id=run_id, device=device, environment=facts) for record in found]
+        if plan.ceilings_s >= LEAST_KEPT_S:
+            kept.keep(own)
+    else:
+        progress(0, 1, f"ceilings: {kept.age(own)}, --fresh measures them again" if own else "ceilings")
+        own = own + _peaks(plan, run_id, facts)
+    for record in own:
+        keep(record)
+
+
+def _peaks(plan: Plan, run_id: str, facts: Record) -> list[Record]:
+    """The CPU's multiply-add rates as they are now."""
+    found = measure_ceilings_apart(seconds=PEAK_S, threads=plan.threads, bandwidth=False)
+    return [complete(record, run_id=run_id, device=machine.cpu_name(), environment=facts) for record in found]
+
+
+def _device_ceilings(
+    plan: Plan, run_id: str, facts: Record, device: str, backend: str, progress: Progress,
+    keep: Callable[[Record], None],
+) -> None:  # fmt: skip
+    """Ceilings of a device: those that are kept, or measured; without `ceilings_s` its peak alone."""
+    own = [] if plan.fresh or not plan.ceilings_s else kept.kept(device)
+    if not own:
+        progress(0, 1, f"ceilings of {device}")
+        seconds = DEVICE_SHARE * (plan.ceilings_s or PEAK_S)
+        found = measure_device_ceilings_apart(backend, seconds=seconds, bandwidth=plan.ceilings_s > 0)
+        own = [complete(record, run_id=run_id, device=device, environment=facts) for record in found]
+        if plan.ceilings_s >= LEAST_KEPT_S:
+            kept.keep(own)
+    for record in own:
+        keep(record)
 
 
 def on_devices(backends: Iterable[str]) -> dict[str, str]:

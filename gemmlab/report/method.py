@@ -12,7 +12,8 @@ CEILING_CAVEAT = (
 )
 TRAFFIC_CAVEAT = (
     "Intensity counts bytes by the backend's own model of its memory traffic; where it has none, each operand is "
-    "counted once, which is the least possible. Neither is a measurement of traffic."
+    "counted once, which is the least possible. Neither is a measurement of traffic: simulated bytes and those that "
+    "counters measured stand beside them where there are any."
 )
 
 
@@ -20,6 +21,7 @@ def how_measured(records: Sequence[Record]) -> list[str]:
     """The way of measuring, in sentences; `records` are those of one device."""
     products = [record for record in records if record["kind"] == "gemm"]
     said = [_turns(products), _samples(list(filter(is_good, products))), _transfers(products), _kernels(products)]
+    said.append(_age(records, products))
     said.append("GFLOP/s is 2 m n k / 10⁹, times the batch, divided by the median time.")
     return [text for text in said if text]
 
@@ -45,8 +47,19 @@ def _samples(timed: Sequence[Record]) -> str:
     return (
         f"A time is the median of {number} samples; ranges and bars run from the 20th to the 80th percentile, and "
         f"two times whose ranges overlap count as no difference seen. Of {len(timed)} times, {noisy} are noisy: "
-        "their range is wider than 10 % of the median."
+        "their samples spread, their turns disagree, or something else was at work beside them; each says which."
     )
+
+
+def _age(records: Sequence[Record], products: Sequence[Record]) -> str:
+    """That ceilings are older than the products under them, if they are."""
+    ceilings = [record for record in records if record["kind"] == "ceiling"]
+    if not ceilings or not products:
+        return ""
+    first, oldest = (min(str(record["time_utc"]) for record in some) for some in (products, ceilings))
+    if first[:10] == oldest[:10] or oldest > first:
+        return ""
+    return f"Its ceilings were measured on {oldest[:10]} and kept; `--fresh` measures them again."
 
 
 def _kernels(products: Sequence[Record]) -> str:

@@ -13,7 +13,8 @@ from markupsafe import Markup, escape
 
 from gemmlab.report import findings, method, tables, verdicts
 from gemmlab.report.album import Drawn, album, looks_of, numbered
-from gemmlab.report.drawing import Style, inline, save
+from gemmlab.report.dots import dots_of
+from gemmlab.report.drawing import DARK, Style, inline, save, variable
 from gemmlab.report.folder import PAGE, written_into
 from gemmlab.report.groups import Device, Record, devices
 
@@ -22,13 +23,17 @@ TEMPLATE = "page.html"
 
 @dataclass(frozen=True)
 class Shown:
-    """A figure on the page: its drawing as an element, its words, and the anchor of the table with its numbers."""
+    """A figure on the page: its drawing as an element, its words, and the anchor of the table with its numbers.
+
+    `dots` has what each of its dots says when it is pointed at, by the dot's id: facts by their names.
+    """
 
     name: str
     title: str
     caption: str
     svg: Markup
     table: str
+    dots: Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True)
@@ -38,12 +43,13 @@ class Section:
     slug: str
     name: str
     headline: str
-    answer: list[str]
+    answers: Mapping[str, str]
     asides: list[str]
     verdicts: list[verdicts.Verdict]
     styles: Mapping[str, Style]
     figures: list[Shown]
     results: list[tables.Table]
+    traffic: list[tables.Table]
     ceilings: list[tables.Table]
     findings: list[findings.Finding]
     findings_summary: str
@@ -59,6 +65,8 @@ def write(records: Sequence[Record], directory: Path) -> Path:
         sections = [_section(device, number, drafts) for number, device in enumerate(devices(records))]
         html = _template().render(
             sections=sections,
+            colours={variable(light): (light, dark) for light, dark in DARK.items()},
+            dots={dot: facts for section in sections for shown in section.figures for dot, facts in shown.dots.items()},
             ceiling_caveat=method.CEILING_CAVEAT,
             traffic_caveat=method.TRAFFIC_CAVEAT,
             source=findings.papers()["sources"]["R"],
@@ -82,12 +90,13 @@ def _section(device: Device, number: int, drafts: Path) -> Section:
         slug=slug,
         name=device.name,
         headline=main.title,
-        answer=verdicts.answer(main),
+        answers=verdicts.answers(main),
         asides=[text for text in asides if text],
-        verdicts=verdicts.verdicts(main),
+        verdicts=verdicts.verdicts(main, others),
         styles=looks,
         figures=[_show(drawn, slug, number, drafts) for drawn in album(device, looks)],
         results=[_under(slug, table) for group in device.groups for table in tables.results(group)],
+        traffic=[_under(slug, table) for group in device.groups for table in tables.levels(group)],
         ceilings=[_under(slug, table) for table in tables.ceilings(device.ceilings)],
         findings=judged,
         findings_summary=findings.summary(judged) if judged else "",
@@ -105,7 +114,8 @@ def _judged(device: Device) -> list[findings.Finding]:
 def _show(drawn: Drawn, slug: str, number: int, drafts: Path) -> Shown:
     name = numbered(drawn.name, number)
     svg = inline(save(drawn.figure, drafts / name), name, str(escape(f"{drawn.title}. {drawn.caption}")))
-    return Shown(name, drawn.title, drawn.caption, Markup(svg), f"{slug}-{drawn.table}")
+    dots = {f"{name}-{dot}": {"Backend": found.backend, **found.facts} for dot, found in dots_of(drawn.figure).items()}
+    return Shown(name, drawn.title, drawn.caption, Markup(svg), f"{slug}-{drawn.table}", dots)
 
 
 def _under(slug: str, table: tables.Table) -> tables.Table:
@@ -119,6 +129,7 @@ def _template() -> jinja2.Template:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["prose"] = _prose
+    environment.policies["json.dumps_kwargs"] = {}  # facts stay in their order
     return environment.from_string(source)
 
 

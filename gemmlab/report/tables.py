@@ -19,8 +19,9 @@ from gemmlab.report.groups import (
     threads_of,
     threads_text,
 )
-from gemmlab.report.roofs import is_above, loop_name, peak, standing
+from gemmlab.report.roofs import by_level, is_above, loop_name, peak, standing
 from gemmlab.report.words import DASH, number, percent, seconds, size
+from gemmlab.roofline.model import DEFINITIONS, Definition, intensity, model_error, moved_bytes
 
 REFERENCE = "cpu-ikj"
 
@@ -130,6 +131,45 @@ def _over(record: Record, reference: Record | None) -> str:
     if overlap(record, reference):
         return "no difference"
     return number(reference["median_s"] / record["median_s"])
+
+
+LEVEL_COLUMNS = (
+    "Level", *(f"Flop per byte, {definition}" for definition in DEFINITIONS), "Model against simulation",
+    "Roof, GFLOP/s", "Of its roof",
+)  # fmt: skip
+
+
+def levels(group: Group) -> list[Table]:
+    """Each backend at the product it is judged by: its bytes by every definition, and its roof, level by level."""
+    rows = []
+    for backend, (record, found) in by_level(group).items():
+        for level in found:
+            error = model_error(record, level.name)
+            cells = (
+                level.name,
+                *(_flop_per_byte(record, level.name, definition) for definition in DEFINITIONS),
+                DASH if error is None else f"{'+' * (error > 0)}{percent(error)}",
+                number(level.attainable) if level.holds else DASH,
+                percent(level.share) + " (above)" * level.above if level.holds else DASH,
+            )
+            rows.append(Row(cells, "", f"{backend}, {product_text(record)}" * (level is found[0])))
+    note = (
+        "The roof is over the modelled bytes, and where there is no model over the compulsory ones. A level has none "
+        "where the operands come from a nearer one."
+    )
+    table = Table(levels_slug(group), f"Traffic level by level, {group.title}", LEVEL_COLUMNS, tuple(rows), 1, note)
+    return [_filled(table)] if rows else []
+
+
+def levels_slug(group: Group) -> str:
+    """The anchor of a table of traffic."""
+    return f"levels-{group.slug}"
+
+
+def _flop_per_byte(record: Record, level: str, definition: Definition) -> str:
+    if moved_bytes(record, level, definition) is None:
+        return DASH
+    return number(intensity(record, level, definition)[0])
 
 
 def ceilings(records: Sequence[Record]) -> list[Table]:

@@ -22,17 +22,18 @@ from gemmlab.report.groups import (
     threads_of,
     threads_text,
 )
+from gemmlab.report.levers import NEAR, lever, waits_for_transfers
 from gemmlab.report.roofs import Standing, peak, standing
 from gemmlab.report.words import listed, number, percent, sentence
+from gemmlab.roofline.model import TOLERANCE
 
 REFERENCES = ("cpu-ikj", "cpu-naive")
-NEAR = 0.6  # at this share of its roof a backend counts as bound by it
-ABOVE = 1.05  # over this share of its roof, roof or model is off by more than noise
+ABOVE = 1 + TOLERANCE  # over this share of its roof, roof or model is off by more than noise
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is said of one backend.
+    """What is said of one backend: its speed and what bounds it, then the next lever, then the caveats.
 
     `state` is "ok", "wrong", "failed" or "skipped", the worst that holds; `bound` is "memory", "compute",
     "instructions", "thread" (it runs on fewer than the others), "transfers" (to and from a device), "above" (its
@@ -45,7 +46,14 @@ class Verdict:
     gflop_per_s: float | None
     share_of_peak: float | None
     noisy: bool
-    text: str
+    said: str
+    lever: str = ""
+    caveats: str = ""
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return " ".join(filter(None, (self.said, self.lever, self.caveats)))
 
     @property
     def rate(self) -> str:
@@ -54,48 +62,61 @@ class Verdict:
         return f"{number(self.gflop_per_s)} GFLOP/s{share}"
 
 
-def verdict(group: Group, backend: str) -> Verdict:
-    """Judge one backend of a group by its largest square, or its largest product where none is square."""
+def verdict(group: Group, backend: str, others: Sequence[Group] = ()) -> Verdict:
+    """Judge one backend of a group by its largest square, or its largest product where none is square.
+
+    `others` are groups of the same device: times on one thread, or without transfers, tell more of the same backend.
+    """
     best = group.largest(backend)
     trouble = _trouble(group.of(backend))
     if best is None:
         state, text = trouble or ("skipped", "Not timed.")
         return Verdict(backend, state, None, None, None, False, text)
     where = standing(group, best)
-    bound = _bound(group, best, where)
     roof = peak(group)
     share = best["gflop_per_s"] / roof.gflop_per_s if roof else None
     said = [
         _speed(best, share) + _speedups(group, backend) + ".",
         _one_thread(group, best),
         _transfers(best) or _why(where),
-        _noise(best),
-        _correctness(group, backend),
     ]
-    failed = trouble is not None and trouble[0] == "failed"
-    if trouble is not None and failed:
-        said.append(trouble[1])
-    state = "failed" if failed else "ok"
-    text = " ".join(filter(None, said))
-    return Verdict(backend, state, bound, best["gflop_per_s"], share, bool(best["noisy"]), text)
+    caveats = [_noise(best), _correctness(group, backend)]
+    state = "ok"
+    if trouble is not None and trouble[0] == "failed":
+        state = "failed"
+        caveats.append(trouble[1])
+    return Verdict(
+        backend, state, _bound(group, best, where), best["gflop_per_s"], share, bool(best["noisy"]),
+        " ".join(filter(None, said)), lever(group, backend, others), " ".join(filter(None, caveats)),
+    )  # fmt: skip
 
 
-def verdicts(group: Group) -> list[Verdict]:
+def verdicts(group: Group, others: Sequence[Group] = ()) -> list[Verdict]:
     """A verdict for every backend of a group, in the order of the ladder."""
-    return [verdict(group, backend) for backend in group.backends()]
+    return [verdict(group, backend, others) for backend in group.backends()]
+
+
+def answers(group: Group) -> dict[str, str]:
+    """What a reader asks first, each question in a few words, with a sentence for an answer."""
+    if not group.products:
+        return {"Measured": "No product was measured on this device, only its ceilings."}
+    race = group.race()
+    if not race:
+        return {"Measured": f"No backend was timed {group.phrase}; the reasons stand below."}
+    judged = verdicts(group)
+    winners = _winners(race)
+    said = {
+        "Fastest here": _fastest(group, race),
+        "From the limit": _distance(group, race[0]),
+        "What stops the others": _stops(judged, winners),
+        "Left out": _avoid(judged),
+    }
+    return {question: text for question, text in said.items() if text}
 
 
 def answer(group: Group) -> list[str]:
-    """The group in two to four sentences: who is fastest, how near the peak, what stops the others, what to avoid."""
-    if not group.products:
-        return ["No product was measured on this device, only its ceilings."]
-    race = group.race()
-    if not race:
-        return [f"No backend was timed {group.phrase}; the reasons stand below."]
-    judged = verdicts(group)
-    winners = _winners(race)
-    said = [_fastest(group, race), _distance(group, race[0]), _stops(judged, winners), _avoid(judged)]
-    return [text for text in said if text]
+    """The answers alone: two to four sentences."""
+    return list(answers(group).values())
 
 
 def own_matrices(group: Group) -> str:
@@ -255,7 +276,7 @@ def _bound(group: Group, best: Record, where: Standing | None) -> str | None:
 
 def _transfers(best: Record) -> str:
     """How much of the time is not the kernels', where that is most of it; a roof says nothing of that part."""
-    if not best["transfers_counted"] or best["kernel_s"] is None or best["kernel_s"] > best["median_s"] / 2:
+    if not waits_for_transfers(best):
         return ""
     share = percent(best["kernel_s"] / best["median_s"])
     return f"Bound by transfers: its kernels take {share} of the time, and moving operands and result the rest."
@@ -289,7 +310,8 @@ def _noise(best: Record) -> str:
         return ""
     low, high = (number(best["gflop"] / best[key]) for key in ("p80_s", "p20_s"))
     apart = percent(best["noise_percent"] / 100)
-    return f"Noisy: read it as {low} to {high} GFLOP/s (p20 to p80 of the time, {apart} apart)."
+    because = f" {sentence(best['noisy_because'])}" if best.get("noisy_because") else ""
+    return f"Noisy: read it as {low} to {high} GFLOP/s (p20 to p80 of the time, {apart} apart).{because}"
 
 
 def _correctness(group: Group, backend: str) -> str:
