@@ -65,8 +65,10 @@ def parser() -> argparse.ArgumentParser:
         size.add_argument(f"--{plan}", dest="plan", action="store_const", const=plan, help=text)
     report.set_defaults(plan="quick")
     report.add_argument("--input", nargs=2, metavar=("A.npy", "B.npy"), help="add the product of your own matrices")
+    _fresh(report)
     report.add_argument("--out", type=Path, default=Path("report"), help="folder to write (report)")
-    report.add_argument("--from", dest="source", metavar="RECORDS", help="draw records again, measure nothing")
+    report.add_argument("--from", dest="source", nargs="+", metavar="RECORDS",
+                        help="draw records again, of several files on one page; measure nothing")  # fmt: skip
     _selection(report)
 
     _json(command("backends", commands.run_backends, "list every backend, with a tiny product on each that can run"))
@@ -83,11 +85,15 @@ def parser() -> argparse.ArgumentParser:
     bench.add_argument("--rounds", type=_count, default=5, help="turns of each backend at a product (5)")
     bench.add_argument("--budget", type=_positive, default=1.0, metavar="SECONDS", help="timing of each at a product")
     bench.add_argument("--out", metavar="FILE", help="write the records here, one JSON object a line")
+    bench.add_argument("--against", metavar="RECORDS", help="compare with the products of an earlier run")
     _selection(bench)
     _json(bench)
 
     roofline = command("roofline", commands.run_roofline, "measure this machine's ceilings and draw the roofline")
-    roofline.add_argument("--from", dest="source", metavar="RECORDS", help="draw records again, measure nothing")
+    of_files = roofline.add_mutually_exclusive_group()
+    of_files.add_argument("--from", dest="source", metavar="RECORDS", help="draw records again, measure nothing")
+    of_files.add_argument("--compare", nargs=2, metavar=("OLD", "NEW"), help="two files of records beside each other")
+    _fresh(roofline)
     roofline.add_argument("--out", type=Path, default=Path("roofline"), help="folder for records and figure (roofline)")
     _selection(roofline)
     _json(roofline)
@@ -130,6 +136,10 @@ def parser() -> argparse.ArgumentParser:
 def _selection(made: argparse.ArgumentParser) -> None:
     made.add_argument("--backends", type=_names, metavar="NAMES", help="names, with commas (all that can run)")
     made.add_argument("--threads", type=_threads, help="threads of each product (all CPUs this process may use)")
+
+
+def _fresh(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--fresh", action="store_true", help="measure the ceilings again (else the kept ones)")
 
 
 def _json(made: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import fill
@@ -27,12 +27,13 @@ def run_report(arguments: Any) -> int:
     if arguments.source:
         from gemmlab.measure.records import read
 
-        page = render(read(arguments.source), arguments.out)
+        page = render([record for path in arguments.source for record in read(path)], arguments.out)
     else:
         from gemmlab.report import job
 
         names = _contestants(arguments.backends)
         plan = job.PLANS[arguments.plan](tuple(arguments.input) if arguments.input else None, names, arguments.threads)
+        plan = replace(plan, fresh=arguments.fresh)
         with _progress() as progress:
             page = job.make(plan, arguments.out, progress)
         _say_left_out(arguments.backends)
@@ -90,10 +91,13 @@ def _tiny_product(name: str) -> str:
 
 def run_bench(arguments: Any) -> int:
     """gemmlab bench"""
+    from gemmlab.measure import compare
+    from gemmlab.measure.comparison_table import comparison_text, nothing_in_common
     from gemmlab.measure.table import gemm_table
     from gemmlab.report import job
     from gemmlab.roofline import peak_of
 
+    old = _products_of(arguments.against) if arguments.against else None
     names = _contestants(arguments.backends)
     params = dict.fromkeys(names, _params(arguments.param, names))
     plan = job.Plan(
@@ -105,9 +109,29 @@ def run_bench(arguments: Any) -> int:
         with _progress() as progress:
             job.measure(plan, arguments.out or os.devnull, progress, records)
     finally:
-        print(json.dumps(records, indent=1) if arguments.json else gemm_table(records, peak_of(records)))
+        comparison = None if old is None else compare(old, records)
+        if arguments.json:
+            found: Any = records if comparison is None else {"records": records, "against": comparison.to_dict()}
+            print(json.dumps(found, indent=1))
+        else:
+            print(gemm_table(records, peak_of(records)))
+            if comparison is not None and comparison.products:
+                print(f"\n{comparison_text(comparison, arguments.against, 'this run', ceilings=False)}")
     _say_left_out(arguments.backends)
+    if comparison is not None and not comparison.products:
+        raise ValueError(nothing_in_common(comparison, arguments.against, "this run"))
     return 1 if any(record.get("status") in ("wrong", "failed") for record in records) else 0
+
+
+def _products_of(path: str) -> list[dict[str, Any]]:
+    """The records of an earlier run, which has to have timed a product."""
+    from gemmlab.measure.comparison import is_good
+    from gemmlab.measure.records import read
+
+    records = read(path)
+    if not any(record["kind"] == "gemm" and is_good(record) for record in records):
+        raise ValueError(f"{path} holds no timed product to compare with: `gemmlab bench --out FILE` writes some")
+    return records
 
 
 def _cases(arguments: Any) -> list[Any]:
@@ -147,6 +171,8 @@ def run_roofline(arguments: Any) -> int:
     from gemmlab.report import draw_rooflines, job, require
 
     require()
+    if arguments.compare:
+        return _compare(arguments)
     records: list[dict[str, Any]] = []
     if arguments.source:
         records = read(arguments.source)
@@ -155,12 +181,31 @@ def run_roofline(arguments: Any) -> int:
     else:
         names = _contestants(arguments.backends)
         job.make_folder(arguments.out)
-        plan = job.roofline(None, names, arguments.threads)
+        plan = replace(job.roofline(None, names, arguments.threads), fresh=arguments.fresh)
         with _progress() as progress:
             job.measure(plan, arguments.out / "records.jsonl", progress, records)
     figures = draw_rooflines(records, arguments.out)
     ceilings = [record for record in records if record["kind"] == "ceiling"]
     print(json.dumps(ceilings, indent=1) if arguments.json else "\n".join(map(str, figures)))
+    return 0
+
+
+def _compare(arguments: Any) -> int:
+    """gemmlab roofline --compare: the two files as text, and their products under the newer one's roofs."""
+    from gemmlab.measure import compare, read
+    from gemmlab.measure.comparison_table import comparison_text, nothing_in_common
+    from gemmlab.report import draw_comparison
+
+    old_path, new_path = arguments.compare
+    old, new = read(old_path), read(new_path)
+    comparison = compare(old, new)
+    if not (comparison.products or comparison.ceilings):
+        raise ValueError(nothing_in_common(comparison, old_path, new_path))
+    figures = draw_comparison(old, new, (old_path, new_path), arguments.out)
+    if arguments.json:
+        print(json.dumps(comparison.to_dict(), indent=1))
+    else:
+        print("\n".join([comparison_text(comparison, old_path, new_path), "", *map(str, figures)]).rstrip())
     return 0
 
 

@@ -1,10 +1,13 @@
-"""The pytest plugin: a fixture that times a product, and a table of GFLOP/s at the end of the run.
+"""The pytest plugin: a fixture that times a product, a table at the end of the run, and its records in a file.
 
 pytest loads this file in every project where gemmlab is installed, so it imports the standard library alone
 until its fixture is used, and it works without pytest-benchmark (then only the fixture is missing its clock).
 
     def test_my_product(gemm_benchmark):
         gemm_benchmark(a, b, backend="cpu-blocked")
+
+    pytest --benchmark-only --gemmlab-out records.jsonl --gemmlab-against cpu-numpy
+    gemmlab roofline --from records.jsonl
 """
 
 from __future__ import annotations
@@ -16,18 +19,46 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gemmlab._api import Call
     from gemmlab._problem import Problem
+    from gemmlab.pytest_records import Products
 
-ROWS = pytest.StashKey[list[dict[str, Any]]]()
+PRODUCTS: pytest.StashKey[Products] = pytest.StashKey()
 _SHAPING = ("dtype", "casting", "axes")  # options of matmul that say what is multiplied, not how
-PEAKS = pytest.StashKey[dict[tuple[str, int], float]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add our options."""
+    group = parser.getgroup("gemmlab", "products timed by gemm_benchmark")
+    group.addoption("--gemmlab-out", metavar="FILE", help="write a record of each, for `gemmlab roofline --from FILE`")
+    group.addoption(
+        "--gemmlab-against", metavar="WHAT", help="compare with a file of records, or with a backend of the same run"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make room for the rows of the table."""
-    config.stash[ROWS] = []
-    config.stash[PEAKS] = {}
+    """Find out what is wrong with our options before anything is timed."""
+    if hasattr(config, "workerinput"):  # of pytest-xdist: nothing is timed in its workers
+        return
+    if config.getoption("gemmlab_out") or config.getoption("gemmlab_against"):
+        try:
+            _products(config)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise pytest.UsageError(f"gemmlab: {error}") from None
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Keep the records, whether the run came to its end or not."""
+    if PRODUCTS in config.stash:
+        config.stash[PRODUCTS].close()
+
+
+def _products(config: pytest.Config) -> Products:
+    """The products of this run, from the first on."""
+    if PRODUCTS not in config.stash:
+        from gemmlab.pytest_records import Products
+
+        config.stash[PRODUCTS] = Products(config.getoption("gemmlab_out"), config.getoption("gemmlab_against"))
+    return config.stash[PRODUCTS]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -39,7 +70,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture
 def gemm_benchmark(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Time `gemmlab.matmul(a, b, **options)` with pytest-benchmark, checked first.
+    """Time `gemmlab.matmul(a, b, **options)` with pytest-benchmark, checked before and after.
 
     The problem, GFLOP/s and the share of the measured peak go to the benchmark's `extra_info`, marked as
     measured in a shared process: other libraries' threads live beside it. `gemmlab bench` keeps them apart. On a
@@ -57,19 +88,24 @@ def gemm_benchmark(request: pytest.FixtureRequest) -> Callable[..., Any]:
         with gemmlab.trace() as calls:
             out = np.asarray(gemmlab.matmul(a, b, backend=backend, **options))
         asked = gemmlab.Problem.from_call(a, b, out, **{key: options[key] for key in _SHAPING if key in options})
-        _check(asked, backend)
+        error = _check(asked, backend)
         benchmark(gemmlab.matmul, a, b, out=out, backend=backend, **options)
-        if benchmark.stats is not None:  # None under --benchmark-disable
-            row = {"backend": backend, **_row(request.config, benchmark.stats.stats.median, asked, calls[0])}
-            benchmark.extra_info.update(row)
-            request.config.stash[ROWS].append(row)
+        error = max(error, _check(asked, backend))
+        work = asked.m * asked.n * asked.k * asked.batch
+        if work and benchmark.stats is not None:  # None under --benchmark-disable
+            from gemmlab.pytest_records import title
+
+            name = title(backend, [key for key in options if key in calls[0].params], calls[0])
+            timed = benchmark.stats
+            row = _products(request.config).add(name, asked, calls[0], timed.stats.data, timed.iterations, error)
+            benchmark.extra_info.update(backend=backend, **row.extra_info())
         return out
 
     return run
 
 
-def _check(product: Problem, backend: str) -> None:
-    """Refuse to time a wrong product."""
+def _check(product: Problem, backend: str) -> float:
+    """Refuse to time a wrong product; return the largest error over its bound."""
     import numpy as np
 
     from gemmlab.measure.worker import check
@@ -79,59 +115,12 @@ def _check(product: Problem, backend: str) -> None:
     else:
         error = 0.0 if np.array_equal(product.out, np.matmul(product.a, product.b)) else np.inf
     assert error <= 1, f"{backend} gave a wrong product: error {error:.3g} times its bound"
-
-
-def _row(config: pytest.Config, median_s: float, asked: Problem, call: Call) -> dict[str, Any]:
-    import gemmlab
-
-    gflop_per_s = 2e-9 * asked.m * asked.n * asked.k * asked.batch / median_s
-    on_device = hasattr(gemmlab.get_backend(call.backend), "runtime")
-    threads = None if on_device else call.threads
-    peak = _peak(config, asked.dtype.name, threads)
-    sizes = {"m": asked.m, "n": asked.n, "k": asked.k, "batch": asked.batch}
-    return {
-        "params": dict(call.params),
-        "device": call.device,
-        "threads": threads,
-        "transfers_counted": True if on_device else None,
-        "problem": {**sizes, "dtype": asked.dtype.name},
-        "gflop_per_s": gflop_per_s,
-        "share_of_peak": gflop_per_s / peak if peak else None,
-        "process": "shared",
-    }
-
-
-def _peak(config: pytest.Config, dtype: str, threads: int | None) -> float | None:
-    """The multiply-add rate of so many threads, measured once a session; None on a device, or for other dtypes."""
-    if threads is None or dtype not in ("float32", "float64"):
-        return None
-    peaks = config.stash[PEAKS]
-    if (dtype, threads) not in peaks:
-        from gemmlab.roofline.ceilings import multiply_add_rate
-
-        peaks[dtype, threads] = multiply_add_rate(dtype, threads)
-    return peaks[dtype, threads]
+    return error
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the table: what pytest-benchmark's own columns cannot show."""
-    rows = config.stash.get(ROWS, [])
-    if not rows:
-        return
-    terminalreporter.section("gemmlab: products (measured in one shared process)")
-    width = max(20, *(len(row["backend"]) for row in rows))
-    terminalreporter.write_line(
-        f"{'backend':<{width}}{'m x n x k':>15}{'dtype':>11}{'threads':>8}{'GFLOP/s':>10}"
-        f"{'peak':>8}"
-    )
-    for row in sorted(rows, key=lambda row: (row["problem"]["dtype"], row["problem"]["m"], -row["gflop_per_s"])):
-        problem = row["problem"]
-        size = f"{problem['m']}x{problem['n']}x{problem['k']}"
-        if problem["batch"] != 1:
-            size = f"{problem['batch']}*{size}"
-        share = "" if row["share_of_peak"] is None else f"{row['share_of_peak']:.1%}"
-        threads = row["threads"] or "-"
-        terminalreporter.write_line(
-            f"{row['backend']:<{width}}{size:>15}{problem['dtype']:>11}{threads:>8}{row['gflop_per_s']:>10.3g}"
-            f"{share:>8}"
-        )
+    text = config.stash[PRODUCTS].text() if PRODUCTS in config.stash else ""
+    if text:
+        terminalreporter.section("gemmlab: products (measured in one shared process)")
+        terminalreporter.write_line(text)

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
+import made_up_records as made
 import numpy as np
 import pytest
 from devices import FIRST_PLACES, backend_at
@@ -22,7 +23,7 @@ import gemmlab
 from gemmlab import Availability
 from gemmlab._registry import registered
 from gemmlab.cli import main
-from gemmlab.measure import read
+from gemmlab.measure import read, write
 from gemmlab.report import job
 
 BRIEF = ["--rounds", "1", "--budget", "0.01"]
@@ -220,6 +221,8 @@ def test_verify_finds_a_wrong_product(command):
         ["bench", "--backends", ","],
         ["report", "--full", "--quick"],
         ["report", "--input", "a.npy"],
+        ["roofline", "--compare", "one.jsonl"],
+        ["roofline", "--compare", "one.jsonl", "two.jsonl", "--from", "three.jsonl"],
         ["verify", "--seed", "x"],
         ["verify", "--seed", "-1"],
     ],
@@ -248,6 +251,8 @@ def test_what_cannot_be_parsed_is_wrong_usage(command, arguments):
         ["bench", "one.npy", "two.npy", "three.npy"],
         ["report", "--from", "nosuch.jsonl"],
         ["roofline", "--from", "nosuch.jsonl"],
+        ["roofline", "--compare", "nosuch.jsonl", "nosuch.jsonl"],
+        ["bench", "--sizes", "8", "--against", "nosuch.jsonl"],
     ],
     ids=" ".join,
 )
@@ -267,6 +272,88 @@ def test_there_is_no_traceback_in_a_process_either():
     done = run_python("-m", "gemmlab", "verify", "cpu-bloked")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("gemmlab: no backend is named 'cpu-bloked': did you mean cpu-blocked")
+
+
+# Two runs beside each other
+
+
+def faster(record, factor):
+    """The same measurement, so many times as fast."""
+    times = {key: record[key] / factor for key in ("median_s", "p20_s", "p80_s", "min_s") if record[key]}
+    speeds = {key: record[key] * factor for key in ("gflop_per_s", "gb_per_s") if record.get(key)}
+    return record | times | speeds
+
+
+@pytest.fixture
+def two_runs(command):
+    """Records of a machine, and of the same one with cpu-blocked twice as fast, in two files."""
+    old = made.machine()
+    write("old.jsonl", old)
+    write("new.jsonl", [faster(record, 2) if record.get("backend") == "cpu-blocked" else record for record in old])
+
+
+def test_bench_compares_with_an_earlier_run(command):
+    assert command(*BENCH, "--out", "old.jsonl").status == 0
+    write("slow.jsonl", [faster(record, 1e-4) for record in read("old.jsonl")])
+    done = command(*BENCH, "--against", "slow.jsonl")
+    assert done.status == 0
+    assert "this run (new) against slow.jsonl (old): 4 products in both." in done.out
+    assert "cpu-ikj: faster at 2 of 2" in done.out
+    assert widest(done.out) <= 80
+    found = json.loads(command(*BENCH, "--against", "slow.jsonl", "--json").out)
+    assert [row["verdict"] for row in found["against"]["products"]] == ["faster"] * 4
+    assert {record["kind"] for record in found["records"]} == {"gemm", "ceiling"}
+
+
+def test_bench_against_another_machine_shows_its_table_and_says_what_differs(command):
+    write("other.jsonl", made.ladder([64]))
+    done = command(*BENCH, "--against", "other.jsonl")
+    assert done.status == 2
+    assert done.out.count("cpu-ikj") == 2
+    assert "nothing in common" in done.err
+    assert made.DEVICE in done.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("records", [[], made.ceilings()], ids=["nothing", "ceilings"])
+def test_bench_against_a_file_without_products_measures_nothing(command, records):
+    write("old.jsonl", [*records, made.not_run("cpu-ikj", "skipped", "over the cap")])
+    done = command(*BENCH, "--against", "old.jsonl")
+    assert is_one_line(done)
+    assert "old.jsonl holds no timed product" in done.err
+
+
+@pytest.mark.skipif(not find_spec("matplotlib"), reason="no matplotlib")
+def test_roofline_compares_two_files(command, two_runs):
+    done = command("roofline", "--compare", "old.jsonl", "new.jsonl", "--out", "figures")
+    assert done.status == 0
+    assert "new.jsonl (new) against old.jsonl (old): " in done.out
+    assert "cpu-blocked: faster at 10 of 10; 2.00 times the speed in the geometric mean." in done.out
+    assert "Ceilings: no difference seen" in done.out
+    drawn = [Path(line) for line in done.out.split("\n\n")[-1].splitlines()]
+    stems = ("comparison-float32-2t", "comparison-float64-2t")
+    assert {path.name for path in drawn} == {f"{stem}.{ending}" for stem in stems for ending in ("svg", "png")}
+    assert all(path.is_file() for path in drawn)
+    assert widest(done.out) <= 80
+
+
+@pytest.mark.skipif(not find_spec("matplotlib"), reason="no matplotlib")
+def test_roofline_compares_as_json(command, two_runs):
+    found = json.loads(command("roofline", "--compare", "old.jsonl", "new.jsonl", "--json").out)
+    ratios = [row["ratio"] for row in found["products"] if row["backend"] == "cpu-blocked"]
+    assert ratios == pytest.approx([2] * 16)
+    assert {row["ratio"] for row in found["products"] if row["backend"] != "cpu-blocked"} == {None}
+    assert {row["verdict"] for row in found["ceilings"]} == {"no difference seen"}
+
+
+@pytest.mark.skipif(not find_spec("matplotlib"), reason="no matplotlib")
+def test_roofline_says_why_two_files_cannot_be_compared(command):
+    write("one.jsonl", made.ladder())
+    write("two.jsonl", made.gpu())
+    done = command("roofline", "--compare", "one.jsonl", "two.jsonl")
+    assert is_one_line(done)
+    assert made.DEVICE in done.err
+    assert made.GPU in done.err
+    assert sorted(os.listdir()) == ["one.jsonl", "two.jsonl"]
 
 
 # Your own matrices

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
+import made_up_records as made
 import pytest
 from devices import FIRST_PLACES, backend_at
+from helpers import run_python
+
+from gemmlab.measure import read, summarise
 
 pytest_plugins = ["pytester"]
 
@@ -49,9 +54,10 @@ def test_the_table_stands_at_the_end(run):
     done.stdout.fnmatch_lines(
         [
             "*gemmlab: products*shared process*",
-            "backend*m x n x k*dtype*threads*GFLOP/s*peak",
-            "cpu-* 40x60x50 *float32 * 1 *%",
-            "cpu-* 40x60x50 *float32 * 1 *%",
+            "backend*thr*GFLOP/s*peak*noise*err/bd",
+            "40x60x50 float32",
+            "cpu-* 1 *%*%*",
+            "cpu-* 1 *%*%*",
             "*2 passed*",
         ]
     )
@@ -85,8 +91,7 @@ def test_stacks_vectors_and_other_dtypes_are_measured_too(run):
     """
     done = run(test, *BRIEF)
     done.assert_outcomes(passed=3)
-    lines = ["*3[*]8x8x8 *float64 *%", "* 1x7x9 *float64 *%", "* 6x6x6 *complex128 *"]
-    done.stdout.fnmatch_lines_random(lines)
+    done.stdout.fnmatch_lines_random(["3[*]8 float64", "1x7x9 float64", "6 complex128", "cpu (cpu-packed) *%*"])
 
 
 @needs_benchmark
@@ -104,7 +109,7 @@ def test_a_device_has_no_threads_and_no_peak_of_a_cpu(run, pytester):
     """
     done = run(test, "--benchmark-json=records.json", *BRIEF)
     done.assert_outcomes(passed=1)
-    done.stdout.fnmatch_lines(["opencl-fake:1 * 8x7x9 *float64 * - *"])
+    done.stdout.fnmatch_lines(["8x7x9 float64 + transfers", "opencl-fake:1 *"])
     (benchmark,) = json.loads((pytester.path / "records.json").read_text())["benchmarks"]
     row = benchmark["extra_info"]
     assert (row["device"], row["threads"], row["share_of_peak"]) == ("Fake GPU", None, None)
@@ -120,6 +125,149 @@ def test_a_device_that_is_here(run):
         gemm_benchmark(np.ones((8, 8)), np.ones((8, 8)), backend={backend_at(FIRST_PLACES[0], "private")!r})
     """
     run(test, *BRIEF).assert_outcomes(passed=1)
+
+
+@needs_benchmark
+def test_the_records_are_as_docs_records_says_and_agree_with_pytest_benchmark(run, pytester):
+    files = ["--gemmlab-out=records.jsonl", "--benchmark-json=theirs.json", "--benchmark-save-data"]
+    done = run(PRODUCT, "--benchmark-only", *files, *BRIEF)
+    done.stdout.fnmatch_lines(["records: records.jsonl; gemmlab roofline --from records.jsonl draws them"])
+    records = read(pytester.path / "records.jsonl")
+    products = {record["backend"]: record for record in records if record["kind"] == "gemm"}
+    assert list(products) == ["cpu-ikj", "cpu-blocked"]
+    for benchmark in json.loads((pytester.path / "theirs.json").read_text())["benchmarks"]:
+        record = products[benchmark["extra_info"]["backend"]]
+        stats = benchmark["stats"]
+        said = {key: record[key] for key in summarise(stats["data"])}
+        assert said == pytest.approx(summarise(stats["data"]))
+        assert (record["samples"], record["calls_per_sample"]) == (stats["rounds"], stats["iterations"])
+        assert record["error_over_bound"] <= 1
+        assert record["problem"]["layout"] == "CCC"
+        assert record["bytes_compulsory"] == 4 * (40 * 50 + 50 * 60 + 40 * 60)
+        assert record["environment"]["thread_pools"]
+    assert products["cpu-blocked"]["bytes_model_dram"] > 0
+    peaks = [record for record in records if record["kind"] == "ceiling"]
+    assert {(peak["ceiling"], peak["threads"], peak["device"]) for peak in peaks} == {
+        ("fma", 1, products["cpu-ikj"]["device"])
+    }
+
+
+@needs_benchmark
+@pytest.mark.skipif(not (find_spec("matplotlib") and find_spec("jinja2")), reason="no matplotlib or jinja2")
+def test_the_records_are_drawn_by_roofline_and_report(run, pytester):
+    test = """
+    import numpy as np
+    import pytest
+    @pytest.mark.parametrize("dtype", ["float32", "complex128", "int8"])
+    @pytest.mark.parametrize("backend", ["auto", "cpu-numpy"])
+    def test_product(gemm_benchmark, backend, dtype):
+        a = np.ones((40, 50), dtype)
+        gemm_benchmark(a[::2], a.T, backend=backend)
+    """
+    run(test, "--gemmlab-out=records.jsonl", *BRIEF).assert_outcomes(passed=6)
+    for command in ("roofline", "report"):
+        arguments = [command, "--from", pytester.path / "records.jsonl", "--out", pytester.path / command]
+        done = run_python("-m", "gemmlab", *arguments)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+KEPT = """
+import made_up_records as made
+from gemmlab._cpu.machine import cpu_name
+from gemmlab.roofline import kept
+
+kept.kept = lambda device, threads: [record | {"device": cpu_name()} for record in made.ceilings(threads=1)]
+"""
+
+
+@needs_benchmark
+def test_ceilings_that_are_kept_give_the_share_of_the_roof_and_go_to_the_file(run, pytester, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=":")
+    pytester.makeconftest(KEPT)
+    done = run(PRODUCT, "--gemmlab-out=records.jsonl", *BRIEF)
+    done.stdout.fnmatch_lines(["backend*thr*GFLOP/s*peak*roof*noise*err/bd", "cpu-* 1 *%*%*%*", "roof: share*"])
+    found = read(pytester.path / "records.jsonl")
+    assert len([record for record in found if record["kind"] == "ceiling"]) == len(made.ceilings(threads=1))
+
+
+@needs_benchmark
+def test_products_are_held_against_a_backend_of_the_same_run(run):
+    done = run(PRODUCT, "--gemmlab-against=cpu-ikj", *BRIEF)
+    done.stdout.fnmatch_lines(["backend*err/bd*against", "against: *of cpu-ikj on the same product*"])
+    rows = {line.split()[0]: line for line in done.outlines if line.startswith("cpu-")}
+    assert rows["cpu-ikj"].endswith("-")
+    assert re.search(r"\d \([\d.]+-[\d.]+\)$|no difference seen$", rows["cpu-blocked"])
+    assert max(map(len, rows.values())) <= 80
+    run(PRODUCT, "--gemmlab-against=cpu-numpy", *BRIEF).stdout.fnmatch_lines(["against: no other backend was timed*"])
+
+
+@needs_benchmark
+def test_products_are_held_against_an_earlier_run(run):
+    run(PRODUCT, "--gemmlab-out=old.jsonl", *BRIEF).assert_outcomes(passed=2)
+    done = run(PRODUCT, "--gemmlab-against=old.jsonl", "--gemmlab-out=new.jsonl", *BRIEF)
+    done.stdout.fnmatch_lines(["backend*against", "against: how many times the speed in old.jsonl*"])
+    other = run(PRODUCT.replace("40", "41"), "--gemmlab-against=old.jsonl", *BRIEF)
+    other.stdout.fnmatch_lines(["this run and old.jsonl have nothing in common*"])
+
+
+@needs_benchmark
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--gemmlab-out=folder/below.jsonl", "cannot write folder/below.jsonl: No such file or directory"),
+        ("--gemmlab-against=cpu-nonesuch", "cpu-nonesuch is neither a file of records nor the name of a backend"),
+        ("--gemmlab-against=bad.jsonl", "bad.jsonl:1: not JSON*"),
+    ],
+    ids=["out", "name", "file"],
+)
+def test_an_option_that_is_wrong_is_one_line_before_anything_is_timed(run, pytester, option, said):
+    (pytester.path / "bad.jsonl").write_text("not JSON\n")
+    done = run(PRODUCT, option)
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines([f"ERROR: gemmlab: {said}"])
+    assert not done.stdout.lines or "GFLOP/s" not in str(done.stdout)
+
+
+@needs_benchmark
+def test_without_a_product_an_earlier_file_stays(run, pytester):
+    (pytester.path / "records.jsonl").write_text("earlier\n")
+    done = run(PRODUCT, "--benchmark-disable", "--gemmlab-out=records.jsonl")
+    done.assert_outcomes(passed=2)
+    done.stdout.fnmatch_lines(["records.jsonl was not written: no product was timed"])
+    assert (pytester.path / "records.jsonl").read_text() == "earlier\n"
+    assert not list(pytester.path.glob("*.partial"))
+
+
+def test_a_worker_of_xdist_opens_no_file(run, pytester):
+    pytester.makeconftest("""
+        import pytest
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_configure(config):
+            config.workerinput = {}
+    """)
+    run(PLAIN, "--gemmlab-out=folder/below.jsonl").assert_outcomes(passed=1)
+
+
+@needs_benchmark
+def test_an_empty_product_has_no_speed(run):
+    test = """
+    import numpy as np
+    def test_empty(gemm_benchmark):
+        gemm_benchmark(np.ones((0, 8)), np.ones((8, 8)), backend="cpu-numpy")
+    """
+    done = run(test, *BRIEF)
+    done.assert_outcomes(passed=1)
+    done.stdout.no_fnmatch_line("*GFLOP/s*")
+
+
+@needs_benchmark
+def test_parameters_that_were_given_are_named(run):
+    test = """
+    import numpy as np
+    def test_parameter(gemm_benchmark):
+        gemm_benchmark(np.ones((8, 8)), np.ones((8, 8)).T[:, ::2], backend="cpu-blocked", bs_r=4, threads=1)
+    """
+    run(test, *BRIEF).stdout.fnmatch_lines(["8x4x8 float64 CSC", "cpu-blocked bs_r=4 * 1 *"])
 
 
 @needs_benchmark
