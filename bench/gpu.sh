@@ -3,9 +3,10 @@
 #
 #     bench/gpu.sh --out DIR [--wheels DIR] STEP ...
 #
-# Steps: setup, tests, verify, roofline, and the studies by name; in as many runs as one likes. For a machine without
-# a package index, --wheels names a folder with wheels (pyopencl and what it needs) and Debian packages (libclblast1,
-# ocl-icd-libopencl1) that setup installs first. Only the GPU's own OpenCL platform is asked.
+# Steps: setup, tests, verify, roofline, report (of the GPU and its host), and the studies by name; in as many runs as
+# one likes. For a machine without a package index, --wheels names a folder with wheels (pyopencl and what it needs) and
+# Debian packages (libclblast1, ocl-icd-libopencl1) that setup installs first. Only the GPU's own OpenCL platform is
+# asked.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 out= wheels= steps=()
@@ -64,6 +65,8 @@ for name in "${steps[@]}"; do
         tests) step timeout 240 python3 -m pytest -q -p no:cacheprovider tests/test_gpu_*.py ;;
         verify) step verify "${rungs[@]/#/opencl-}" "${rungs[@]/#/cuda-}" opencl-clblast cuda-cublas ;;
         roofline) step python3 -m gemmlab roofline --backends opencl-register,cuda-register --out "$out/roofline" ;;
+        report) step python3 -m gemmlab report --out "$out/report" --backends \
+            cuda-local,cuda-register,cuda-cublas,opencl-local,opencl-register,opencl-clblast,cpu-packed,cpu-numpy ;;
         *) step timeout 300 python3 -m gemmlab study "$name" --out "$out/$name" ;;
     esac
 done

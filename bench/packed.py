@@ -20,7 +20,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib.metadata import files
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -28,6 +27,7 @@ from typing import Any
 import numpy as np
 
 import gemmlab
+from gemmlab._cpu.baselines import mkl_library
 
 SAMPLE_S, CASE_S = 2e-4, 0.15
 Operands = Callable[[], tuple[Any, Any]]
@@ -46,10 +46,11 @@ def numbers(shape: tuple[int, ...], dtype: str) -> Any:
     return (x + 1j * rng.random(shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)
 
 
-def cases() -> Iterator[tuple[str, Operands]]:
-    def rows(m: int, n: int, k: int, dtype: str) -> Operands:
-        return lambda: (numbers((m, k), dtype), numbers((k, n), dtype))
+def rows(m: int, n: int, k: int, dtype: str) -> Operands:
+    return lambda: (numbers((m, k), dtype), numbers((k, n), dtype))
 
+
+def cases() -> Iterator[tuple[str, Operands]]:
     for dtype in ("float32", "float64"):
         for n in (16, 24, 32, 48):
             yield f"small {n}, {dtype}", rows(n, n, n, dtype)
@@ -74,13 +75,13 @@ def cases() -> Iterator[tuple[str, Operands]]:
 def complex_cases() -> Iterator[tuple[str, Operands]]:
     for dtype in ("complex64", "complex128"):
         for n in (256, 512, 1024, 2048):
-            yield f"{n}, {dtype}", lambda n=n, d=dtype: (numbers((n, n), d), numbers((n, n), d))
+            yield f"{n}, {dtype}", rows(n, n, n, dtype)
 
 
 def server_cases() -> Iterator[tuple[str, Operands]]:
     for dtype in ("float32", "float64", "bfloat16", "float16", "int8"):
         for n in (1024, 2048, 4096):
-            yield f"{n}, {dtype}", lambda n=n, d=dtype: (numbers((n, n), d), numbers((n, n), d))
+            yield f"{n}, {dtype}", rows(n, n, n, dtype)
 
 
 SUITES = {
@@ -93,8 +94,7 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 def mkls_product() -> Multiply:
     """MKL's cgemm and zgemm, on squares in rows."""
-    library = next(file for file in files("mkl") or () if file.name.startswith("libmkl_rt.so"))
-    mkl = ctypes.CDLL(str(library.locate()))
+    mkl = ctypes.CDLL(str(mkl_library()))
     rows, plain = 101, 111
 
     def multiply(a: Any, b: Any) -> Any:

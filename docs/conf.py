@@ -1,0 +1,64 @@
+"""How Sphinx builds the course: python -m sphinx -W -n docs docs/_build
+
+Sphinx with MyST and furo, since MkDocs has had no release since 2024 and its Material theme is only maintained. All
+three are BSD or MIT, and pages need nothing of the network.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS))
+
+import course  # noqa: E402
+from course import links, rungs  # noqa: E402
+
+import gemmlab  # noqa: E402
+
+project = "gemmlab"
+author = copyright = "The gemmlab developers"
+version = release = gemmlab.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build", "course"]
+myst_enable_extensions = ["attrs_block", "deflist"]
+myst_heading_anchors = 3
+default_role = "code"
+add_module_names = False
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+napoleon_use_param = napoleon_use_rtype = False
+napoleon_custom_sections = [("Attributes", "params_style")]
+nitpick_ignore = [("py:exc", name) for name in dir(builtins)]
+
+html_theme = "furo"
+html_title = "gemmlab"
+html_static_path = ["static"]
+html_css_files = ["course.css"]
+html_show_sphinx = html_copy_source = False
+
+# The pages of the site by part. They stand here, so that docs/index.md is plain text on a code host.
+PARTS = {
+    "The course": ["ladder", "rungs/index"],
+    **{f"{name} rungs": [f"rungs/{rung.page}" for rung in ladder] for name, ladder in rungs.ladders().items()},
+    "Measuring": ["measuring", "measured/README", "studies", "records"],
+    "Using it": ["reference/command-line", "reference/python", "promises", "adding-a-backend"],
+}
+
+
+def read_page(app: Any, name: str, text: list[str]) -> None:
+    """Change a page's links to files into links to pages, and give the first page its contents."""
+    text[0] = links.for_the_site(text[0], Path(app.env.doc2path(name)))
+    if name == "index":
+        for part, pages in PARTS.items():
+            text[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {part}\n\n" + "\n".join(pages) + "\n```\n"
+
+
+def setup(app: Any) -> None:
+    """Write the generated pages before Sphinx looks for pages."""
+    app.connect("builder-inited", lambda app: course.write())
+    app.connect("source-read", read_page)

@@ -1,0 +1,269 @@
+"""A page for each rung, and one for all of them: what a student reads, in the order in which to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from difflib import unified_diff
+from os.path import relpath
+from pathlib import Path
+
+from course.gains import Run, Step, bytes_a_multiply_add, first_shown, roofline, roofline_of_all, runs
+from course.heads import Head, first_line_of_code, read_head
+from course.rungs import ROOT, RUNTIME_NAMES, Rung, every, ladders, questions
+from gemmlab.measure.comparison import NO_DIFFERENCE
+from gemmlab.report.groups import threads_text
+from gemmlab.report.words import number, percent, sentence
+
+FOLDER = "rungs"
+LEXER = {".pyx": "cython", ".cl": "c", ".h": "c"}
+HOW_MEASURED = {
+    "CPU": "Whole calls, float32, medians",
+    "GPU": "The kernels alone by the device's own clock, float32, medians",
+}
+HOW_TO_READ = (
+    "Up is faster; to the right, fewer bytes from memory for each operation, by the rung's model. A slope is a "
+    "measured bandwidth, where there is one, and a horizontal a measured multiply-add rate: roofs over every product."
+)
+OVERVIEW_INTRODUCTION = """# All rungs at a glance
+
+One step a row, each beside the one before it in the same run. The names lead to the rungs' pages."""
+DRAWN_ON = {"CPU": "cpu", "GPU": "opencl"}  # whose backends the figure of a whole ladder shows
+DASH, UNBROKEN_PERCENT = "–", "\u00a0%"
+
+
+def everything() -> dict[str, str]:
+    """The text of each page and figure, by its path below docs/."""
+    written = {f"{FOLDER}/index.md": _overview()}
+    for ladder, runtime in DRAWN_ON.items():
+        written[f"{FOLDER}/{ladder.lower()}-ladder.svg"] = roofline_of_all(ladder, runtime)
+    for rung in every():
+        written[f"{FOLDER}/{rung.page}.md"] = page(rung)
+        if shown := runs(rung):
+            written[f"{FOLDER}/{rung.page}.svg"] = roofline(_most_sizes(shown))
+    return written
+
+
+def page(rung: Rung) -> str:
+    """The page of one rung."""
+    head = read_head(rung.files[0])
+    sections: Sequence[Callable[[Rung, Head], str]] = (
+        _title, _loop_nest, _traffic, _measured, _figure, _code, _difference, _parameters, _questions,
+    )  # fmt: skip
+    return "\n\n".join(filter(None, (section(rung, head) for section in sections))) + "\n"
+
+
+def _title(rung: Rung, head: Head) -> str:
+    place = f"Rung {rung.number} of {len(ladders()[rung.ladder])} of the {rung.ladder} ladder"
+    where = f"`{rung.files[0].relative_to(ROOT)}`"
+    if rung.ladder == "GPU":
+        names = ", ".join(f"`{name}`" for name in rung.backends.values())
+        where += f", run as {names}"
+    return f"# {rung.title}\n\n{{.lead}}\n{sentence(head.idea)}\n\n{{.place}}\n{place}: {where}"
+
+
+def _loop_nest(rung: Rung, head: Head) -> str:
+    others = [read_head(file) for file in rung.files[1:]]
+    loops = head.loops or next(other.loops for other in others if other.loops)
+    remarks = [*head.remarks, *(remark for other in others[:1] for remark in other.remarks)]
+    source = f"Source: {head.source or f'{rung.source}.'}"
+    return "\n\n".join(["## The loop nest", f"```text\n{loops}\n```", *remarks, source])
+
+
+def _traffic(rung: Rung, head: Head) -> str:
+    text = f"## What it costs in traffic, and why\n\n{sentence(head.traffic)}"
+    shown = runs(rung)
+    if not shown:
+        return text
+    last = _headline(shown[0])
+    own = bytes_a_multiply_add(last.after)
+    old = bytes_a_multiply_add(last.before) if last.before else {}
+    titles = ["from", *([_title_before(rung)] if old else []), rung.title]
+    rows = [[level, *([number(old.get(level))] if old else []), number(moved)] for level, moved in own.items()]
+    levels = [[level, number(moved), DASH] for level, moved in old.items() if level not in own]
+    says = f"Bytes a multiply-add by the rungs' own models, at N = {last.n} on {shown[0].machine}:"
+    return f"{text}\n\n{says}\n\n{_table(titles, rows + levels)}"
+
+
+def _measured(rung: Rung, head: Head) -> str:
+    text = [f"## {'What it gains' if rung.before else 'How fast it is'}"]
+    shown = runs(rung)
+    if not shown:
+        return "\n\n".join([*text, f"No run is kept here. Make one: `{_command(rung)}`"])
+    first = _headline(shown[0])
+    text.append("{.gain}\n" + _gain_sentence(rung, shown[0], first))
+    if rung.before and not shown[0].beside:
+        text.append(f"No run that is kept here has both it and {_link(rung.before)}. To see the step on your machine: "
+                    f"`{_command(rung)}`")  # fmt: skip
+    text.append(f"{HOW_MEASURED[rung.ladder]}; p20 to p80 in brackets. A run is one file of records; "
+                "[all that was measured](../measured/README.md) has its commands.")  # fmt: skip
+    text += [_gains_table(rung, run) for run in shown]
+    return "\n\n".join(text)
+
+
+def _gain_sentence(rung: Rung, run: Run, step: Step) -> str:
+    where = f"at N = {step.n} on {run.machine}{_runtime(step)}"
+    speed = f"{number(step.after['gflop_per_s'])} GFLOP/s"
+    if step.share_of_peak:
+        threads = step.after["threads"]
+        of = f" of {threads_text(threads)}" if threads else ""
+        speed += f", {percent(step.share_of_peak)} of the measured peak{of}"
+    if not step.before:
+        return f"**{speed}**, {where}."
+    times = step.gain.partition(" (")[0]
+    seen = f"{times} times the speed of" if times != NO_DIFFERENCE else "No difference seen from"
+    return f"**{seen} {_title_before(rung)}** {where}: {speed}.".replace(" %", UNBROKEN_PERCENT)
+
+
+def _gains_table(rung: Rung, run: Run) -> str:
+    titles = ["N", f"{_title_before(rung)}, GFLOP/s", f"{rung.title}, GFLOP/s", "times as fast", "of peak"]
+    rows = [
+        [
+            str(step.n),
+            number(step.before["gflop_per_s"]) if step.before else "",
+            f"{number(step.after['gflop_per_s'])} ({number(_rate(step, 'p80_s'))} to {number(_rate(step, 'p20_s'))})",
+            step.gain,
+            percent(step.share_of_peak) if step.share_of_peak else DASH,
+        ]
+        for step in run.steps
+    ]
+    if not run.beside:
+        titles, rows = _without(titles, 1, 3), [_without(row, 1, 3) for row in rows]
+    elif all(step.share_of_peak is None for step in run.steps):
+        titles, rows = _without(titles, 4), [_without(row, 4) for row in rows]
+    caption = f"{sentence(run.machine)[:-1]}{_runtime(run.steps[0])} (`{run.file}`)"
+    return f"**{caption}**\n\n{_table(titles, rows)}"
+
+
+def _figure(rung: Rung, head: Head) -> str:
+    shown = runs(rung)
+    if not shown:
+        return ""
+    run = _most_sizes(shown)
+    beside = f" beside {_title_before(rung)}" if run.beside else ""
+    sizes = f"from N = {run.steps[0].n} to {run.steps[-1].n}" if len(run.steps) > 1 else f"at N = {run.steps[0].n}"
+    what = f"{rung.title}{beside} {sizes}, on {run.machine}{_runtime(run.steps[0])}."
+    options = f":alt: Roofline of {rung.title}{beside}, {sizes}\n:width: 100%"
+    figure = f"```{{figure}} {rung.page}.svg\n{options}\n\n{what} {HOW_TO_READ}\n```"
+    return f"## Its {'move' if run.beside else 'place'} on the roofline\n\n{figure}"
+
+
+def _code(rung: Rung, head: Head) -> str:
+    files = rung.files if len(rung.files) == 1 else rung.files[1:]
+    text = ["## The code"]
+    if len(rung.files) > 1:
+        text.append("The two files in the middle of it; [the ladder](../ladder.md#the-last-rung-of-the-cpu) lists the "
+                    "others in the order in which to read them.")  # fmt: skip
+    for file in files:
+        options = f":language: {LEXER[file.suffix]}\n:lines: {first_line_of_code(file)}-\n:lineno-match:"
+        path = relpath(file, ROOT / "docs" / FOLDER)
+        caption = f"`{file.relative_to(ROOT)}`, without its head"
+        text += [f"{caption}:", f"```{{literalinclude}} {path}\n{options}\n```"]
+    return "\n\n".join(text)
+
+
+def _difference(rung: Rung, head: Head) -> str:
+    if rung.before is None:
+        return ""
+    title = f"## What changed since {_title_before(rung)}"
+    if len(rung.files) > 1:
+        return f"{title}\n\nEverything: it is another text, in C, and no line of {_link(rung.before)} is in it."
+    old, new = (_code_lines(file) for file in (rung.before.files[0], rung.files[0]))
+    lines = "\n".join(unified_diff(old, new, rung.before.files[0].name, rung.files[0].name, n=2, lineterm=""))
+    return f"{title}\n\n```diff\n{lines}\n```"
+
+
+def _parameters(rung: Rung, head: Head) -> str:
+    if not rung.params:
+        return "## Its parameters\n\nIt has none."
+    kinds = list(rung.defaults)
+    titles = ["parameter", "meaning", *([f"on a {kind.upper()}" for kind in kinds] or ["default"]), "worth trying"]
+    rows = [
+        [
+            f"`{param.name}`",
+            param.meaning,
+            *([str(rung.defaults[kind][param.name]) for kind in kinds] or [str(param.default or "worked out")]),
+            ", ".join(map(str, param.choices)),
+        ]
+        for param in rung.params
+    ]
+    return f"## Its parameters\n\n{_table(titles, rows)}"
+
+
+def _questions(rung: Rung, head: Head) -> str:
+    text = ["## Questions to try"]
+    for count, question in enumerate(questions(rung), 1):
+        text += [f"**{count}.** {question['ask']}", f"```bash\n{question['run']}\n```"]
+        if hint := question.get("hint"):
+            text.append(f"<details><summary>A hint</summary>\n\n{hint}\n\n</details>")
+    return "\n\n".join(text)
+
+
+def _overview() -> str:
+    text = [OVERVIEW_INTRODUCTION]
+    for ladder, rungs in ladders().items():
+        rows = []
+        for rung in rungs:
+            shown = runs(rung)
+            step = _headline(shown[0]) if shown else None
+            speed = f"{number(step.after['gflop_per_s'])}" if step else DASH
+            share = percent(step.share_of_peak) if step and step.share_of_peak else DASH
+            gain = step.gain.partition(" (")[0] if step and step.before else DASH
+            where = f"N = {step.n}, {shown[0].machine}{_runtime(step)}" if step else DASH
+            rows.append([f"[{rung.title}]({rung.page}.md)", rung.summary, speed, share, gain, where])
+        titles = ["rung", "idea", "GFLOP/s", "of peak", "times the step before", "measured at"]
+        text += [f"## The {ladder} ladder", _table(titles, rows), _figure_of_all(ladder)]
+    return "\n\n".join(text) + "\n"
+
+
+def _figure_of_all(ladder: str) -> str:
+    machine = first_shown(ladder)["machine"]
+    options = f":alt: Roofline of the {ladder} ladder\n:width: 100%"
+    runtime = DRAWN_ON[ladder]
+    through = f" through {RUNTIME_NAMES[runtime]}" if runtime in RUNTIME_NAMES else ""
+    what = f"The rungs and, hollow and dashed, the baselines on {machine}{through}."
+    return f"```{{figure}} {ladder.lower()}-ladder.svg\n{options}\n\n{what} {HOW_TO_READ}\n```"
+
+
+def _most_sizes(shown: Sequence[Run]) -> Run:
+    """The run to draw: beside the step before where there is one, and with the most sizes."""
+    return max(shown, key=lambda run: (run.beside, len(run.steps)))
+
+
+def _headline(run: Run) -> Step:
+    """The largest product of a run, beside the step before where there is one."""
+    return max(run.steps, key=lambda step: (step.before is not None, step.n))
+
+
+def _rate(step: Step, key: str) -> float:
+    return float(step.after["gflop"] / step.after[key])
+
+
+def _runtime(step: Step) -> str:
+    runtime = str(step.after["backend"]).partition("-")[0]
+    return f" through {RUNTIME_NAMES[runtime]}" if runtime in RUNTIME_NAMES else ""
+
+
+def _title_before(rung: Rung) -> str:
+    return rung.before.title if rung.before else ""
+
+
+def _link(rung: Rung) -> str:
+    return f"[{rung.title}]({rung.page}.md)"
+
+
+def _command(rung: Rung) -> str:
+    names = [next(iter(one.backends.values())) for one in (rung.before, rung) if one]
+    return f"gemmlab bench --backends {','.join(names)} --sizes 256,1024,2048 --cap 60"
+
+
+def _code_lines(file: Path) -> list[str]:
+    return file.read_text(encoding="utf-8").splitlines()[first_line_of_code(file) - 1 :]
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines).replace(" %", UNBROKEN_PERCENT)
+
+
+def _without(cells: Sequence[str], *places: int) -> list[str]:
+    return [cell for place, cell in enumerate(cells) if place not in places]
