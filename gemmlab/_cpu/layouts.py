@@ -34,10 +34,10 @@ def run_in_layouts(
     if layout(out) == "F" and (accepted == "CF" or layout(a) == layout(b) == "F"):
         a, b, out = b.mT, a.mT, out.mT  # C' = B' A' has its result in rows
     if layout(a) not in accepted or leading_dimension(a) > furthest:
-        a = _in_rows(a)
+        a = in_rows(a)
         problem.copies += 1
     if layout(b) not in accepted or leading_dimension(b) > furthest:
-        b = _in_rows(b)
+        b = in_rows(b)
         problem.copies += 1
     if layout(out) == "C" and leading_dimension(out) <= furthest:
         run(a, b, out)
@@ -56,7 +56,7 @@ def not_its_dtype(name: str, problem: Problem) -> str:
     )
 
 
-def _in_rows(x: Array) -> Array:
+def in_rows(x: Array) -> Array:
     """A row-major copy; what a stack repeats is copied once."""
     once = tuple(slice(0, 1) if step == 0 else slice(None) for step in x.strides[:-2])
     return np.broadcast_to(np.ascontiguousarray(x[once]), x.shape)
