@@ -260,8 +260,15 @@ def _times(matrix: Floats, vector: Floats, function: Callable[[Floats], Floats] 
 
 
 def _norms(matrix: Floats) -> Floats:
-    """2-norm of each row; hypot neither overflows nor underflows on the way."""
-    return np.asarray(np.hypot.reduce(matrix, axis=-1, dtype=np.float64))
+    """2-norm of each row; by parts of its largest element, so that no square overflows or underflows on the way."""
+    result = np.empty(matrix.shape[:-1])
+    for start in range(0, matrix.shape[-2], _ROWS_AT_A_TIME):
+        rows = slice(start, start + _ROWS_AT_A_TIME)
+        block = matrix[..., rows, :].astype(np.float64)
+        largest = np.abs(block).max(axis=-1)
+        parts = block / np.where((largest > 0) & (largest < np.inf), largest, 1.0)[..., None]
+        result[..., rows] = largest * np.sqrt(np.einsum("...i,...i->...", parts, parts))
+    return result
 
 
 def _as_matrices(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
