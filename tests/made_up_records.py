@@ -145,6 +145,7 @@ def gemm(
         "transfers_counted": None,
         "copies": 0,
         "kernel_s": None,
+        "packing_percent": None,
         "kernel_p20_s": None,
         "kernel_p80_s": None,
         "build_s": None,

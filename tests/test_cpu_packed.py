@@ -531,3 +531,12 @@ def test_explain_names_the_way():
     assert "dot products" in way(10, 1, 10)
     assert "five loops" in way(8, 8, 8, "int8")
     assert "an empty sum" in way(8, 8, 0)
+
+
+def test_the_share_of_packing_is_told_and_changes_nothing():
+    a, b = whole((300, 310), "float32"), whole((310, 320), "float32")
+    problem = Problem.from_call(a, b)
+    assert 0 < Packed().packing_share(problem, mc=28) < 1
+    np.testing.assert_array_equal(problem.out, a @ b)
+    small = Problem.from_call(a[:8, :8], b[:8, :8])
+    assert Packed().packing_share(small) == 0  # nothing is packed

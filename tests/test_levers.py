@@ -128,25 +128,17 @@ class TestSizes:
 
 class TestPacking:
     @staticmethod
-    def product(size: int, l1: float, **keys: Any) -> Record:
-        return made.gemm("cpu-packed", size, 200, bytes_model_l1=l1, params={"mc": 84, "kc": 384, "nc": 6144}, **keys)
+    def product(size: int, percent: float | None) -> Record:
+        return made.gemm("cpu-packed", size, 200, packing_percent=percent)
 
-    def test_its_share_at_the_smallest_square_that_is_packed(self):
-        """At N = 256, A and B are 2 x 256 KiB, read and written once: 1 MiB. B of N = 64 stays where it lies."""
-        records = [self.product(size, l1) for size, l1 in ((64, 1e5), (256, 4 << 20), (2048, 1e10))]
+    def test_where_its_share_of_the_time_is_largest(self):
+        records = [self.product(size, percent) for size, percent in ((64, 0.0), (256, 24.6), (1000, 4.0), (2048, None))]
         assert lever("cpu-packed", *records) == (
-            "Packing is 25 % of its bytes from L1 at N = 256: gemmlab.pack packs a B once for many products."
+            "Packing is 25 % of its time at N = 256: gemmlab.pack packs a B once for many products."
         )
 
-    def test_a_is_packed_again_for_each_block_of_columns(self):
-        narrow = self.product(1024, 1e9) | {"params": {"nc": 256}}
-        assert levers._packing_bytes(narrow) == 2 * 4 * 1024 * (1024 + 4 * 1024)
-
     def test_a_small_share_is_not_worth_a_word(self):
-        assert "Packing" not in lever("cpu-packed", self.product(2048, 1e10))
-
-    def test_only_of_the_rung_that_packs(self):
-        assert "Packing" not in lever("cpu-mkl", made.gemm("cpu-mkl", 256, 200, bytes_model_l1=4e6))
+        assert "Packing" not in lever("cpu-packed", self.product(2048, 9.0))
 
 
 class TestThreads:

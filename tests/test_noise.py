@@ -28,7 +28,7 @@ def test_a_probe_is_held_against_the_usual_one():
     usual = noise.usual([100, 99, 98, 97, 60])
     assert 97 < usual <= 100
     assert noise.drop_percent([50.0, 50.0], 100.0) == 50
-    assert noise.drop_percent([101.0], 100.0) == 0
+    assert round(noise.drop_percent([101.0], 100.0)) == -1  # faster
     assert noise.drop_percent([], 100.0) is None
     assert noise.drop_percent([1.0], None) is None
     assert noise.usual([]) is None
@@ -59,6 +59,7 @@ STEADY = [1.0, 1.0, 1.0]
         (11.0, STEADY, None, None, "samples spread by 11 %"),
         (0.0, [1.0, 1.2, 0.8], None, None, "turns disagree"),
         (0.0, STEADY, 40.0, 0.0, "probe beside it was 40 % slower"),
+        (0.0, STEADY, -8.0, 0.0, "probe beside it was 8 % faster"),
         (0.0, STEADY, 0.0, 9.0, "the host took 9 %"),
     ],
 )
@@ -86,7 +87,7 @@ def test_a_session_records_its_probe():
     with Session(probe_command=probe.COMMAND) as session:
         (record,) = session.measure(["cpu-ikj"], sized([32]), threads=1, rounds=3, budget_s=0.003)
     assert record["probe_gflop_per_s"] > 0
-    assert record["probe_drop_percent"] >= 0
+    assert record["probe_drop_percent"] < 100
     assert record["noisy"] == (record["noisy_because"] is not None)
 
 
@@ -153,3 +154,10 @@ def test_a_probe_of_the_cpu_does_not_count_against_a_device():
     run = entrant.Run(on_device, sized([16])[0], {}, turns_s=STEADY, probes=[10.0] * 3)
     found = run._noise(1.0, usual_probe=100.0)
     assert (found["probe_drop_percent"], found["noisy"]) == (90, False)
+
+
+def test_what_the_probe_does_is_known_from_the_ceilings():
+    loop = {"ceiling": "fma", "isa": probe.chosen(), "dtype": probe.DTYPE, "threads": 2}
+    ceiling = loop | {"gflop_per_s": 200.0, "min_s": 1.0, "median_s": 1.25}
+    assert probe.speed([{"ceiling": "bandwidth", "threads": 2}, ceiling], 2) == 160
+    assert probe.speed([ceiling], 1) is None

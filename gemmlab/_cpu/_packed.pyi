@@ -38,4 +38,5 @@ class PackedKernel(CompiledWay):
         kc: int = 0,
         nc: int = 0,
         packed: PackedOperand | None = None,
-    ) -> None: ...
+        clocked: bool = False,
+    ) -> float | None: ...

@@ -53,6 +53,10 @@ cdef extern from "packed/product.h" nogil:
         PackWhole pack_whole
         Path path
 
+cdef extern from "packed/clocked.h" nogil:
+    void clock_packing(Product *)
+    double packing_seconds()
+
 cdef extern from "packed/stack.h" nogil:
     enum:
         MOST_AXES
@@ -318,9 +322,10 @@ cdef class PackedKernel(CompiledWay):
         return packed
 
     def run(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, int threads=1, Py_ssize_t mc=0, Py_ssize_t kc=0,
-            Py_ssize_t nc=0, PackedOperand packed=None):
+            Py_ssize_t nc=0, PackedOperand packed=None, bint clocked=False):
         """Fill `out` with a @ b: matrices, or stacks of one leading shape, in any strides. `a` and `b` are of one
-        dtype, and `out` is too, or is of one that `widens`.
+        dtype, and `out` is too, or is of one that `widens`. If `clocked`, return the seconds that all threads together
+        spent packing.
 
         No extent of m, n, k and the stack is 0, and `out` shares no memory with `a` and `b`: nothing is checked here.
         """
@@ -338,7 +343,10 @@ cdef class PackedKernel(CompiledWay):
             x.packed, x.kc = packed.buffer.memory, packed.kc
         x.threads = usable_threads(threads)
         broadcast(a, b, cnp.PyArray_NDIM(out) - 2, shape, &stack)
+        if clocked:
+            clock_packing(&x)
         self.multiply(way.row, &x, &stack, out)
+        return packing_seconds() if clocked else None
 
     cdef int multiply(self, const Row *row, Product *x, Stack *stack, cnp.ndarray out) except -1:
         """The product that is described, over the stack, whose steps in A and B are known."""

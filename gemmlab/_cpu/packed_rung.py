@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache, cached_property
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from gemmlab._cpu.ladder import size
 from gemmlab._problem import Array, Problem
 
 PACKING_FLOP = 30  # what moving one number to a panel costs, in multiply-adds that it might have been
+CLOCKED_RUNS = 3
 NC = 6144  # at most so many columns of B are packed at once; loops.h has what memory they may take
 
 
@@ -142,6 +144,18 @@ class Packed:
         (a, b), blocks = self._operands(problem), self.resolve(problem, params)
         threads = self._asked_threads(problem)
         self.kernel.run(a, b, problem.out, threads=threads, packed=problem.packed, **blocks)
+
+    def packing_share(self, problem: Problem, **params: Any) -> float:
+        """The share of its threads' time that a product spends packing A and B: of the fastest of some runs."""
+        (a, b), blocks = self._operands(problem), self.resolve(problem, params)
+        asked = self._asked_threads(problem)
+        times = []
+        for _ in range(CLOCKED_RUNS):
+            start = perf_counter()
+            packing_s = self.kernel.run(a, b, problem.out, threads=asked, packed=problem.packed, clocked=True, **blocks)
+            times.append((perf_counter() - start, packing_s or 0.0))
+        elapsed_s, packing_s = min(times)
+        return packing_s / (allowed_threads(asked) * elapsed_s)
 
     def path(self, problem: Problem) -> str:
         """Which of its ways a product goes, and how wide: for `explain`."""

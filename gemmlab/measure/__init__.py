@@ -6,6 +6,7 @@
       process.py     the worker as its parent sees it: asked, suspended, ended
       worker.py      the worker: one backend in one process, timed and checked
       product.py     what it times: operands in host memory, or on a device
+      prober.py      the same piece of work before every turn: has the machine changed?
     statistics.py    what the samples say; noise.py: how far they can be believed, and what disturbed them
     environment.py   the machine and the software behind a number
     records.py       records as lines of JSON, whole files or none

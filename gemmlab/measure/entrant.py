@@ -255,6 +255,7 @@ class Run:
             "error_over_bound": prepared.get("error_over_bound"),
             "bytes_compulsory": self.case.bytes_compulsory,
             **{f"bytes_model_{level}": traffic.get(level) for level in ("local", "l1", "l2", "l3", "dram")},
+            "packing_percent": None if prepared.get("packing_share") is None else 100 * prepared["packing_share"],
             "wait_policy": wait_policy(),
             "thread_scope": hello.get("thread_scope"),
         }

@@ -5,7 +5,7 @@ because whatever disturbs a machine lasts longer than a sample. So it is the tur
 the median of all is known. A row has turns until that is well enough, or its time is up.
 
 Four things make a row noisy, and the record says which: samples that spread, turns that disagree, a probe that ran
-slower than it usually does in this run, and time that the host took away.
+slower or faster than it does on this machine, and time that the host took away.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from statistics import fmean, median, quantiles, stdev
 NOISY_PERCENT = 10.0  # p20 to p80 of the samples
 UNSURE_PERCENT = 2.0  # that the median may be off, from the turns
 SURE_PERCENT = 1.0  # no more turns are needed
-DROP_PERCENT = 15.0
+DROP_PERCENT = 5.0  # of the probe, either way
 STOLEN_PERCENT = 5.0
 LEAST_TURNS = 3  # that say anything about how they disagree
 STUDENT = (0, 6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81, 1.80, 1.78)  # of 1, 2, ... turns; 90 %
@@ -47,8 +47,8 @@ def is_sure(turns_s: Sequence[float]) -> bool:
 
 
 def drop_percent(probes: Sequence[float], usual: float | None) -> float | None:
-    """How far these probes are, on the average, below the usual one; None where there are none."""
-    return max(0.0, 100 * (1 - fmean(probes) / usual)) if probes and usual else None
+    """How far these probes are, on the average, below the usual one, or above: under 0; None where there are none."""
+    return 100 * (1 - fmean(probes) / usual) if probes and usual else None
 
 
 def usual(probes: Sequence[float]) -> float | None:
@@ -68,6 +68,8 @@ def reasons(
         said.append(f"turns disagree: the median may be off by {error:.1f} %")
     if drop is not None and drop > DROP_PERCENT:
         said.append(f"a fixed probe beside it was {drop:.0f} % slower than usual: another load, or a lower clock")
+    if drop is not None and drop < -DROP_PERCENT:
+        said.append(f"a fixed probe beside it was {-drop:.0f} % faster than this machine is known for: a higher clock")
     if steal is not None and steal > STOLEN_PERCENT:
         said.append(f"the host took {steal:.0f} % of the time")
     return said

@@ -27,8 +27,8 @@ _GEMM = (
     "status", "reason", "backend", "params", "problem", "transfers_counted", "copies", "kernel_s", "kernel_p20_s",
     "kernel_p80_s", "build_s", "start_s", "gflop", "gflop_per_s", "error_over_bound", "bytes_compulsory",
     "bytes_model_local", "bytes_model_l1", "bytes_model_l2", "bytes_model_l3", "bytes_model_dram",
-    "bytes_simulated_l2", "bytes_simulated_l3", "bytes_simulated_dram", "bytes_measured_dram", "noisy_because",
-    "probe_gflop_per_s", "probe_drop_percent", "steal_percent", "wait_policy", "thread_scope",
+    "bytes_simulated_l2", "bytes_simulated_l3", "bytes_simulated_dram", "bytes_measured_dram", "packing_percent",
+    "noisy_because", "probe_gflop_per_s", "probe_drop_percent", "steal_percent", "wait_policy", "thread_scope",
 )  # fmt: skip
 _CEILING = (
     "ceiling", "isa", "dtype", "gflop_per_s", "operation", "level", "memory", "working_set_bytes", "gb_per_s",
@@ -42,8 +42,8 @@ KEYS = {
 _LATER = frozenset(
     (
         "kernel_s", "kernel_p20_s", "kernel_p80_s", "build_s", "start_s", "memory", "bytes_model_local",
-        "bytes_simulated_l2", "bytes_simulated_l3", "bytes_simulated_dram", "bytes_measured_dram", "noisy_because",
-        "probe_gflop_per_s", "probe_drop_percent", "steal_percent", "clock_ghz",
+        "bytes_simulated_l2", "bytes_simulated_l3", "bytes_simulated_dram", "bytes_measured_dram", "packing_percent",
+        "noisy_because", "probe_gflop_per_s", "probe_drop_percent", "steal_percent", "clock_ghz",
     )
 )
 

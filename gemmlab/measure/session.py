@@ -14,25 +14,23 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
 from gemmlab._config import config
 from gemmlab._cpu import machine
-from gemmlab.measure import noise
 from gemmlab.measure.entrant import Entrant, Run
 from gemmlab.measure.environment import environment
+from gemmlab.measure.prober import Prober
 from gemmlab.measure.problems import Case
-from gemmlab.measure.process import WORKER_COMMAND, WorkerDied, WorkerProcess
+from gemmlab.measure.process import WORKER_COMMAND
 from gemmlab.measure.records import complete
 
 Progress = Callable[[int, int, str], None]
 OnRecord = Callable[[dict[str, Any]], None]
 Params = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 TRANSFERS = ("both", "with", "without")
-PASSES = 3
-PROBE_PATIENCE_S = 60.0
+PASSES = 5
 
 
 class Session:
@@ -47,6 +45,8 @@ class Session:
     probe_command : sequence of str, optional
         What to start as a probe, such as `gemmlab.roofline.probe.COMMAND`: a process that does the same work before
         every turn, and says how fast. By default there is none.
+    usual_probe : float, optional
+        GFLOP/s that the probe is known to reach on this machine; by default what it usually reaches in this session.
 
     Examples
     --------
@@ -57,11 +57,11 @@ class Session:
 
     def __init__(
         self, *, run_id: str | None = None, worker_command: Sequence[str] = WORKER_COMMAND,
-        probe_command: Sequence[str] | None = None,
+        probe_command: Sequence[str] | None = None, usual_probe: float | None = None,
     ) -> None:  # fmt: skip
         self.run_id = run_id or uuid.uuid4().hex[:12]
         self._worker_command = worker_command
-        self._probe = Prober(probe_command)
+        self._probe = Prober(probe_command, usual_probe)
         self._environment = environment(pools=[])
         self._entrants: dict[tuple[str, int, int, bool], Entrant] = {}
 
@@ -190,45 +190,6 @@ class Session:
             device=hello.get("device") or machine.cpu_name(),
             environment={**self._environment, "thread_pools": hello.get("thread_pools", [])},
         )
-
-
-class Prober:
-    """The probe's process, and all that it has said; without a command it says nothing."""
-
-    def __init__(self, command: Sequence[str] | None) -> None:
-        self._command = command
-        self._process: WorkerProcess | None = None
-        self._said: list[float] = []
-
-    def start(self, threads: int) -> None:
-        """Start it on so many threads; where it cannot run, there is no probe."""
-        if self._command is not None and self._process is None:
-            with suppress(WorkerDied):
-                self._process = WorkerProcess(threads, self._command)
-                if "error" in self._process.ask("hello", PROBE_PATIENCE_S, threads=threads):
-                    self.close(gently=False)
-
-    def before(self, run: Run) -> None:
-        """Probe the machine before a run's turn."""
-        if self._process is not None and run.status == "ok":
-            try:
-                speed = self._process.ask("probe", PROBE_PATIENCE_S)["gflop_per_s"]
-            except WorkerDied:
-                self.close(gently=False)
-                return
-            self._said.append(speed)
-            run.probes.append(speed)
-
-    @property
-    def usual(self) -> float | None:
-        """The speed of an undisturbed probe in this session."""
-        return noise.usual(self._said)
-
-    def close(self, gently: bool = True) -> None:
-        """End the process."""
-        if self._process is not None:
-            self._process.close(gently)
-            self._process = None
 
 
 class _Steps:

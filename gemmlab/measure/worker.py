@@ -80,6 +80,7 @@ class Worker:
         if error <= 1 and call_s <= _LONG_CALL_S:
             call_s = seconds_a_warm_call(product.start, product.finish)
         traffic = self._traffic(a, b, calls[-1].params)
+        packing_share = self._packing_share(a, b, params) if call_s <= _LONG_CALL_S else None
         self._product, self._call_s = product, call_s
         return {
             "error_over_bound": error,
@@ -89,6 +90,7 @@ class Worker:
             "params": dict(calls[-1].params),
             "threads": calls[-1].threads if self._on_cpu else None,
             "traffic": traffic,
+            "packing_share": packing_share,
         }
 
     def time(self, budget_s: float, min_samples: int, max_samples: int) -> dict[str, Any]:
@@ -122,6 +124,11 @@ class Worker:
         """Bytes that the backend's own model expects to pass from each memory level."""
         model = getattr(self._backend, "traffic", None)
         return None if model is None else dict(model(Problem.from_call(a, b), machine.caches(), **params))
+
+    def _packing_share(self, a: NDArray[Any], b: NDArray[Any], params: Mapping[str, Any]) -> float | None:
+        """The share of its time that the backend spends packing its operands, if it packs and can tell."""
+        clocked = getattr(self._backend, "packing_share", None)
+        return None if clocked is None else float(clocked(Problem.from_call(a, b), **params))
 
 
 def seconds_a_call(start: Callable[[], Any], calls: int, finish: Callable[[], None] = lambda: None) -> float:

@@ -62,7 +62,7 @@ class Plan:
 def quick(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Plan:
     """About two minutes on two cores."""
     cases = [*squares(True), *sized((256, 512, 1000), "float64", "squares"), *layers(True)]
-    return Plan(_with(cases, inputs), backends, threads, ceilings_s=10.0, cap_s=0.8, rounds=3, budget_s=0.15)
+    return Plan(_with(cases, inputs), backends, threads, ceilings_s=10.0, cap_s=0.8, rounds=5, budget_s=0.2)
 
 
 def full(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Plan:
@@ -137,13 +137,14 @@ def carry_out(plan: Plan, run_id: str, progress: Progress, keep: Callable[[Recor
     def keep_product(record: Record) -> None:
         keep(record | simulated_bytes(record))
 
-    _cpu_ceilings(plan, run_id, facts, progress, keep)
+    ceilings = _cpu_ceilings(plan, run_id, facts, progress, keep)
     for device, backend in on_devices(plan.backends).items():
         try:
             _device_ceilings(plan, run_id, facts, device, backend, progress, keep)
         except RuntimeError as error:  # its products may fail too, and then say so, but not those of others
             warnings.warn(f"{device}: {error}", stacklevel=2)
-    with Session(run_id=run_id, probe_command=probe.COMMAND) as session:
+    usual = probe.speed(ceilings, plan.threads or config.threads or machine.usable_cpus())
+    with Session(run_id=run_id, probe_command=probe.COMMAND, usual_probe=usual) as session:
         session.measure(
             plan.backends, plan.cases, params=plan.params, threads=plan.threads, transfers=plan.transfers,
             cap_s=plan.cap_s, rounds=plan.rounds, budget_s=plan.budget_s, progress=progress,
@@ -164,8 +165,10 @@ def simulated_bytes(record: Record) -> dict[str, float]:
     return {f"bytes_simulated_{level}": moved for level, moved in found.items()}
 
 
-def _cpu_ceilings(plan: Plan, run_id: str, facts: Record, progress: Progress, keep: Callable[[Record], None]) -> None:
-    """Ceilings of the CPU: those that are kept, with the peak of now, or all of them measured."""
+def _cpu_ceilings(
+    plan: Plan, run_id: str, facts: Record, progress: Progress, keep: Callable[[Record], None]
+) -> list[Record]:
+    """Ceilings of the CPU: those that are kept, with the peak of now after them, or all of them measured."""
     device, count = machine.cpu_name(), plan.threads or config.threads or machine.usable_cpus()
     own = [] if plan.fresh or not plan.ceilings_s else kept.kept(device, count)
     if not own and plan.ceilings_s:
@@ -179,6 +182,7 @@ def _cpu_ceilings(plan: Plan, run_id: str, facts: Record, progress: Progress, ke
         own = own + _peaks(plan, run_id, facts)
     for record in own:
         keep(record)
+    return own
 
 
 def _peaks(plan: Plan, run_id: str, facts: Record) -> list[Record]:

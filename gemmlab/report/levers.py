@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gemmlab._cpu.packed_plan import IN_PLACE_BYTES
 from gemmlab.report.groups import Group, Record, is_baseline, overlap, problem_text, threads_of, threads_text
 from gemmlab.report.roofs import Standing, fma_ceilings, peak, standing
 from gemmlab.report.words import listed, number, percent
@@ -18,7 +17,7 @@ from gemmlab.roofline.model import LEVELS, moved_bytes
 NEAR = 0.6  # at this share of its roof a backend counts as bound by it
 HALF = 0.5  # of the peak, or of a time
 HEARD = 2  # rules
-WORTH_PACKING = 0.1  # of the bytes from L1
+WORTH_PACKING = 10.0  # per cent of the time
 ISA_WORDS = {"v2": "SSE", "v3": "AVX2", "v4": "AVX-512"}
 
 # name -> the next rung of its ladder, and what that one does
@@ -174,35 +173,12 @@ def _small(case: Case) -> str:
 
 
 def _packing(case: Case) -> str:
-    """What share of the bytes from L1 packing is at the smallest square that is packed."""
-    packed = [r for r in case.group.squares(case.backend) if _is_packed(r)]
-    if not packed:
+    """The square at which packing its operands takes the largest share of the time, where that is worth a word."""
+    most = max(case.group.squares(case.backend), key=lambda record: record["packing_percent"] or 0, default=None)
+    if most is None or (most["packing_percent"] or 0) < WORTH_PACKING:
         return ""
-    share = _packing_bytes(packed[0]) / packed[0]["bytes_model_l1"]
-    if share < WORTH_PACKING:
-        return ""
-    return (f"Packing is {percent(share)} of its bytes from L1 at {problem_text(packed[0])}: gemmlab.pack packs a B "
+    return (f"Packing is {most['packing_percent']:.0f} % of its time at {problem_text(most)}: gemmlab.pack packs a B "
             "once for many products.")  # fmt: skip
-
-
-def _is_packed(record: Record) -> bool:
-    problem = record["problem"]
-    bytes_of_b = problem["k"] * problem["n"] * _item_bytes(record)
-    return record["backend"] == "cpu-packed" and bool(record["bytes_model_l1"]) and bytes_of_b > IN_PLACE_BYTES
-
-
-def _packing_bytes(record: Record) -> float:
-    """Each number of B is read and written once, and of A once for every block of columns of B."""
-    problem, nc = record["problem"], record["params"].get("nc")
-    passes = -(-problem["n"] // nc) if nc else 1
-    numbers = problem["k"] * (problem["n"] + passes * problem["m"]) * (problem["batch"] or 1)
-    return float(2 * numbers * _item_bytes(record))
-
-
-def _item_bytes(record: Record) -> float:
-    problem = record["problem"]
-    m, n, k = problem["m"], problem["n"], problem["k"]
-    return float(record["bytes_compulsory"] / ((m * k + k * n + m * n) * (problem["batch"] or 1)))
 
 
 def _threads(case: Case) -> str:

@@ -52,7 +52,8 @@ class Point:
 
     def record(self, gb_per_s: Sequence[float]) -> Record:
         """A ceiling's record at this working set, with the statistics of these speeds."""
-        seconds = [self.threads * self.working_set_bytes / speed / 1e9 for speed in gb_per_s]
+        passed = self.threads * self.working_set_bytes
+        timed = summarise([passed / speed / 1e9 for speed in gb_per_s])
         return {
             "kind": "ceiling",
             "isa": chosen(),
@@ -60,9 +61,9 @@ class Point:
             "threads": self.threads,
             "operation": self.operation,
             "working_set_bytes": self.working_set_bytes,
-            "gb_per_s": float(np.median(gb_per_s)),
+            "gb_per_s": passed / timed["median_s"] / 1e9,
             "calls_per_sample": self.timing.calls_per_sample,
-            **summarise(seconds),
+            **timed,
         }
 
 

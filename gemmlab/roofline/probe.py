@@ -7,6 +7,7 @@ turn, and records say how fast it was.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -14,8 +15,9 @@ from gemmlab._cpu.isa import chosen
 from gemmlab.measure.process import child_command
 from gemmlab.measure.serving import serve
 
-PROBE_S = 1.5e-3
-WARM_UP_SHARE = 0.2  # the threads wake up, and the clock rises
+DTYPE = "float32"
+PROBE_S = 10e-3
+WARM_UP_SHARE = 0.05  # the threads wake up, and the clock rises
 COMMAND = child_command("gemmlab.roofline.probe")
 
 
@@ -26,17 +28,26 @@ class Probe:
         """Find the number of turns, once for the life of this process."""
         self._fma: Any = import_module(f"gemmlab.roofline.{chosen()}._fma")
         self._threads, self._turns = threads, 1000
-        while (took_s := self._fma.run("float32", 1, self._turns)) < PROBE_S / 2:
+        while (took_s := self._fma.run(DTYPE, 1, self._turns)) < PROBE_S / 2:
             self._turns *= 2
         self._turns = max(1, round(self._turns * PROBE_S / took_s))
         return {}
 
     def probe(self) -> dict[str, Any]:
         """GFLOP/s of all threads together."""
-        self._fma.run("float32", self._threads, max(1, round(WARM_UP_SHARE * self._turns)))
-        seconds = self._fma.run("float32", self._threads, self._turns)
-        flop = self._threads * self._turns * self._fma.flops_per_iteration("float32")
+        self._fma.run(DTYPE, self._threads, max(1, round(WARM_UP_SHARE * self._turns)))
+        seconds = self._fma.run(DTYPE, self._threads, self._turns)
+        flop = self._threads * self._turns * self._fma.flops_per_iteration(DTYPE)
         return {"gflop_per_s": flop / seconds / 1e9}
+
+
+def speed(ceilings: Iterable[Mapping[str, Any]], threads: int) -> float | None:
+    """What the probe is known to do by a machine's ceilings: the median of the same loop; None where they lack it."""
+    for ceiling in ceilings:
+        loop = ceiling["ceiling"], ceiling.get("isa"), ceiling.get("dtype"), ceiling["threads"]
+        if loop == ("fma", chosen(), DTYPE, threads):
+            return float(ceiling["gflop_per_s"] * ceiling["min_s"] / ceiling["median_s"])
+    return None
 
 
 def main() -> None:
