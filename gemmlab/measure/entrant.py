@@ -89,6 +89,11 @@ class Entrant:
         """Whether moving operands to and from a device is in its times; None on a CPU."""
         return not self.resident if self.on_device else None
 
+    def renew(self) -> None:
+        """Have the next question start another process, where that is cheap: a device's compiles its kernels again."""
+        if not self.on_device:
+            self.close()
+
     def close(self, gently: bool = True) -> None:
         """End the process; a later question starts another."""
         if self._process is not None:
@@ -101,6 +106,10 @@ class Entrant:
         pace = Pace(case.gflop, case.gflop / max(answer["call_s"], 1e-9))
         self._pace[_kind_of_work(case, params)] = pace
         return answer
+
+    def again(self, case: Case, params: Mapping[str, Any], call_s: float) -> None:
+        """Have a product made again whose call was found to take so long."""
+        self.ask("again", case=case.to_json(), params=dict(params), call_s=call_s)
 
     def predicted_s(self, case: Case, params: Mapping[str, Any]) -> float:
         """Seconds that one product will take, from the pace at smaller work; 0 for work that is small.
@@ -187,15 +196,16 @@ class Run:
     calls_per_sample: int | None = None
 
     def prepare(self) -> None:
-        """Run the product once and have it checked, unless it would take too long."""
+        """Run the product once and have it checked, unless it would take too long; later only make it again."""
+        if self.prepared:
+            self.entrant.again(self.case, self.params, self.prepared["call_s"])
+            return
         predicted_s = self.entrant.predicted_s(self.case, self.params)
         if predicted_s > self.entrant.cap_s:
             cap_s = self.entrant.cap_s
             raise Over("skipped", f"predicted {predicted_s:.3g} s a product, over the cap of {cap_s:g} s")
-        before = self.prepared.get("error_over_bound", 0.0)
         self.prepared = self.entrant.prepare(self.case, self.params)
         self._require_right(self.prepared["error_over_bound"])
-        self.prepared["error_over_bound"] = max(before, self.prepared["error_over_bound"])
 
     def take_turn(self, budget_s: float) -> None:
         """Have the product timed for a while."""
@@ -237,8 +247,8 @@ class Run:
         """Whether there are samples, or a reason why there are none."""
         return self.status != "ok" or bool(self.samples_s)
 
-    def record(self, usual_probe: float | None = None) -> dict[str, Any]:
-        """Return what this run adds to a record; the session, whose usual probe this is, adds the rest."""
+    def record(self, usual_probe: float | None = None, known_probe: float | None = None) -> dict[str, Any]:
+        """Return what this run adds to a record; the session, whose probe this is, adds the rest."""
         entrant, prepared, hello = self.entrant, self.prepared, self.entrant.hello
         traffic = prepared.get("traffic") or {}
         record = {
@@ -264,19 +274,22 @@ class Run:
             record["calls_per_sample"] = self.calls_per_sample
             record["gflop_per_s"] = self.case.gflop / max(record["median_s"], 1e-9)
             record["bytes_measured_dram"] = median(self.dram_bytes) if self.dram_bytes else None
-            record |= self._noise(record["noise_percent"], usual_probe)
+            record |= self._noise(record["noise_percent"], usual_probe, known_probe)
         if self.kernels_s and self.samples_s:
             kernels = summarise(self.kernels_s)
             record |= {"kernel_s": kernels["median_s"], "kernel_p20_s": kernels["p20_s"],
                        "kernel_p80_s": kernels["p80_s"]}  # fmt: skip
         return record
 
-    def _noise(self, noise_percent: float, usual_probe: float | None) -> dict[str, Any]:
+    def _noise(
+        self, noise_percent: float, usual_probe: float | None, known_probe: float | None
+    ) -> dict[str, Any]:
         """What disturbed this run, and whether that is too much."""
         drop = noise.drop_percent(self.probes, usual_probe)
         steal = noise.steal_percent(*zip(*self.ticks, strict=True)) if self.ticks else None
-        matters = None if self.entrant.on_device else drop  # the probe runs on the CPU
-        reasons = noise.reasons(noise_percent, self.turns_s, matters, steal)
+        pace = noise.pace_percent(self.probes, known_probe)
+        of_cpu = (None, None) if self.entrant.on_device else (drop, pace)  # the probe runs there
+        reasons = noise.reasons(noise_percent, self.turns_s, steal, *of_cpu)
         return {
             "noisy": bool(reasons),
             "noisy_because": "; ".join(reasons) or None,

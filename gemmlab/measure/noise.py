@@ -4,8 +4,8 @@ A row is measured in turns, between those of other backends. Within a turn sampl
 because whatever disturbs a machine lasts longer than a sample. So it is the turns' own medians that tell how well
 the median of all is known. A row has turns until that is well enough, or its time is up.
 
-Four things make a row noisy, and the record says which: samples that spread, turns that disagree, a probe that ran
-slower or faster than it does on this machine, and time that the host took away.
+Five things make a row noisy, and the record says which: samples that spread, turns that disagree, time that the host
+took away, a probe that ran slower beside it than it usually does, and a machine that is not as fast as it is known for.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from statistics import fmean, median, quantiles, stdev
 NOISY_PERCENT = 10.0  # p20 to p80 of the samples
 UNSURE_PERCENT = 2.0  # that the median may be off, from the turns
 SURE_PERCENT = 1.0  # no more turns are needed
-DROP_PERCENT = 5.0  # of the probe, either way
+DROP_PERCENT = 15.0  # of the probes beside a row, on the average
+PACE_PERCENT = 5.0  # of the undisturbed ones of those probes from what is known of the machine, either way
 STOLEN_PERCENT = 5.0
 LEAST_TURNS = 3  # that say anything about how they disagree
+LEAST_TRIMMED = 5
 STUDENT = (0, 6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81, 1.80, 1.78)  # of 1, 2, ... turns; 90 %
 _STAT = Path("/proc/stat")
 
@@ -27,7 +29,9 @@ _STAT = Path("/proc/stat")
 def error_percent(turns_s: Sequence[float]) -> float | None:
     """How far a time that is known from several turns may be off, in per cent of it; None from too few turns.
 
-    Half of the interval that holds the true mean of such turns in nine of ten cases, by Student's distribution.
+    Half of the interval that holds the true mean of such turns in nine of ten cases, by Student's distribution. From
+    five turns on it is the interval of their trimmed mean, without the fastest and the slowest (J. W. Tukey and D. H.
+    McLaughlin, Sankhya A 25, 1963): one disturbed turn does not move a median.
 
     Examples
     --------
@@ -36,8 +40,11 @@ def error_percent(turns_s: Sequence[float]) -> float | None:
     """
     if len(turns_s) < LEAST_TURNS:
         return None
-    factor = STUDENT[min(len(turns_s), len(STUDENT)) - 1]
-    return float(100 * factor * stdev(turns_s) / len(turns_s) ** 0.5 / fmean(turns_s))
+    cut = 1 if len(turns_s) >= LEAST_TRIMMED else 0
+    inner = sorted(turns_s)[cut : len(turns_s) - cut]
+    winsorised = [*inner, *cut * [inner[0], inner[-1]]]
+    factor = STUDENT[min(len(inner), len(STUDENT)) - 1]
+    return float(100 * factor * stdev(winsorised) * len(turns_s) ** 0.5 / len(inner) / fmean(inner))
 
 
 def is_sure(turns_s: Sequence[float]) -> bool:
@@ -47,8 +54,14 @@ def is_sure(turns_s: Sequence[float]) -> bool:
 
 
 def drop_percent(probes: Sequence[float], usual: float | None) -> float | None:
-    """How far these probes are, on the average, below the usual one, or above: under 0; None where there are none."""
-    return 100 * (1 - fmean(probes) / usual) if probes and usual else None
+    """How far these probes are, on the average, below the usual one; None where there are none."""
+    return max(0.0, 100 * (1 - fmean(probes) / usual)) if probes and usual else None
+
+
+def pace_percent(probes: Sequence[float], known: float | None) -> float | None:
+    """How far these probes, where undisturbed, are above what is known of the machine, or below: under 0."""
+    speed = usual(probes)
+    return 100 * (speed / known - 1) if speed and known else None
 
 
 def usual(probes: Sequence[float]) -> float | None:
@@ -57,7 +70,7 @@ def usual(probes: Sequence[float]) -> float | None:
 
 
 def reasons(
-    noise_percent: float, turns_s: Sequence[float], drop: float | None, steal: float | None
+    noise_percent: float, turns_s: Sequence[float], steal: float | None, drop: float | None, pace: float | None
 ) -> list[str]:
     """What makes a row noisy, in words; nothing if it is not."""
     error = error_percent(turns_s)
@@ -66,12 +79,13 @@ def reasons(
         said.append(f"samples spread by {noise_percent:.0f} %")
     if error is not None and error > UNSURE_PERCENT:
         said.append(f"turns disagree: the median may be off by {error:.1f} %")
-    if drop is not None and drop > DROP_PERCENT:
-        said.append(f"a fixed probe beside it was {drop:.0f} % slower than usual: another load, or a lower clock")
-    if drop is not None and drop < -DROP_PERCENT:
-        said.append(f"a fixed probe beside it was {-drop:.0f} % faster than this machine is known for: a higher clock")
     if steal is not None and steal > STOLEN_PERCENT:
         said.append(f"the host took {steal:.0f} % of the time")
+    if drop is not None and drop > DROP_PERCENT:
+        said.append(f"a fixed probe beside it was {drop:.0f} % slower than usual: another load, or a lower clock")
+    if pace is not None and abs(pace) > PACE_PERCENT:
+        how = f"{abs(pace):.0f} % {'faster' if pace > 0 else 'slower'}"
+        said.append(f"the machine was {how} than when its ceilings were measured; --fresh measures them again")
     return said
 
 

@@ -15,9 +15,8 @@ PATIENCE_S = 60.0
 class Prober:
     """The probe's process, and all that it has said; without a command it says nothing."""
 
-    def __init__(self, command: Sequence[str] | None, usual: float | None = None) -> None:
+    def __init__(self, command: Sequence[str] | None) -> None:
         self._command = command
-        self._known = usual
         self._process: WorkerProcess | None = None
         self._said: list[float] = []
 
@@ -42,8 +41,9 @@ class Prober:
 
     @property
     def usual(self) -> float | None:
-        """The speed that is known of this machine, or else that of an undisturbed probe in this session."""
-        return self._known or noise.usual(self._said)
+        """The speed of an undisturbed probe in this session."""
+        return noise.usual(self._said)
+
 
     def close(self, gently: bool = True) -> None:
         """End the process."""

@@ -1,12 +1,12 @@
 """A measuring session: every backend in a process of its own, taking turns on the same product.
 
-For each case, smallest first, every backend prepares the product and has it checked, and is then timed in
-several rounds. In a round each backend has one turn, and the first turn goes round, so that a machine which
-slows down or speeds up meanwhile does so for all of them. Only the process whose turn it is runs.
+A round goes over all cases, smallest first. In each, every backend prepares the product, has it checked, has one turn
+at which it is timed, and is checked again; the first turn goes round, so that a machine which slows down or speeds up
+meanwhile does so for all of them. Only the process whose turn it is runs.
 
-The rounds are shared out to passes over all cases, so that the turns of one case lie minutes apart: what a machine is
-like for a while is then seen as a difference between turns, and not taken for the speed of a backend. In the last
-pass, those whose turns do not agree have more of them.
+So the turns of one case lie a whole round apart, each in new memory and, on the CPU, in a new process: what a machine
+is like for a while, and where a process happens to have its buffers, is seen as a difference between turns, and not
+taken for the speed of a backend. Those whose turns do not agree have more rounds, until they do or the time is up.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from time import perf_counter
 from types import TracebackType
 from typing import Any
 
@@ -21,6 +23,7 @@ from gemmlab._config import config
 from gemmlab._cpu import machine
 from gemmlab.measure.entrant import Entrant, Run
 from gemmlab.measure.environment import environment
+from gemmlab.measure.noise import LEAST_TURNS
 from gemmlab.measure.prober import Prober
 from gemmlab.measure.problems import Case
 from gemmlab.measure.process import WORKER_COMMAND
@@ -29,8 +32,8 @@ from gemmlab.measure.records import complete
 Progress = Callable[[int, int, str], None]
 OnRecord = Callable[[dict[str, Any]], None]
 Params = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+MORE_TIME = 0.5  # of all rounds, for those that need more
 TRANSFERS = ("both", "with", "without")
-PASSES = 5
 
 
 class Session:
@@ -45,8 +48,8 @@ class Session:
     probe_command : sequence of str, optional
         What to start as a probe, such as `gemmlab.roofline.probe.COMMAND`: a process that does the same work before
         every turn, and says how fast. By default there is none.
-    usual_probe : float, optional
-        GFLOP/s that the probe is known to reach on this machine; by default what it usually reaches in this session.
+    known_probe : float, optional
+        GFLOP/s that the probe is known to reach on this machine; records beside which it did not are noisy.
 
     Examples
     --------
@@ -57,11 +60,12 @@ class Session:
 
     def __init__(
         self, *, run_id: str | None = None, worker_command: Sequence[str] = WORKER_COMMAND,
-        probe_command: Sequence[str] | None = None, usual_probe: float | None = None,
+        probe_command: Sequence[str] | None = None, known_probe: float | None = None,
     ) -> None:  # fmt: skip
         self.run_id = run_id or uuid.uuid4().hex[:12]
         self._worker_command = worker_command
-        self._probe = Prober(probe_command, usual_probe)
+        self._probe = Prober(probe_command)
+        self._known_probe = known_probe
         self._environment = environment(pools=[])
         self._entrants: dict[tuple[str, int, int, bool], Entrant] = {}
 
@@ -111,14 +115,14 @@ class Session:
         cap_s : float
             A product that is predicted to take longer is skipped.
         rounds : int
-            Turns that each backend has at a case, at least; up to twice as many while they disagree.
+            Turns that each backend has at a case. From three on they can be seen to disagree, and those which do have
+            more, for half as long again as all these rounds took.
         budget_s : float
             Seconds of timing that a backend has in so many turns. Every turn takes at least one sample.
         progress : callable, optional
             Called with steps done, steps in all, and what comes next.
         on_record : callable, optional
-            Called with each record as soon as it is there. When the measurement is interrupted, it has
-            been called with everything that was measured.
+            Called with each record, also when the measurement is interrupted.
 
         Returns
         -------
@@ -137,34 +141,19 @@ class Session:
                 given |= dict.fromkeys(self._entrants_of(name, number, count, cap_s, transfers), choice)
         entrants = list(given)
         self._probe.start(count)
-        passes = min(rounds, PASSES)
-        steps = _Steps(len(cases) * len(entrants) * (rounds + passes), progress)
         races = [
             [Run(entrant, case, given[entrant]) for entrant in together]
             for case in sorted(cases, key=lambda case: case.gflop) for together in _that_fit(entrants, case)
         ]  # fmt: skip
         records: list[dict[str, Any]] = []
-
-        def keep(runs: Sequence[Run]) -> None:
-            for run in runs:
+        try:
+            _take_rounds(races, rounds, budget_s / rounds, self._probe, _Steps(progress))
+        finally:  # an interruption keeps what there is
+            for run in chain.from_iterable(races):
                 if run.worth_recording:
                     records.append(self._record(run))
                     if on_record is not None:
                         on_record(records[-1])
-
-        kept = 0
-        try:
-            for number in range(passes):
-                turns = range(number * rounds // passes, (number + 1) * rounds // passes)
-                is_last = number == passes - 1
-                for runs in races:
-                    _race(runs, turns, budget_s / rounds, self._probe, steps, more=rounds if is_last else 0)
-                    if is_last:
-                        kept += 1
-                        keep(runs)
-        finally:  # an interruption keeps what there is
-            for runs in races[kept:]:
-                keep(runs)
         return records
 
     def _entrants_of(self, backend: str, number: int, threads: int, cap_s: float, transfers: str) -> list[Entrant]:
@@ -185,7 +174,7 @@ class Session:
     def _record(self, run: Run) -> dict[str, Any]:
         hello = run.entrant.hello
         return complete(
-            run.record(self._probe.usual),
+            run.record(self._probe.usual, self._known_probe),
             run_id=self.run_id,
             device=hello.get("device") or machine.cpu_name(),
             environment={**self._environment, "thread_pools": hello.get("thread_pools", [])},
@@ -195,10 +184,13 @@ class Session:
 class _Steps:
     """Counts steps for a progress display."""
 
-    def __init__(self, total: int, progress: Progress | None) -> None:
-        self.total = total
-        self.done = 0
+    def __init__(self, progress: Progress | None) -> None:
+        self.total = self.done = 0
         self._progress = progress
+
+    def expect(self, races: Sequence[Sequence[Run]], rounds: int) -> None:
+        """So many rounds are to come, a preparation and a turn for each run."""
+        self.total += 2 * rounds * sum(map(len, races))
 
     def next(self, run: Run, step: Callable[..., None], *arguments: Any) -> None:
         """Say what comes, and do it."""
@@ -210,21 +202,42 @@ class _Steps:
             self._progress(self.done, self.total, "")
 
 
-def _race(
-    runs: Sequence[Run], turns: range, turn_s: float, probe: Prober, steps: _Steps, more: int
-) -> None:
-    """Prepare all, time them in turns, and check them again; `more` turns for those that are not known well yet."""
+def _take_rounds(races: Sequence[Sequence[Run]], rounds: int, turn_s: float, probe: Prober, steps: _Steps) -> None:
+    """So many rounds for all; then more for those whose turns disagree, for half as long again."""
+    start_s = perf_counter()
+    steps.expect(races, rounds)
+    for number in range(rounds):
+        _renew(races if number else [])
+        for runs in races:
+            _race(runs, number, turn_s, probe, steps)
+    end_s = perf_counter() + MORE_TIME * (perf_counter() - start_s)
+    while rounds >= LEAST_TURNS and perf_counter() < end_s and (unsure := _unsure(races)):
+        number += 1
+        steps.expect(unsure, 1)
+        _renew(unsure)
+        for runs in unsure:
+            _race(runs, number, turn_s, probe, steps)
+
+
+def _unsure(races: Sequence[Sequence[Run]]) -> list[list[Run]]:
+    """The runs that need more turns, with those that they race."""
+    unsure = [[run for run in runs if run.needs_more_turns] for runs in races]
+    return [runs for runs in unsure if runs]
+
+
+def _renew(races: Sequence[Sequence[Run]]) -> None:
+    """A new process for each entrant."""
+    for entrant in {run.entrant for run in chain.from_iterable(races)}:
+        entrant.renew()
+
+
+def _race(runs: Sequence[Run], number: int, turn_s: float, probe: Prober, steps: _Steps) -> None:
+    """Prepare all, time them in turns, and check them again."""
     for run in runs:
         steps.next(run, run.prepare)
-    for number in turns:
-        for run in _rotated(runs, number):
-            probe.before(run)
-            steps.next(run, run.take_turn, turn_s)
-    for number in range(turns.stop, turns.stop + more):
-        for run in _rotated(runs, number):
-            if run.needs_more_turns:
-                probe.before(run)
-                run.attempt(run.take_turn, turn_s)
+    for run in _rotated(runs, number):
+        probe.before(run)
+        steps.next(run, run.take_turn, turn_s)
     for run in runs:
         run.attempt(run.finish)
 

@@ -5,6 +5,7 @@ process of its own. It reads one JSON command a line and answers with one JSON o
 
     hello    backend, threads, resident, cpus    load it, set its threads, say what it is
     prepare  case, params                        make the operands, run one product, check it
+    again    case, params, call_s                make the operands anew; a call is known to take so long
     time     budget_s, min_samples, max_samples  time it
     release                                      check the last timed product, let go of the operands
 
@@ -38,11 +39,12 @@ from gemmlab.measure.serving import serve
 from gemmlab.verify.bounds import error_over_bound, freivalds
 
 SHORTEST_SAMPLE_S = 0.5e-3  # thousands of ticks of any clock
-_LONG_CALL_S = 50e-3  # such a call warms itself up
+_LONG_CALL_S = 50e-3  # one of these is warm-up enough,
+_COLD_CALL_S = 200e-3  # and these need none
 _WARM_UP_S, _STEADY = 50e-3, 0.97
 CHECK_ALL = 128**3  # multiplications; up to here every element is checked
 _CHECK_ROWS, _CHECK_COLUMNS = 16, 64
-COMMANDS = ("hello", "prepare", "time", "release")
+COMMANDS = ("hello", "prepare", "again", "time", "release")
 
 
 class Worker:
@@ -57,6 +59,7 @@ class Worker:
         self._resident = resident and not self._on_cpu
         self._memory = MemoryCounter()
         self._cpus = cpus  # not asked here: OpenMP has bound this thread already
+        gc.freeze()  # what there is now stays, and need not be looked through after each product
         return {"on_cpu": self._on_cpu, "thread_pools": thread_pools(), **self._machine()}
 
     def _machine(self) -> dict[str, Any]:
@@ -69,8 +72,8 @@ class Worker:
 
     def prepare(self, case: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
         """Run the case once into an `out` full of NaN, check the result, and see how long a call takes."""
-        a, b = operands(Case.from_json(case))
-        product = (ResidentProduct if self._resident else Product)(self._backend, a, b, params)
+        product = self._new_product(case, params)
+        a, b = product.a, product.b
         with gemmlab.trace() as calls:
             first_s = seconds_a_call(product.start, 1, product.finish)
         error = check(a, b, product.result())
@@ -92,6 +95,17 @@ class Worker:
             "traffic": traffic,
             "packing_share": packing_share,
         }
+
+    def again(self, case: dict[str, Any], params: dict[str, Any], call_s: float) -> dict[str, Any]:
+        """Make the operands anew, in a process that may be new too; what is timed next is checked by `release`."""
+        self._product, self._call_s = self._new_product(case, params), call_s
+        if _LONG_CALL_S <= call_s < _COLD_CALL_S:  # `time` warms up shorter ones
+            seconds_a_call(self._product.start, 1, self._product.finish)
+        return {}
+
+    def _new_product(self, case: dict[str, Any], params: dict[str, Any]) -> Product:
+        a, b = operands(Case.from_json(case))
+        return (ResidentProduct if self._resident else Product)(self._backend, a, b, params)
 
     def time(self, budget_s: float, min_samples: int, max_samples: int) -> dict[str, Any]:
         """Time samples until the budget is spent, at least and at most so many; on a device, one call by its clock."""

@@ -60,9 +60,9 @@ class Plan:
 
 
 def quick(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Plan:
-    """About two minutes on two cores."""
+    """About two minutes on two cores; three where turns disagree."""
     cases = [*squares(True), *sized((256, 512, 1000), "float64", "squares"), *layers(True)]
-    return Plan(_with(cases, inputs), backends, threads, ceilings_s=10.0, cap_s=0.8, rounds=5, budget_s=0.2)
+    return Plan(_with(cases, inputs), backends, threads, ceilings_s=10.0, cap_s=0.5, rounds=5, budget_s=0.2)
 
 
 def full(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Plan:
@@ -143,8 +143,8 @@ def carry_out(plan: Plan, run_id: str, progress: Progress, keep: Callable[[Recor
             _device_ceilings(plan, run_id, facts, device, backend, progress, keep)
         except RuntimeError as error:  # its products may fail too, and then say so, but not those of others
             warnings.warn(f"{device}: {error}", stacklevel=2)
-    usual = probe.speed(ceilings, plan.threads or config.threads or machine.usable_cpus())
-    with Session(run_id=run_id, probe_command=probe.COMMAND, usual_probe=usual) as session:
+    known = probe.speed(ceilings, plan.threads or config.threads or machine.usable_cpus())
+    with Session(run_id=run_id, probe_command=probe.COMMAND, known_probe=known) as session:
         session.measure(
             plan.backends, plan.cases, params=plan.params, threads=plan.threads, transfers=plan.transfers,
             cap_s=plan.cap_s, rounds=plan.rounds, budget_s=plan.budget_s, progress=progress,
