@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean, median, quantiles, stdev
 
 NOISY_PERCENT = 10.0  # p20 to p80 of the samples
-UNSURE_PERCENT = 2.0  # that the median may be off, from the turns
+UNSURE_PERCENT = 1.5  # that the median may be off, from the turns: so that two runs agree within twice that
 SURE_PERCENT = 1.0  # no more turns are needed
 DROP_PERCENT = 15.0  # of the probes beside a row, on the average
 PACE_PERCENT = 5.0  # of the undisturbed ones of those probes from what is known of the machine, either way
