@@ -60,7 +60,7 @@ class Plan:
 
 
 def quick(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Plan:
-    """About two minutes on two cores; three where turns disagree."""
+    """Two to three minutes on two cores: more rounds where turns disagree."""
     cases = [*squares(True), *sized((256, 512, 1000), "float64", "squares"), *layers(True)]
     return Plan(_with(cases, inputs), backends, threads, ceilings_s=10.0, cap_s=0.5, rounds=5, budget_s=0.2)
 
