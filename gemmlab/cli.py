@@ -82,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
                        help="of a device: times with moving operands there and back, without, or both")  # fmt: skip
     bench.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of all of them")
     bench.add_argument("--cap", type=_positive, default=5.0, metavar="SECONDS", help="skip what takes longer (5)")
-    bench.add_argument("--rounds", type=_count, default=5, help="turns of each backend at a product (5)")
+    bench.add_argument("--rounds", type=_count, default=5, help="turns of each backend at a product, at least (5)")
     bench.add_argument("--budget", type=_positive, default=1.0, metavar="SECONDS", help="timing of each at a product")
     bench.add_argument("--out", metavar="FILE", help="write the records here, one JSON object a line")
     bench.add_argument("--against", metavar="RECORDS", help="compare with the products of an earlier run")

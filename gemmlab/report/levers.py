@@ -162,7 +162,7 @@ def _memory_range(case: Case) -> str:
 
 
 def _small(case: Case) -> str:
-    """The sizes from the smallest on at which it is under half of the peak, and how much of that may be packing."""
+    """The sizes from the smallest on at which it is under half of the peak."""
     top = peak(case.group)
     squares = case.group.squares(case.backend)
     if top is None:
@@ -221,5 +221,5 @@ def _sizes(holds: dict[int, bool]) -> str:
 
 
 RULES: tuple[Callable[[Case], str], ...] = (
-    _transfers, _instruction_set, _next_rung, _faster, _memory_range, _small, _packing, _threads, _left,
+    _transfers, _instruction_set, _next_rung, _faster, _packing, _memory_range, _small, _threads, _left,
 )  # fmt: skip
