@@ -17,6 +17,7 @@ import pytest
 from gemmlab import _errors, report
 from gemmlab.cli import main
 from gemmlab.measure.records import KEYS
+from gemmlab.report.groups import told_apart
 from gemmlab.report.words import listed, number, percent, seconds, sentence, size
 
 Record = dict[str, Any]
@@ -274,6 +275,27 @@ class TestGroups:
 
 
 @needs_drawing
+class TestMachinesOfOneName:
+    @staticmethod
+    def on(cpus: int, l2: int, **keys: Any) -> made.Record:
+        caches = {"L1": 48 << 10, "L2": l2, "L3": 32 << 20}
+        facts = made.environment(cpus_machine=cpus, cache_bytes=caches)
+        return made.gemm("cpu-ikj", 64, **keys) | {"environment": facts}
+
+    def test_one_machine_keeps_its_name(self):
+        records = [self.on(2, 1 << 20), self.on(2, 1 << 20, threads=1)]
+        assert told_apart(records) == records
+
+    def test_each_has_a_name(self):
+        records = [self.on(2, 1 << 20), self.on(16, 1 << 20), self.on(16, 2 << 20), self.on(2, 1 << 20)]
+        names = [f"{made.DEVICE}, {rest}" for rest in ("2 CPUs", "16 CPUs", "16 CPUs (2)", "2 CPUs")]
+        assert [record["device"] for record in told_apart(records)] == names
+
+    def test_a_device_is_no_processor(self):
+        records = [self.on(cpus, 1 << 20, device=made.GPU, threads=None) for cpus in (2, 16)]
+        assert told_apart(records) == records
+
+
 class TestWriting:
     def test_no_records(self, tmp_path: Path):
         with pytest.raises(ValueError, match="no records"):

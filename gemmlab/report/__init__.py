@@ -79,9 +79,10 @@ def render(records: Sequence[Mapping[str, Any]], directory: Path) -> Path:
         If the directory cannot be written; what was in it stays.
     """
     require()
+    from gemmlab.report.groups import told_apart
     from gemmlab.report.page import write
 
-    return write(records, directory)
+    return write(told_apart(records), directory)
 
 
 def draw_rooflines(records: Sequence[Mapping[str, Any]], directory: Path) -> list[Path]:
@@ -103,8 +104,9 @@ def draw_rooflines(records: Sequence[Mapping[str, Any]], directory: Path) -> lis
     """
     require()
     from gemmlab.report.album import draw_rooflines as draw
+    from gemmlab.report.groups import told_apart
 
-    return draw(records, directory)
+    return draw(told_apart(records), directory)
 
 
 def draw_comparison(

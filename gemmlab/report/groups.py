@@ -133,6 +133,31 @@ class Device:
     records: tuple[Record, ...]
 
 
+def told_apart(records: Sequence[Record]) -> list[Record]:
+    """The records; where several machines have processors of one name, as virtual ones do, with a name for each."""
+    machines: dict[str, dict[Key, str]] = {}
+    for record in filter(_is_of_cpu, records):
+        own, cpus = machines.setdefault(record["device"], {}), record["environment"].get("cpus_machine")
+        name = f"{record['device']}, {cpus} CPUs"
+        again = sum(other.startswith(name) for other in own.values())
+        own.setdefault(_machine(record), f"{name} ({again + 1})" if again else name)
+    names = {device: own for device, own in machines.items() if len(own) > 1}
+    return [
+        {**record, "device": names[record["device"]][_machine(record)]}
+        if _is_of_cpu(record) and record["device"] in names else record for record in records
+    ]  # fmt: skip
+
+
+def _is_of_cpu(record: Record) -> bool:
+    return bool(record["device"] == record["environment"].get("cpu"))
+
+
+def _machine(record: Record) -> Key:
+    """What tells one machine from another whose processor has the same name."""
+    facts = record["environment"]
+    return facts.get("cpus_machine"), *sorted((facts.get("cache_bytes") or {}).items())
+
+
 def devices(records: Iterable[Record]) -> list[Device]:
     """Sort records by device: those with times first, those with ceilings alone last, else as products name them."""
     by_device: dict[str, list[Record]] = {}
