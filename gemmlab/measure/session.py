@@ -122,7 +122,8 @@ class Session:
         progress : callable, optional
             Called with steps done, steps in all, and what comes next.
         on_record : callable, optional
-            Called with each record, also when the measurement is interrupted.
+            Called with each record as soon as it and those before it have no more turns. When the measurement is
+            interrupted, it has been called with everything that was measured.
 
         Returns
         -------
@@ -146,14 +147,21 @@ class Session:
             for case in sorted(cases, key=lambda case: case.gflop) for together in _that_fit(entrants, case)
         ]  # fmt: skip
         records: list[dict[str, Any]] = []
-        try:
-            _take_rounds(races, rounds, budget_s / rounds, self._probe, _Steps(progress))
-        finally:  # an interruption keeps what there is
-            for run in chain.from_iterable(races):
+        kept = 0
+
+        def keep(some: Sequence[Sequence[Run]]) -> None:
+            nonlocal kept
+            for run in chain.from_iterable(some[kept:]):
                 if run.worth_recording:
                     records.append(self._record(run))
                     if on_record is not None:
                         on_record(records[-1])
+            kept = max(kept, len(some))
+
+        try:
+            _take_rounds(races, rounds, budget_s / rounds, self._probe, _Steps(progress), keep)
+        finally:  # an interruption keeps what there is
+            keep(races)
         return records
 
     def _entrants_of(self, backend: str, number: int, threads: int, cap_s: float, transfers: str) -> list[Entrant]:
@@ -202,14 +210,22 @@ class _Steps:
             self._progress(self.done, self.total, "")
 
 
-def _take_rounds(races: Sequence[Sequence[Run]], rounds: int, turn_s: float, probe: Prober, steps: _Steps) -> None:
-    """So many rounds for all; then more for those whose turns disagree, for half as long again."""
+def _take_rounds(
+    races: Sequence[Sequence[Run]], rounds: int, turn_s: float, probe: Prober, steps: _Steps,
+    keep: Callable[[Sequence[Sequence[Run]]], None],
+) -> None:  # fmt: skip
+    """So many rounds for all; then more for those whose turns disagree, for half as long again.
+
+    `keep` is called with the first races, those that are over.
+    """
     start_s = perf_counter()
     steps.expect(races, rounds)
     for number in range(rounds):
         _renew(races if number else [])
-        for runs in races:
+        for place, runs in enumerate(races, 1):
             _race(runs, number, turn_s, probe, steps)
+            if number == rounds - 1 and (rounds < LEAST_TURNS or not _unsure(races[:place])):
+                keep(races[:place])
     end_s = perf_counter() + MORE_TIME * (perf_counter() - start_s)
     while rounds >= LEAST_TURNS and perf_counter() < end_s and (unsure := _unsure(races)):
         number += 1
