@@ -8,6 +8,7 @@ import pytest
 from helpers import output_of
 
 from gemmlab.measure import Session, entrant, noise, sized
+from gemmlab.measure import session as session_module
 from gemmlab.measure.binding import bind_threads, cpu_numbers
 from gemmlab.measure.process import WorkerProcess
 from gemmlab.roofline import probe
@@ -106,15 +107,16 @@ def test_a_session_goes_on_without_a_probe_that_cannot_run():
         assert record["probe_gflop_per_s"] is None
 
 
-def test_turns_go_on_while_they_disagree_and_stop_when_they_do_not(monkeypatch):
-    turns = []
+@pytest.mark.parametrize(("more_time", "enough", "turns"), [(1e3, 3, 3), (1e3, 5, 5), (0.0, 9, 3)])
+def test_turns_go_on_until_they_agree_or_the_time_is_up(more_time, enough, turns, monkeypatch):
+    monkeypatch.setattr(session_module, "MORE_TIME", more_time)
+    monkeypatch.setattr(noise, "is_sure", lambda own: len(own) >= enough)
+    taken = []
+    monkeypatch.setattr(entrant.Run, "take_turn", lambda run, budget_s, own=entrant.Run.take_turn: (
+        taken.append(run), own(run, budget_s)))  # fmt: skip
     with Session() as session:
-        monkeypatch.setattr(noise, "is_sure", lambda own: turns.append(len(own)) or len(own) >= 4)
-        session.measure(["cpu-ikj"], sized([16]), threads=1, rounds=3, budget_s=0.001)
-        assert max(turns) == 4
-        monkeypatch.setattr(noise, "is_sure", lambda own: turns.append(len(own)) or False)
-        session.measure(["cpu-ikj"], sized([16]), threads=1, rounds=3, budget_s=0.001)
-    assert max(turns) > 3  # and ends all the same, when as much time again is spent
+        (record,) = session.measure(["cpu-ikj"], sized([16]), threads=1, rounds=3, budget_s=0.001)
+    assert (record["status"], len(taken)) == ("ok", turns)
 
 
 BINDING = """
