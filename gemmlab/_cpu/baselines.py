@@ -16,7 +16,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -121,25 +121,26 @@ class Blas:
         """Fill `problem.out`."""
         check_params(self, params)
         with _as_asked(self.library, problem):
-            run_in_layouts(problem, "CF", self.kernel.run, furthest=INT32_MAX)
+            run_in_layouts(problem, "CF", partial(self.call, problem), furthest=INT32_MAX)
+
+    def call(self, problem: Problem, a: Array, b: Array, out: Array) -> None:
+        """The library's function, on operands in layouts that it takes."""
+        self.kernel.run(a, b, out)
 
 
 class Blis(Blas):
     """BLIS, kept from the one layout in which it computes wrongly."""
 
-    def gemm(self, problem: Problem, **params: Any) -> None:
-        """Fill `problem.out`."""
-        check_params(self, params)
+    def call(self, problem: Problem, a: Array, b: Array, out: Array) -> None:
+        """With rows of A, where both operands lie in columns.
 
-        def run(a: Array, b: Array, out: Array) -> None:
-            # Of 1.3.4, the kernels of dgemm that AVX2 and AVX-512 share leave elements of a row unwritten where both
-            # operands lie in columns and n is 5 more than a multiple of 6.
-            if problem.dtype == np.float64 and layout(a) == layout(b) == "F":
-                a = in_rows(a)
-                problem.copies += 1
-            self.kernel.run(a, b, out)
-
-        run_in_layouts(problem, "CF", run)
+        Of 1.3.4, the kernels of dgemm that AVX2 and AVX-512 share leave elements of a row unwritten then, if n is 5
+        more than a multiple of 6.
+        """
+        if problem.dtype == np.float64 and layout(a) == layout(b) == "F":
+            a = in_rows(a)
+            problem.copies += 1
+        super().call(problem, a, b, out)
 
 
 def baselines() -> tuple[NumPy | Blas, ...]:

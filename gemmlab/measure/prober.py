@@ -44,7 +44,6 @@ class Prober:
         """The speed of an undisturbed probe in this session."""
         return noise.usual(self._said)
 
-
     def close(self, gently: bool = True) -> None:
         """End the process."""
         if self._process is not None:

@@ -220,12 +220,14 @@ def _take_rounds(
     """
     start_s = perf_counter()
     steps.expect(races, rounds)
+    over = True  # all races so far
     for number in range(rounds):
         _renew(races if number else [])
         for place, runs in enumerate(races, 1):
             _race(runs, number, turn_s, probe, steps)
-            if number == rounds - 1 and (rounds < LEAST_TURNS or not _unsure(races[:place])):
-                keep(races[:place])
+            if number == rounds - 1:
+                over &= rounds < LEAST_TURNS or not _unsure([runs])
+                keep(races[:place] if over else [])
     end_s = perf_counter() + MORE_TIME * (perf_counter() - start_s)
     while rounds >= LEAST_TURNS and perf_counter() < end_s and (unsure := _unsure(races)):
         number += 1
@@ -236,7 +238,7 @@ def _take_rounds(
 
 
 def _unsure(races: Sequence[Sequence[Run]]) -> list[list[Run]]:
-    """The runs that need more turns, with those that they race."""
+    """The runs that need more turns, by their races."""
     unsure = [[run for run in runs if run.needs_more_turns] for runs in races]
     return [runs for runs in unsure if runs]
 

@@ -82,8 +82,9 @@ class Worker:
             call_s = seconds_a_call(product.start, 1, product.finish)  # the first one may have built a kernel
         if error <= 1 and call_s <= _LONG_CALL_S:
             call_s = seconds_a_warm_call(product.start, product.finish)
-        traffic = self._traffic(a, b, calls[-1].params)
-        packing_share = self._packing_share(a, b, params) if call_s <= _LONG_CALL_S else None
+        problem = Problem.from_call(a, b)
+        traffic = self._traffic(problem, calls[-1].params)
+        packing_share = self._packing_share(problem, params) if call_s <= _LONG_CALL_S else None
         self._product, self._call_s = product, call_s
         return {
             "error_over_bound": error,
@@ -134,15 +135,15 @@ class Worker:
         gc.collect()
         return {"error_over_bound": error}
 
-    def _traffic(self, a: NDArray[Any], b: NDArray[Any], params: Mapping[str, Any]) -> dict[str, float] | None:
+    def _traffic(self, problem: Problem, params: Mapping[str, Any]) -> dict[str, float] | None:
         """Bytes that the backend's own model expects to pass from each memory level."""
         model = getattr(self._backend, "traffic", None)
-        return None if model is None else dict(model(Problem.from_call(a, b), machine.caches(), **params))
+        return None if model is None else dict(model(problem, machine.caches(), **params))
 
-    def _packing_share(self, a: NDArray[Any], b: NDArray[Any], params: Mapping[str, Any]) -> float | None:
+    def _packing_share(self, problem: Problem, params: Mapping[str, Any]) -> float | None:
         """The share of its time that the backend spends packing its operands, if it packs and can tell."""
         clocked = getattr(self._backend, "packing_share", None)
-        return None if clocked is None else float(clocked(Problem.from_call(a, b), **params))
+        return None if clocked is None else float(clocked(problem, **params))
 
 
 def seconds_a_call(start: Callable[[], Any], calls: int, finish: Callable[[], None] = lambda: None) -> float:

@@ -58,6 +58,11 @@ class Plan:
     transfers: str = "both"
     fresh: bool = False
 
+    @property
+    def count(self) -> int:
+        """Threads of each product."""
+        return self.threads or config.threads or machine.usable_cpus()
+
 
 def quick(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Plan:
     """Two to three minutes on two cores: more rounds where turns disagree."""
@@ -143,7 +148,7 @@ def carry_out(plan: Plan, run_id: str, progress: Progress, keep: Callable[[Recor
             _device_ceilings(plan, run_id, facts, device, backend, progress, keep)
         except RuntimeError as error:  # its products may fail too, and then say so, but not those of others
             warnings.warn(f"{device}: {error}", stacklevel=2)
-    known = probe.speed(ceilings, plan.threads or config.threads or machine.usable_cpus())
+    known = probe.speed(ceilings, plan.count)
     with Session(run_id=run_id, probe_command=probe.COMMAND, known_probe=known) as session:
         session.measure(
             plan.backends, plan.cases, params=plan.params, threads=plan.threads, transfers=plan.transfers,
@@ -169,7 +174,7 @@ def _cpu_ceilings(
     plan: Plan, run_id: str, facts: Record, progress: Progress, keep: Callable[[Record], None]
 ) -> list[Record]:
     """Ceilings of the CPU: those that are kept, with the peak of now after them, or all of them measured."""
-    device, count = machine.cpu_name(), plan.threads or config.threads or machine.usable_cpus()
+    device, count = machine.cpu_name(), plan.count
     own = [] if plan.fresh or not plan.ceilings_s else kept.kept(device, count)
     if not own and plan.ceilings_s:
         progress(0, 1, "ceilings")

@@ -16,7 +16,7 @@ real product it stands for, whose sums have 2k terms.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -250,25 +250,28 @@ def _random_bound(a: Floats, b: Floats, c: Floats) -> Floats:
 
 
 def _times(matrix: Floats, vector: Floats, function: Callable[[Floats], Floats] = np.asarray) -> Floats:
-    """function(matrix) @ vector in float64, some rows at a time: no float64 copy of a whole matrix."""
+    """function(matrix) @ vector in float64."""
     result = np.empty(np.broadcast_shapes(matrix.shape[:-2], vector.shape[:-1]) + matrix.shape[-2:-1])
-    for start in range(0, matrix.shape[-2], _ROWS_AT_A_TIME):
-        rows = slice(start, start + _ROWS_AT_A_TIME)
-        block = function(matrix[..., rows, :]).astype(np.float64)
-        result[..., rows] = np.matmul(block, vector[..., None])[..., 0]
+    for rows, block in _by_rows(matrix):
+        result[..., rows] = np.matmul(function(block), vector[..., None])[..., 0]
     return result
 
 
 def _norms(matrix: Floats) -> Floats:
     """2-norm of each row; by parts of its largest element, so that no square overflows or underflows on the way."""
     result = np.empty(matrix.shape[:-1])
-    for start in range(0, matrix.shape[-2], _ROWS_AT_A_TIME):
-        rows = slice(start, start + _ROWS_AT_A_TIME)
-        block = matrix[..., rows, :].astype(np.float64)
+    for rows, block in _by_rows(matrix):
         largest = np.abs(block).max(axis=-1)
         parts = block / np.where((largest > 0) & (largest < np.inf), largest, 1.0)[..., None]
         result[..., rows] = largest * np.sqrt(np.einsum("...i,...i->...", parts, parts))
     return result
+
+
+def _by_rows(matrix: Floats) -> Iterator[tuple[slice, Floats]]:
+    """Some rows at a time, in float64: no such copy of a whole matrix."""
+    for start in range(0, matrix.shape[-2], _ROWS_AT_A_TIME):
+        rows = slice(start, start + _ROWS_AT_A_TIME)
+        yield rows, matrix[..., rows, :].astype(np.float64)
 
 
 def _as_matrices(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
