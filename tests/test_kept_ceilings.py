@@ -17,8 +17,8 @@ def _own_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(config, "cache_dir", tmp_path / "cache")
 
 
-def ceiling(device="CPU", threads=1, **facts):
-    found = {"kind": "ceiling", "ceiling": "fma", "threads": threads, "gflop_per_s": 1.0}
+def ceiling(device="CPU", threads=1, gflop_per_s=1.0, **facts):
+    found = {"kind": "ceiling", "ceiling": "fma", "threads": threads, "gflop_per_s": gflop_per_s}
     return complete(found, run_id="r", device=device, environment=environment(pools=[]) | facts)
 
 
@@ -46,6 +46,20 @@ def test_new_ones_take_the_place_of_old_ones_and_leave_other_devices():
     kept.keep([ceiling(threads=1)])
     assert [record["threads"] for record in kept.kept("CPU", 1)] == [1]
     assert len(kept.kept("GPU")) == 1
+
+
+def test_a_faster_peak_takes_the_place_of_the_kept_one_and_a_slower_one_does_not():
+    memory = ceiling(gflop_per_s=None) | {"ceiling": "bandwidth", "gb_per_s": 9.0}
+    kept.keep([ceiling(gflop_per_s=5.0), ceiling(threads=2, gflop_per_s=10.0), memory])
+    kept.lift([ceiling(gflop_per_s=4.0), ceiling(threads=2, gflop_per_s=11.0), ceiling(threads=4, gflop_per_s=20.0)])
+    assert [record["gflop_per_s"] for record in kept.kept("CPU", 2)] == [5.0, 11.0, None]
+
+
+@pytest.mark.parametrize("change", [{"isa": "v1"}, {"cpus_usable": 999}])
+def test_a_peak_of_another_machine_lifts_nothing(change):
+    kept.keep([ceiling(gflop_per_s=5.0)])
+    kept.lift([ceiling(gflop_per_s=6.0, **change)])
+    assert kept.kept("CPU", 1)[0]["gflop_per_s"] == 5.0
 
 
 def test_a_damaged_file_counts_as_none_and_is_replaced():

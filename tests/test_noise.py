@@ -77,7 +77,7 @@ def test_each_disturbance_is_a_reason(spread, turns, steal, drop, pace, word):
 
 
 def test_without_a_disturbance_there_is_no_reason():
-    assert noise.reasons(3.0, STEADY, 0.1, 2.0, -4.0) == []
+    assert noise.reasons(3.0, STEADY, 0.1, 2.0, -2.0) == []
     assert noise.reasons(3.0, [1.0], None, None, None) == []
 
 
@@ -167,7 +167,7 @@ def test_a_probe_of_the_cpu_does_not_count_against_a_device():
 
 def test_what_the_probe_does_is_known_from_the_ceilings():
     loop = {"ceiling": "fma", "isa": probe.chosen(), "dtype": probe.DTYPE, "threads": 2}
-    ceiling = loop | {"gflop_per_s": 200.0, "min_s": 1.0, "median_s": 1.25}
+    ceiling = loop | {"gflop_per_s": 200.0, "min_s": 1.0, "p20_s": 1.25}
     assert probe.speed([{"ceiling": "bandwidth", "threads": 2}, ceiling], 2) == 160
     assert probe.speed([ceiling], 1) is None
 

@@ -155,8 +155,10 @@ def carry_out(plan: Plan, run_id: str, progress: Progress, keep: Callable[[Recor
             cap_s=plan.cap_s, rounds=plan.rounds, budget_s=plan.budget_s, progress=progress,
             on_record=keep_product,
         )  # fmt: skip
-    for record in _peaks(plan, run_id, facts):
+    peaks = _peaks(plan, run_id, facts)
+    for record in peaks:
         keep(record)
+    kept.lift(peaks)
 
 
 def simulated_bytes(record: Record) -> dict[str, float]:
