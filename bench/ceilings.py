@@ -25,7 +25,7 @@ from statistics import median
 from gemmlab._cpu.isa import chosen
 from gemmlab._cpu.machine import caches, usable_cpus
 from gemmlab.roofline.bandwidth import _point, page_aligned
-from gemmlab.roofline.ceilings import SCALAR, _multiply_adds
+from gemmlab.roofline.multiply_adds import SCALAR, MultiplyAdds
 
 KB, MB = 1000, 1000 * 1000  # as likwid-bench counts
 BEYOND = max(128 * MB, 2 * caches().get("L3", 0) // MB * MB)
@@ -44,6 +44,13 @@ def likwid(test: str, working_set: int, threads: int, unit: str) -> float:
     command = [*everywhere, "likwid-bench", "-t", test, "-W", size, "-s", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return float(re.findall(rf"{unit}:\s+([\d.]+)", done.stdout)[0]) / 1000
+
+
+def multiply_add_rate(isa: str, dtype: str, threads: int) -> float:
+    """GFLOP/s of our own loop."""
+    loop = MultiplyAdds(isa, dtype, threads)
+    loop.time(SECONDS)
+    return float(loop.record()["gflop_per_s"])
 
 
 def bandwidth(operation: str, working_set: int, threads: int) -> float:
@@ -65,7 +72,7 @@ def pair(kind: str, threads: int, what: str, how: str) -> tuple[float, float]:
     """Ours and theirs, one after the other."""
     if kind == "fma":
         test = f"peakflops{PRECISION[how]}{FUSED[what]}"
-        return _multiply_adds(what, how, threads, SECONDS)["gflop_per_s"], likwid(test, 16 * KB, threads, "MFlops/s")
+        return multiply_add_rate(what, how, threads), likwid(test, 16 * KB, threads, "MFlops/s")
     working_set = SETS[what]
     return bandwidth(how, working_set, threads), likwid(THEIRS[how] + ENDING[chosen()], working_set, threads, "MByte/s")
 

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from gemmlab._cpu.isa import chosen
 from gemmlab.measure import records
-from gemmlab.roofline import Roof, ceilings, intensity, measure_ceilings, peak_of
+from gemmlab.roofline import Roof, ceilings, intensity, measure_ceilings, multiply_adds, peak_of
 from gemmlab.roofline import bandwidth as bandwidth_module
 from gemmlab.roofline.bandwidth import page_aligned
+from gemmlab.roofline.timing import Timing
 
 KIB, MIB = 1 << 10, 1 << 20
 CACHES = {"L1": 48 * KIB, "L2": 1 * MIB, "L3": 32 * MIB}
@@ -225,7 +227,7 @@ class TestCeilings:
         for record in measured[0]:
             whole = records.complete(record, run_id="a run", device="CPU", environment={})
             assert whole["kind"] == "ceiling"
-            assert whole["samples"] >= 5
+            assert whole["samples"] >= 5 * (ceilings.PARTS if whole["ceiling"] == "fma" else 1)
             assert whole["calls_per_sample"] >= 1
             assert 0 < whole["min_s"] <= whole["p20_s"] <= whole["median_s"] <= whole["p80_s"]
 
@@ -254,6 +256,18 @@ class TestCeilings:
             if record["ceiling"] == "bandwidth":
                 assert record["samples"] >= 5
 
+    def test_the_rate_is_that_of_the_fastest_sample_of_all_parts(self, monkeypatch):
+        loop = multiply_adds.MultiplyAdds(chosen(), "float32", 1)
+        parts = iter([[2.0, 2.0], [1.0, 4.0]])
+        asked = []
+        monkeypatch.setattr(multiply_adds, "time_loop", lambda run, threads, seconds, calls: (
+            asked.append(calls), Timing(next(parts), 7))[1])  # fmt: skip
+        loop.time(0.1)
+        loop.time(0.1)
+        record = loop.record()
+        assert asked == [1, 7]
+        assert (record["samples"], record["min_s"], record["calls_per_sample"]) == (4, 1.0, 7)
+
     def test_the_clock_is_told_beside_the_multiply_adds(self, measured):
         assert all(0 < r["clock_ghz"] < 10 for r in measured[0] if r["ceiling"] == "fma")
 
@@ -271,7 +285,8 @@ class TestCeilings:
 
     def test_progress_is_one_line_a_loop(self, measured):
         found, lines = measured
-        assert len(lines) == sum(record["ceiling"] != "bandwidth" for record in found)
+        kinds = [record["ceiling"] for record in found]
+        assert len(lines) == ceilings.PARTS * kinds.count("fma") + kinds.count("sweep")
         assert all(lines)
 
     def test_threads_out_of_range(self):
@@ -288,7 +303,7 @@ class TestLoops:
 
     @pytest.fixture
     def stream(self):
-        return pytest.importorskip(f"gemmlab.roofline.{ceilings.chosen()}._stream")
+        return pytest.importorskip(f"gemmlab.roofline.{chosen()}._stream")
 
     def test_streams_must_fit(self, stream):
         buffer = page_aligned(4 * 4096, 4096)
@@ -304,7 +319,7 @@ class TestLoops:
             stream.touch(page_aligned(4096, 4096), 2)
 
     def test_an_unknown_dtype(self):
-        fma_loop = pytest.importorskip(f"gemmlab.roofline.{ceilings.chosen()}._fma")
+        fma_loop = pytest.importorskip(f"gemmlab.roofline.{chosen()}._fma")
         assert fma_loop.flops_per_iteration("float32") == 2 * fma_loop.flops_per_iteration("float64")
         with pytest.raises(ValueError, match="not int8"):
             fma_loop.run("int8", 1, 1)

@@ -1,6 +1,7 @@
 """What the machine can do at best, and how close a product comes.
 
-    ceilings.py    measures the ceilings: multiply-add rates
+    ceilings.py    measures the ceilings of the CPU
+      multiply_adds.py          the multiply-add rate of an instruction set
       bandwidth.py              the bandwidth of each memory level, from a sweep
       timing.py                 a loop timed
       _fma.pyx  fma.h           the multiply-add loop, and the clock

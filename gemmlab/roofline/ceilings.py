@@ -1,6 +1,6 @@
 """How fast this machine can be: its multiply-add rate, and the bandwidth of each level of its memory.
 
-    fma         chains of multiply-adds in registers, for each instruction set, dtype and thread count
+    fma                   for each instruction set, dtype and thread count: see `multiply_adds.py`
     sweep, bandwidth      see `bandwidth.py`
 
 A ceiling is the best that our own loop reached: a lower bound of what the hardware can do. So the
@@ -15,20 +15,17 @@ the working set; all threads do it at the same time.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 from gemmlab._config import check_threads
 from gemmlab._cpu import build_info
-from gemmlab._cpu.isa import available, chosen
+from gemmlab._cpu.isa import available
 from gemmlab._cpu.machine import usable_cpus
-from gemmlab.measure.statistics import summarise
 from gemmlab.roofline.bandwidth import measure_bandwidths
-from gemmlab.roofline.timing import time_loop
+from gemmlab.roofline.multiply_adds import SCALAR, MultiplyAdds
 
 FMA_SHARE_OF_TIME = 0.25
-SCALAR = "scalar"  # multiply-adds of single numbers, by the instruction set in force
-CLOCK_TURNS = 50_000  # of sixteen additions: a quarter of a millisecond
+PARTS = 3  # of the multiply-adds' time: before, between and after the bandwidths of one thread and of all
 
 Progress = Callable[[str], None]
 Record = dict[str, Any]
@@ -42,8 +39,9 @@ def measure_ceilings(
     Parameters
     ----------
     seconds : float
-        About how long it may take. Each ceiling has at least 5 samples of a millisecond, so a small value
-        is exceeded: by a few seconds at most, where a pass through memory is slow.
+        About how long it may take. Each ceiling has at least 5 samples of a millisecond, and multiply-adds
+        three times as many, so a small value is exceeded: by a few seconds at most, where a pass through memory
+        is slow.
     threads : int, optional
         What "all" means; as many as this process may use if None. A build without OpenMP measures one.
     bandwidth : bool, optional
@@ -70,47 +68,21 @@ def measure_ceilings(
     """
     tell = progress or (lambda text: None)
     counts = _thread_counts(threads)
-    records = []
-    for count in counts:
-        records += _multiply_add_rates(count, seconds * (FMA_SHARE_OF_TIME if bandwidth else 1) / len(counts), tell)
-    for count in counts if bandwidth else ():
-        records += measure_bandwidths(count, seconds * (1 - FMA_SHARE_OF_TIME) / len(counts), tell)
-    return records
-
-
-def multiply_add_rate(dtype: str, threads: int, seconds: float = 0.2) -> float:
-    """GFLOP/s of multiply-adds on so many threads, in the instruction set in force: a quick look at one ceiling."""
-    return float(_multiply_adds(chosen(), dtype, threads, seconds)["gflop_per_s"])
+    loops = [
+        MultiplyAdds(isa, dtype, count)
+        for count in counts for isa in (SCALAR, *available()) for dtype in ("float32", "float64")
+    ]  # fmt: skip
+    part_s = seconds * (FMA_SHARE_OF_TIME if bandwidth else 1) / PARTS / len(loops)
+    memory = []
+    for part in range(PARTS):
+        for loop in loops:
+            tell(f"multiply-adds: {loop.dtype}, {loop.isa}, threads: {loop.threads}")
+            loop.time(part_s)
+        for count in counts[part : part + 1] if bandwidth else ():
+            memory += measure_bandwidths(count, seconds * (1 - FMA_SHARE_OF_TIME) / len(counts), tell)
+    return [loop.record() for loop in loops] + memory
 
 
 def _thread_counts(threads: int | None) -> list[int]:
     everyone = check_threads(threads) or usable_cpus()
     return [1, everyone] if everyone > 1 and build_info()["openmp"] else [1]
-
-
-def _multiply_add_rates(threads: int, seconds: float, tell: Progress) -> list[Record]:
-    loops = [(isa, dtype) for isa in (SCALAR, *available()) for dtype in ("float32", "float64")]
-    records = []
-    for isa, dtype in loops:
-        tell(f"multiply-adds: {dtype}, {isa}, threads: {threads}")
-        records.append(_multiply_adds(isa, dtype, threads, seconds / len(loops)))
-    return records
-
-
-def _multiply_adds(isa: str, dtype: str, threads: int, seconds: float) -> Record:
-    scalar = isa == SCALAR
-    fma = import_module(f"gemmlab.roofline.{chosen() if scalar else isa}._fma")
-    timing = time_loop(lambda count, turns: fma.run(dtype, count, turns, scalar), threads, seconds)
-    flop = threads * fma.flops_per_iteration(dtype, scalar)
-    timed = summarise(timing.samples_s)
-    return {
-        "kind": "ceiling",
-        "ceiling": "fma",
-        "isa": isa,
-        "dtype": dtype,
-        "threads": threads,
-        "gflop_per_s": flop / timed["min_s"] / 1e9,
-        "clock_ghz": max(fma.clock_ghz(threads, CLOCK_TURNS) for _ in range(8)),
-        "calls_per_sample": timing.calls_per_sample,
-        **timed,
-    }

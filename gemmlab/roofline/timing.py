@@ -19,15 +19,14 @@ class Timing:
     calls_per_sample: int
 
 
-def time_loop(run: Callable[[int, int], float], threads: int, seconds: float) -> Timing:
-    """Time `run(threads, turns)` for about `seconds`.
+def time_loop(run: Callable[[int, int], float], threads: int, seconds: float, calls: int = 1) -> Timing:
+    """Time `run(threads, turns)` for about `seconds`; where so many turns are known to make a sample, say `calls`.
 
     How many turns make a sample is found on one thread: where the machine has other work to do, waking the others can
     take longer than the loop itself, and would pass for it.
     """
     start = perf_counter()
     sample_s = max(MIN_SAMPLE_S, seconds / USUAL_SAMPLES)
-    calls = 1
     while (elapsed := min(run(1, calls) for _ in range(3))) < sample_s:
         calls = math.ceil(calls * min(10.0, max(1.2, sample_s / max(elapsed, 1e-9))))
     warm_up_s = run(threads, calls)
