@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     report = command("report", commands.run_report, "measure this machine and every backend, write a page about it")
     size = report.add_mutually_exclusive_group()
     for plan, text in (
-        ("quick", "two to three minutes on two cores (the default)"),
+        ("quick", "two minutes on two quiet cores, up to five on noisy ones (the default)"),
         ("full", "to N = 4032, both dtypes, every layer"),
         ("smallest", "seconds: to see that it works, not how fast"),
     ):

@@ -31,8 +31,9 @@ from gemmlab.measure import (
     text_table,
 )
 from gemmlab.measure import entrant as entrant_module
-from gemmlab.measure.entrant import Entrant, wait_policy
+from gemmlab.measure.entrant import Entrant
 from gemmlab.measure.process import CAN_SUSPEND, WorkerDied, WorkerProcess
+from gemmlab.measure.run import wait_policy
 from gemmlab.measure.session import _that_fit
 from gemmlab.measure.table import seconds, size
 from gemmlab.measure.worker import CHECK_ALL, SHORTEST_SAMPLE_S, calls_a_sample, check, seconds_a_call

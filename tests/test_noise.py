@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from time import perf_counter
 
 import pytest
 from helpers import output_of
 
-from gemmlab.measure import Session, entrant, noise, sized
+from gemmlab.measure import Session, entrant, noise, run, sized
 from gemmlab.measure import session as session_module
 from gemmlab.measure.binding import bind_threads, cpu_numbers
+from gemmlab.measure.prober import Prober
 from gemmlab.measure.process import WorkerProcess
+from gemmlab.measure.turn import Turn, that_count
 from gemmlab.roofline import probe
 
 
@@ -38,8 +41,60 @@ def test_a_probe_is_held_against_the_usual_one():
     assert noise.drop_percent([101.0], 100.0) == 0
     assert noise.drop_percent([], 100.0) is None
     assert noise.drop_percent([1.0], None) is None
+    assert noise.pace_percent([*[50.0] * 18, 110.0, 110.0], 100.0) == pytest.approx(10)  # the fastest count
+    assert noise.pace_percent([1.0], 100.0) is noise.pace_percent([1.0, 1.0], None) is None
     assert noise.usual([]) is None
     assert noise.usual([7.0]) == 7.0
+
+
+def test_calm_turns_count_alone_where_there_are_enough():
+    calm, disturbed = Turn([1.0], probes=[99.0, 98.0]), Turn([2.0], probes=[99.0, 90.0])
+    assert that_count([calm, disturbed, calm, calm], 100.0) == [calm] * 3
+    assert that_count([calm, disturbed, calm], 100.0) == [calm, disturbed, calm]
+    assert that_count([disturbed], None) == [disturbed]
+    assert Turn([1.0]).is_calm(100.0)  # nothing was probed
+
+
+class Machine:
+    """Stands for the probe's process: it is slow for a while, and fast from then on."""
+
+    def __init__(self, *slow):
+        self.speeds = [*slow]
+
+    def ask(self, *_):
+        return {"gflop_per_s": self.speeds.pop(0) if self.speeds else 100.0}
+
+
+def probing(*slow, time_to_spare=True):
+    prober = Prober(("none",))
+    prober._said, prober._start_s = [100.0] * 20, perf_counter() - (1000.0 if time_to_spare else -1000.0)
+    prober._process = Machine(*slow)
+    return prober
+
+
+def test_a_turn_waits_for_a_calm_machine_but_not_for_ever():
+    assert probing(50.0, 60.0).calm() == [100.0]
+    assert probing(*range(50, 90)).calm() == [59.0]
+    assert probing(50.0, time_to_spare=False).calm()[0] == 50.0  # no time of the session to spare
+
+
+class Backend:
+    """Stands for an entrant that answers every question alike."""
+
+    on_device = False
+
+    def ask(self, *_, **__):
+        return {"samples_s": [1.0], "calls_per_sample": 1, "kernel_s": None, "dram_bytes": None}
+
+
+@pytest.mark.parametrize(
+    ("speeds", "time_to_spare", "turns"),
+    [([], True, 1), ([100, 50], True, 2), ([100, 50] * 9, True, 3), ([100, 50], False, 1)],
+)
+def test_a_disturbed_turn_is_taken_again_where_there_is_time(speeds, time_to_spare, turns):
+    taken = run.Run(Backend(), sized([16])[0], {})
+    taken.take_turn(0.001, probing(*speeds, time_to_spare=time_to_spare))
+    assert len(taken.turns) == turns
 
 
 def test_stolen_time_is_a_share_of_all_ticks_between_the_readings():
@@ -112,8 +167,8 @@ def test_turns_go_on_until_they_agree_or_the_time_is_up(more_time, enough, turns
     monkeypatch.setattr(session_module, "MORE_TIME", more_time)
     monkeypatch.setattr(noise, "is_sure", lambda own: len(own) >= enough)
     taken = []
-    monkeypatch.setattr(entrant.Run, "take_turn", lambda run, budget_s, own=entrant.Run.take_turn: (
-        taken.append(run), own(run, budget_s)))  # fmt: skip
+    monkeypatch.setattr(run.Run, "take_turn", lambda run, *given, own=run.Run.take_turn: (
+        taken.append(run), own(run, *given)))  # fmt: skip
     with Session() as session:
         (record,) = session.measure(["cpu-ikj"], sized([16]), threads=1, rounds=3, budget_s=0.001)
     assert (record["status"], len(taken)) == ("ok", turns)
@@ -160,15 +215,15 @@ def test_threads_of_a_device_are_left_alone(backend, bound, monkeypatch):
 def test_a_probe_of_the_cpu_does_not_count_against_a_device():
     on_device = entrant.Entrant("opencl-local", 1, (), resident=True)
     on_device.hello = {"on_cpu": False}
-    run = entrant.Run(on_device, sized([16])[0], {}, turns_s=STEADY, probes=[10.0] * 3)
-    found = run._noise(1.0, usual_probe=100.0, known_probe=50.0)
-    assert (found["probe_drop_percent"], found["noisy"]) == (90, False)
+    turns = [Turn([1.0], probes=[10.0])] * 3
+    found = run.Run(on_device, sized([16])[0], {}, turns=turns).record(usual_probe=100.0, pace=50.0)
+    assert (found["probe_drop_percent"], found["turns"], found["noisy"]) == (90, 3, False)
 
 
 def test_what_the_probe_does_is_known_from_the_ceilings():
     loop = {"ceiling": "fma", "isa": probe.chosen(), "dtype": probe.DTYPE, "threads": 2}
-    ceiling = loop | {"gflop_per_s": 200.0, "min_s": 1.0, "p20_s": 1.25}
-    assert probe.speed([{"ceiling": "bandwidth", "threads": 2}, ceiling], 2) == 160
+    ceiling = loop | {"gflop_per_s": 200.0}
+    assert probe.speed([{"ceiling": "bandwidth", "threads": 2}, ceiling], 2) == 200
     assert probe.speed([ceiling], 1) is None
 
 

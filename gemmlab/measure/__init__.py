@@ -2,11 +2,13 @@
 
     problems.py      what is measured: shape suites, a user's .npy files, the operands
     session.py       all backends at all cases, in turns           Session.measure -> records
-      entrant.py     one backend in it: its pace, its run at one case
+      entrant.py     one backend in it: its process, its pace
+      run.py         that backend at one case: its turns, its record
+      turn.py        a while in which it is timed, and whether the machine was calm
       process.py     the worker as its parent sees it: asked, suspended, ended
       worker.py      the worker: one backend in one process, timed and checked
       product.py     what it times: operands in host memory, or on a device
-      prober.py      the same piece of work before every turn: has the machine changed?
+      prober.py      the same piece of work around every turn: has the machine changed?
     statistics.py    what the samples say; noise.py: how far they can be believed, and what disturbed them
     environment.py   the machine and the software behind a number
     records.py       records as lines of JSON, whole files or none

@@ -1,30 +1,23 @@
-"""One backend in a session, and its run at one case.
+"""One backend in a session: its process, started when first needed and again after a death, and its pace.
 
-An `Entrant` is a backend with its process, started when first needed and again after a death, and its pace.
-A `Run` is an entrant at one case, from the question whether to start at all to the record. Whatever ends a
-run early is an `Over` with a status and a reason.
+Whatever ends its run at a case early is an `Over` with a status and a reason.
 """
 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from statistics import median
+from dataclasses import dataclass
 from typing import Any
 
 from gemmlab._gpu import RUNTIMES
 from gemmlab._registry import plain
-from gemmlab.measure import noise
 from gemmlab.measure.binding import cpu_numbers
 from gemmlab.measure.problems import Case
-from gemmlab.measure.process import CAN_SUSPEND, WorkerDied, WorkerProcess
+from gemmlab.measure.process import WorkerDied, WorkerProcess
 from gemmlab.measure.records import titled
-from gemmlab.measure.statistics import summarise
 
-MOST_SAMPLES_A_TURN = 200
 _PROBE_GFLOP = 2e-9 * 128**3  # done in well under a second by anything
 _PROBE_SHARE = 1 / 8  # of the cap: what a probe may take
 _PROBE_GROWTH = 1.5  # a probe not so much larger than what is known already is not worth running
@@ -175,137 +168,3 @@ def _square(gflop: float, dtype: str) -> Case:
 
 def _kind_of_work(case: Case, params: Mapping[str, Any]) -> str:
     return f"{case.dtype} {sorted(params.items())}"
-
-
-@dataclass
-class Run:
-    """One entrant at one case."""
-
-    entrant: Entrant
-    case: Case
-    params: Mapping[str, Any]
-    status: str = "ok"
-    reason: str | None = None
-    prepared: dict[str, Any] = field(default_factory=dict)
-    samples_s: list[float] = field(default_factory=list)
-    kernels_s: list[float] = field(default_factory=list)
-    dram_bytes: list[float] = field(default_factory=list)  # a call, by hardware counters, in each turn
-    turns_s: list[float] = field(default_factory=list)  # the median of each turn
-    probes: list[float] = field(default_factory=list)  # GFLOP/s of the session's probe, before each turn
-    ticks: list[tuple[Any, Any]] = field(default_factory=list)  # the system's clock ticks before and after each
-    calls_per_sample: int | None = None
-
-    def prepare(self) -> None:
-        """Run the product once and have it checked, unless it would take too long; later only make it again."""
-        if self.prepared:
-            self.entrant.again(self.case, self.params, self.prepared["call_s"])
-            return
-        predicted_s = self.entrant.predicted_s(self.case, self.params)
-        if predicted_s > self.entrant.cap_s:
-            cap_s = self.entrant.cap_s
-            raise Over("skipped", f"predicted {predicted_s:.3g} s a product, over the cap of {cap_s:g} s")
-        self.prepared = self.entrant.prepare(self.case, self.params)
-        self._require_right(self.prepared["error_over_bound"])
-
-    def take_turn(self, budget_s: float) -> None:
-        """Have the product timed for a while."""
-        before = noise.cpu_ticks()
-        answer = self.entrant.ask(
-            "time", more_s=budget_s, budget_s=budget_s, min_samples=1, max_samples=MOST_SAMPLES_A_TURN
-        )
-        self.ticks.append((before, noise.cpu_ticks()))
-        self.samples_s += answer["samples_s"]
-        self.turns_s.append(median(answer["samples_s"]))
-        self.kernels_s += [answer["kernel_s"]] if answer["kernel_s"] is not None else []
-        if answer["dram_bytes"] is not None and not self.entrant.on_device:
-            self.dram_bytes.append(answer["dram_bytes"])
-        self.calls_per_sample = answer["calls_per_sample"]
-
-    def finish(self) -> None:
-        """Have the last timed product checked, and the operands let go."""
-        error = self.entrant.ask("release")["error_over_bound"]
-        self.prepared["error_over_bound"] = max(error, self.prepared["error_over_bound"])
-        self._require_right(error)
-
-    def attempt(self, step: Callable[..., None], *arguments: Any) -> None:
-        """Take one of the steps above, if the run is still on; end the run where the step does."""
-        if self.status != "ok":
-            return
-        try:
-            step(*arguments)
-        except Over as over:
-            self.status, self.reason = over.status, str(over)
-            self.samples_s = []
-
-    @property
-    def needs_more_turns(self) -> bool:
-        """Whether more turns would tell more."""
-        return self.status == "ok" and not noise.is_sure(self.turns_s)
-
-    @property
-    def worth_recording(self) -> bool:
-        """Whether there are samples, or a reason why there are none."""
-        return self.status != "ok" or bool(self.samples_s)
-
-    def record(self, usual_probe: float | None = None, known_probe: float | None = None) -> dict[str, Any]:
-        """Return what this run adds to a record; the session, whose probe this is, adds the rest."""
-        entrant, prepared, hello = self.entrant, self.prepared, self.entrant.hello
-        traffic = prepared.get("traffic") or {}
-        record = {
-            "kind": "gemm",
-            "status": self.status,
-            "reason": self.reason,
-            "backend": plain(entrant.backend),
-            "params": prepared.get("params", dict(self.params)),
-            "problem": self.case.problem(),
-            "threads": prepared.get("threads", None if entrant.on_device else entrant.threads),
-            "transfers_counted": entrant.transfers_counted,
-            "copies": prepared.get("copies"),
-            "gflop": self.case.gflop,
-            "error_over_bound": prepared.get("error_over_bound"),
-            "bytes_compulsory": self.case.bytes_compulsory,
-            **{f"bytes_model_{level}": traffic.get(level) for level in ("local", "l1", "l2", "l3", "dram")},
-            "packing_percent": None if prepared.get("packing_share") is None else 100 * prepared["packing_share"],
-            "wait_policy": wait_policy(),
-            "thread_scope": hello.get("thread_scope"),
-        }
-        if self.samples_s:
-            record |= summarise(self.samples_s)
-            record["calls_per_sample"] = self.calls_per_sample
-            record["gflop_per_s"] = self.case.gflop / max(record["median_s"], 1e-9)
-            record["bytes_measured_dram"] = median(self.dram_bytes) if self.dram_bytes else None
-            record |= self._noise(record["noise_percent"], usual_probe, known_probe)
-        if self.kernels_s and self.samples_s:
-            kernels = summarise(self.kernels_s)
-            record |= {"kernel_s": kernels["median_s"], "kernel_p20_s": kernels["p20_s"],
-                       "kernel_p80_s": kernels["p80_s"]}  # fmt: skip
-        return record
-
-    def _noise(
-        self, noise_percent: float, usual_probe: float | None, known_probe: float | None
-    ) -> dict[str, Any]:
-        """What disturbed this run, and whether that is too much."""
-        drop = noise.drop_percent(self.probes, usual_probe)
-        steal = noise.steal_percent(*zip(*self.ticks, strict=True)) if self.ticks else None
-        pace = noise.pace_percent(self.probes, known_probe)
-        of_cpu = (None, None) if self.entrant.on_device else (drop, pace)  # the probe runs there
-        reasons = noise.reasons(noise_percent, self.turns_s, steal, *of_cpu)
-        return {
-            "noisy": bool(reasons),
-            "noisy_because": "; ".join(reasons) or None,
-            "probe_gflop_per_s": median(self.probes) if self.probes else None,
-            "probe_drop_percent": drop,
-            "steal_percent": steal,
-        }
-
-    def _require_right(self, error: float) -> None:
-        if math.isinf(error):
-            raise Over("wrong", "a part of the result was left unwritten, or is not a number")
-        if not error <= 1:
-            raise Over("wrong", f"the error is {error:.3g} times its bound")
-
-
-def wait_policy() -> str:
-    """Say what the idle threads of a process do while another is timed, and within the timed one."""
-    policy = os.environ.get("OMP_WAIT_POLICY", "default")
-    return policy if CAN_SUSPEND else f"{policy}; processes that wait their turn are not suspended"

@@ -2,7 +2,8 @@
 
 A row is measured in turns, between those of other backends. Within a turn samples agree better than between turns,
 because whatever disturbs a machine lasts longer than a sample. So it is the turns' own medians that tell how well
-the median of all is known. A row has turns until that is well enough, or its time is up.
+the median of all is known. A row has turns until that is well enough, or its time is up. Those that count are calm: a
+probe of the machine was as fast as usual just before and just after.
 
 Five things make a row noisy, and the record says which: samples that spread, turns that disagree, time that the host
 took away, a probe that ran slower beside it than it usually does, and a machine that is not as fast as it is known for.
@@ -16,9 +17,10 @@ from statistics import fmean, median, quantiles, stdev
 
 NOISY_PERCENT = 10.0  # p20 to p80 of the samples
 UNSURE_PERCENT = 1.5  # that the median may be off, from the turns: so that two runs agree within twice that
-SURE_PERCENT = 1.0  # no more turns are needed
-DROP_PERCENT = 15.0  # of the probes beside a row, on the average
-PACE_PERCENT = 3.0  # of the undisturbed ones of those probes from what is known of the machine, either way
+SURE_PERCENT = 1.2  # no more turns are needed
+CALM_PERCENT = 3.0  # that a probe may be below the usual one: beside a turn that counts,
+DROP_PERCENT = 5.0  # and on the average, where too few turns are calm
+PACE_PERCENT = 3.0  # of the fastest of a session's probes from what is known of the machine, either way
 STOLEN_PERCENT = 5.0
 LEAST_TURNS = 3  # that say anything about how they disagree
 LEAST_TRIMMED = 5
@@ -53,15 +55,22 @@ def is_sure(turns_s: Sequence[float]) -> bool:
     return error is not None and error <= SURE_PERCENT
 
 
+def is_calm(probes: Sequence[float], usual: float | None) -> bool:
+    """Whether the machine was as fast as usual at each of these probes; where nothing was probed, it is taken to be."""
+    return usual is None or all(probe >= (1 - CALM_PERCENT / 100) * usual for probe in probes)
+
+
 def drop_percent(probes: Sequence[float], usual: float | None) -> float | None:
     """How far these probes are, on the average, below the usual one; None where there are none."""
     return max(0.0, 100 * (1 - fmean(probes) / usual)) if probes and usual else None
 
 
 def pace_percent(probes: Sequence[float], known: float | None) -> float | None:
-    """How far these probes, where undisturbed, are above what is known of the machine, or below: under 0."""
-    speed = usual(probes)
-    return 100 * (speed / known - 1) if speed and known else None
+    """How far the fastest of a session's probes are above the fastest that is known of the machine, or below: under 0.
+
+    One in twenty is as fast: the fastest of all may be a turn of luck.
+    """
+    return 100 * (quantiles(probes, n=20)[-1] / known - 1) if len(probes) > 1 and known else None
 
 
 def usual(probes: Sequence[float]) -> float | None:

@@ -28,7 +28,7 @@ _GEMM = (
     "kernel_p80_s", "build_s", "start_s", "gflop", "gflop_per_s", "error_over_bound", "bytes_compulsory",
     "bytes_model_local", "bytes_model_l1", "bytes_model_l2", "bytes_model_l3", "bytes_model_dram",
     "bytes_simulated_l2", "bytes_simulated_l3", "bytes_simulated_dram", "bytes_measured_dram", "packing_percent",
-    "noisy_because", "probe_gflop_per_s", "probe_drop_percent", "steal_percent", "wait_policy", "thread_scope",
+    "turns", "noisy_because", "probe_gflop_per_s", "probe_drop_percent", "steal_percent", "wait_policy", "thread_scope",
 )  # fmt: skip
 _CEILING = (
     "ceiling", "isa", "dtype", "gflop_per_s", "operation", "level", "memory", "working_set_bytes", "gb_per_s",
@@ -43,7 +43,7 @@ _LATER = frozenset(
     (
         "kernel_s", "kernel_p20_s", "kernel_p80_s", "build_s", "start_s", "memory", "bytes_model_local",
         "bytes_simulated_l2", "bytes_simulated_l3", "bytes_simulated_dram", "bytes_measured_dram", "packing_percent",
-        "noisy_because", "probe_gflop_per_s", "probe_drop_percent", "steal_percent", "clock_ghz",
+        "turns", "noisy_because", "probe_gflop_per_s", "probe_drop_percent", "steal_percent", "clock_ghz",
     )
 )
 

@@ -21,18 +21,19 @@ from typing import Any
 
 from gemmlab._config import config
 from gemmlab._cpu import machine
-from gemmlab.measure.entrant import Entrant, Run
+from gemmlab.measure.entrant import Entrant
 from gemmlab.measure.environment import environment
 from gemmlab.measure.noise import LEAST_TURNS
 from gemmlab.measure.prober import Prober
 from gemmlab.measure.problems import Case
 from gemmlab.measure.process import WORKER_COMMAND
 from gemmlab.measure.records import complete
+from gemmlab.measure.run import Run
 
 Progress = Callable[[int, int, str], None]
 OnRecord = Callable[[dict[str, Any]], None]
 Params = Mapping[str, Any] | Sequence[Mapping[str, Any]]
-MORE_TIME = 0.5  # of all rounds, for those that need more
+MORE_TIME = 1.0  # of all rounds, for those that need more
 TRANSFERS = ("both", "with", "without")
 
 
@@ -47,9 +48,9 @@ class Session:
         What to start as a worker.
     probe_command : sequence of str, optional
         What to start as a probe, such as `gemmlab.roofline.probe.COMMAND`: a process that does the same work before
-        every turn, and says how fast. By default there is none.
+        and after every turn, and says how fast. By default there is none.
     known_probe : float, optional
-        GFLOP/s that the probe is known to reach on this machine; records beside which it did not are noisy.
+        GFLOP/s that the probe is known to reach on this machine; where it is far from that, all records are noisy.
 
     Examples
     --------
@@ -116,7 +117,7 @@ class Session:
             A product that is predicted to take longer is skipped.
         rounds : int
             Turns that each backend has at a case. From three on they can be seen to disagree, and those which do have
-            more, for half as long again as all these rounds took.
+            more, for as long again as all these rounds took.
         budget_s : float
             Seconds of timing that a backend has in so many turns. Every turn takes at least one sample.
         progress : callable, optional
@@ -182,7 +183,7 @@ class Session:
     def _record(self, run: Run) -> dict[str, Any]:
         hello = run.entrant.hello
         return complete(
-            run.record(self._probe.usual, self._known_probe),
+            run.record(self._probe.usual, self._probe.pace_percent(self._known_probe)),
             run_id=self.run_id,
             device=hello.get("device") or machine.cpu_name(),
             environment={**self._environment, "thread_pools": hello.get("thread_pools", [])},
@@ -214,7 +215,7 @@ def _take_rounds(
     races: Sequence[Sequence[Run]], rounds: int, turn_s: float, probe: Prober, steps: _Steps,
     keep: Callable[[Sequence[Sequence[Run]]], None],
 ) -> None:  # fmt: skip
-    """So many rounds for all; then more for those whose turns disagree, for half as long again.
+    """So many rounds for all; then more for those whose turns disagree, for as long again.
 
     `keep` is called with the first races, those that are over.
     """
@@ -226,10 +227,10 @@ def _take_rounds(
         for place, runs in enumerate(races, 1):
             _race(runs, number, turn_s, probe, steps)
             if number == rounds - 1:
-                over &= rounds < LEAST_TURNS or not _unsure([runs])
+                over &= rounds < LEAST_TURNS or not _unsure([runs], probe.usual)
                 keep(races[:place] if over else [])
     end_s = perf_counter() + MORE_TIME * (perf_counter() - start_s)
-    while rounds >= LEAST_TURNS and perf_counter() < end_s and (unsure := _unsure(races)):
+    while rounds >= LEAST_TURNS and perf_counter() < end_s and (unsure := _unsure(races, probe.usual)):
         number += 1
         steps.expect(unsure, 1)
         _renew(unsure)
@@ -237,9 +238,9 @@ def _take_rounds(
             _race(runs, number, turn_s, probe, steps)
 
 
-def _unsure(races: Sequence[Sequence[Run]]) -> list[list[Run]]:
+def _unsure(races: Sequence[Sequence[Run]], usual_probe: float | None) -> list[list[Run]]:
     """The runs that need more turns, by their races."""
-    unsure = [[run for run in runs if run.needs_more_turns] for runs in races]
+    unsure = [[run for run in runs if run.needs_more_turns(usual_probe)] for runs in races]
     return [runs for runs in unsure if runs]
 
 
@@ -254,8 +255,7 @@ def _race(runs: Sequence[Run], number: int, turn_s: float, probe: Prober, steps:
     for run in runs:
         steps.next(run, run.prepare)
     for run in _rotated(runs, number):
-        probe.before(run)
-        steps.next(run, run.take_turn, turn_s)
+        steps.next(run, run.take_turn, turn_s, probe)
     for run in runs:
         run.attempt(run.finish)
 

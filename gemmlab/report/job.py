@@ -65,9 +65,9 @@ class Plan:
 
 
 def quick(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Plan:
-    """Two to three minutes on two cores: more rounds where turns disagree."""
+    """Two minutes on two quiet cores; up to five on noisy ones, where turns disagree."""
     cases = [*squares(True), *sized((256, 512, 1000), "float64", "squares"), *layers(True)]
-    return Plan(_with(cases, inputs), backends, threads, ceilings_s=10.0, cap_s=0.5, rounds=5, budget_s=0.2)
+    return Plan(_with(cases, inputs), backends, threads, ceilings_s=10.0, cap_s=0.5, rounds=5, budget_s=0.1)
 
 
 def full(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Plan:

@@ -1,8 +1,8 @@
 """A fixed piece of work beside every measurement: a short multiply-add loop, on all threads, in a process of its own.
 
 What it does never changes, so when it takes longer the machine has changed: another program is at work, the host has
-given the time to another guest, or the clock is lower. A session (`gemmlab.measure.Session`) asks for it before each
-turn, and records say how fast it was.
+given the time to another guest, or the clock is lower. A session (`gemmlab.measure.Session`) asks for it before and
+after each turn, and records say how fast it was.
 """
 
 from __future__ import annotations
@@ -42,14 +42,11 @@ class Probe:
 
 
 def speed(ceilings: Iterable[Mapping[str, Any]], threads: int) -> float | None:
-    """What an undisturbed probe does by a machine's ceilings, told from the same loop; None where they lack it.
-
-    In four samples of five that loop was no faster: the same quantile as `gemmlab.measure.noise.usual` takes of probes.
-    """
+    """The fastest that a probe does by a machine's ceilings, told from the same loop; None where they lack it."""
     for ceiling in ceilings:
         loop = ceiling["ceiling"], ceiling.get("isa"), ceiling.get("dtype"), ceiling["threads"]
         if loop == ("fma", chosen(), DTYPE, threads):
-            return float(ceiling["gflop_per_s"] * ceiling["min_s"] / ceiling["p20_s"])
+            return float(ceiling["gflop_per_s"])
     return None
 
 
