@@ -32,6 +32,7 @@ def test_one_disturbed_turn_of_many_says_little():
     steady = [1.0, 1.01, 0.99, 1.0, 1.01, 0.99, 1.0]
     assert noise.error_percent([*steady, 2.0]) < 2 * noise.error_percent([*steady, 1.0])
     assert noise.error_percent([1.0, 1.01, 0.99, 2.0]) > 40  # of four it is a quarter of what is known
+    assert noise.error_percent([*steady, *steady, 2.0, 3.0]) < 2  # two of many say as little
 
 
 def test_a_probe_is_held_against_the_usual_one():

@@ -23,7 +23,7 @@ DROP_PERCENT = 5.0  # and on the average, where too few turns are calm
 PACE_PERCENT = 3.0  # of the fastest of a session's probes from what is known of the machine, either way
 STOLEN_PERCENT = 5.0
 LEAST_TURNS = 3  # that say anything about how they disagree
-LEAST_TRIMMED = 5
+TRIMMED = 5  # one in so many at either end
 STUDENT = (0, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18)  # of 1, 2, ... turns; 95 %
 _STAT = Path("/proc/stat")
 
@@ -31,9 +31,9 @@ _STAT = Path("/proc/stat")
 def error_percent(turns_s: Sequence[float]) -> float | None:
     """How far a time that is known from several turns may be off, in per cent of it; None from too few turns.
 
-    Half of the interval that holds the true mean of such turns in 19 of 20 cases, by Student's distribution. From
-    five turns on it is the interval of their trimmed mean, without the fastest and the slowest (J. W. Tukey and D. H.
-    McLaughlin, Sankhya A 25, 1963): one disturbed turn does not move a median.
+    Half of the interval that holds the true mean of such turns in 19 of 20 cases, by Student's distribution. It is the
+    interval of their trimmed mean, from five turns on without the fastest fifth and the slowest (J. W. Tukey and D. H.
+    McLaughlin, Sankhya A 25, 1963): a few disturbed turns do not move a median.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def error_percent(turns_s: Sequence[float]) -> float | None:
     """
     if len(turns_s) < LEAST_TURNS:
         return None
-    cut = 1 if len(turns_s) >= LEAST_TRIMMED else 0
+    cut = len(turns_s) // TRIMMED
     inner = sorted(turns_s)[cut : len(turns_s) - cut]
     winsorised = [*inner, *cut * [inner[0], inner[-1]]]
     factor = STUDENT[min(len(inner), len(STUDENT)) - 1]
