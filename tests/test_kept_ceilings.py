@@ -82,3 +82,28 @@ def test_the_age_is_that_of_the_oldest():
     assert kept.age(records, datetime(2026, 3, 10, 13, tzinfo=UTC)) == "9 days old"
     assert kept.age(records[1:], datetime(2026, 3, 10, 13, tzinfo=UTC)) == "1 day old"
     assert kept.age(records[1:], datetime(2026, 3, 10, tzinfo=UTC)) == "less than a day old"
+
+
+def probed(gflop_per_s, threads=1, **facts):
+    return ceiling(threads=threads, gflop_per_s=gflop_per_s, **facts) | {"ceiling": "probe"}
+
+
+def test_the_usual_probe_is_the_middle_of_the_last_sessions():
+    assert kept.usual_probe("CPU", 1) is None
+    for speed in (1.0, 1.0, 1.0, 100.0, 101.0, 60.0, 102.0, 103.0):
+        kept.keep_probe(probed(speed))
+    assert kept.usual_probe("CPU", 1) == 101
+    assert kept.usual_probe("another CPU", 1) is None
+
+
+def test_a_probe_on_other_threads_or_of_another_machine_is_another():
+    for change in ({"threads": 2}, {"gemmlab": "0.0.1"}, {"isa": "v1"}, {"cpus_usable": 999}):
+        kept.keep_probe(probed(7.0, **change))
+    assert kept.usual_probe("CPU", 1) is None
+    assert kept.usual_probe("CPU", 2) == 7
+
+
+def test_probes_are_no_ceilings():
+    kept.keep([ceiling()])
+    kept.keep_probe(probed(5.0))
+    assert kept.kept("CPU", 1) == [ceiling()]

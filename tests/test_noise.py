@@ -36,14 +36,11 @@ def test_one_disturbed_turn_of_many_says_little():
 
 
 def test_a_probe_is_held_against_the_usual_one():
-    usual = noise.usual([100, 99, 98, 97, 60])
-    assert 97 < usual <= 100
+    assert noise.usual([99, 98, 97, *[60] * 3, 98]) == 98  # however many were disturbed
     assert noise.drop_percent([50.0, 50.0], 100.0) == 50
-    assert noise.drop_percent([101.0], 100.0) == 0
+    assert noise.drop_percent([102.0], 100.0) == pytest.approx(-2)
     assert noise.drop_percent([], 100.0) is None
     assert noise.drop_percent([1.0], None) is None
-    assert noise.pace_percent([*[50.0] * 18, 110.0, 110.0], 100.0) == pytest.approx(10)  # the fastest count
-    assert noise.pace_percent([1.0], 100.0) is noise.pace_percent([1.0, 1.0], None) is None
     assert noise.usual([]) is None
     assert noise.usual([7.0]) == 7.0
 
@@ -122,9 +119,10 @@ STEADY = [1.0, 1.0, 1.0]
         (11.0, STEADY, None, None, None, "samples spread by 11 %"),
         (0.0, [1.0, 1.2, 0.8], None, None, None, "turns disagree"),
         (0.0, STEADY, 9.0, 0.0, 0.0, "the host took 9 %"),
-        (0.0, STEADY, 0.0, 40.0, None, "probe beside it was 40 % slower"),
-        (0.0, STEADY, None, None, -8.0, "the machine was 8 % slower"),
-        (0.0, STEADY, None, None, 8.0, "the machine was 8 % faster"),
+        (0.0, STEADY, 0.0, 40.0, None, "probe beside it was 40.0 % slower"),
+        (0.0, STEADY, 0.0, -2.0, None, "probe beside it was 2.0 % faster"),
+        (0.0, STEADY, None, None, -8.0, "the machine was 8.0 % slower"),
+        (0.0, STEADY, None, None, 1.6, "the machine was 1.6 % faster"),
     ],
 )
 def test_each_disturbance_is_a_reason(spread, turns, steal, drop, pace, word):
@@ -133,7 +131,7 @@ def test_each_disturbance_is_a_reason(spread, turns, steal, drop, pace, word):
 
 
 def test_without_a_disturbance_there_is_no_reason():
-    assert noise.reasons(3.0, STEADY, 0.1, 2.0, -2.0) == []
+    assert noise.reasons(3.0, STEADY, 0.1, 1.4, -1.4) == []
     assert noise.reasons(3.0, [1.0], None, None, None) == []
 
 
@@ -151,7 +149,7 @@ def test_a_session_records_its_probe():
     with Session(probe_command=probe.COMMAND) as session:
         (record,) = session.measure(["cpu-ikj"], sized([32]), threads=1, rounds=3, budget_s=0.003)
     assert record["probe_gflop_per_s"] > 0
-    assert record["probe_drop_percent"] >= 0
+    assert record["probe_drop_percent"] < 100
     assert record["noisy"] == (record["noisy_because"] is not None)
 
 
@@ -221,14 +219,16 @@ def test_a_probe_of_the_cpu_does_not_count_against_a_device():
     assert (found["probe_drop_percent"], found["turns"], found["noisy"]) == (90, 3, False)
 
 
-def test_what_the_probe_does_is_known_from_the_ceilings():
-    loop = {"ceiling": "fma", "isa": probe.chosen(), "dtype": probe.DTYPE, "threads": 2}
-    ceiling = loop | {"gflop_per_s": 200.0}
-    assert probe.speed([{"ceiling": "bandwidth", "threads": 2}, ceiling], 2) == 200
-    assert probe.speed([ceiling], 1) is None
-
-
-def test_a_session_whose_machine_is_not_as_fast_as_known_is_noisy():
+def test_a_session_whose_machine_is_not_as_fast_as_known_is_noisy(monkeypatch):
+    monkeypatch.setattr(noise, "LEAST_PROBES", 20)
     with Session(probe_command=probe.COMMAND, known_probe=1e9) as session:
         (record,) = session.measure(["cpu-ikj"], sized([16]), threads=1, rounds=1, budget_s=0.001)
-    assert "the machine was 100 % slower than when its ceilings were measured" in record["noisy_because"]
+        assert session.probe_gflop_per_s == pytest.approx(record["probe_gflop_per_s"], rel=0.9)
+    assert "the machine was 100.0 % slower throughout than in the sessions before" in record["noisy_because"]
+
+
+def test_a_short_session_does_not_tell_how_fast_the_machine_is():
+    with Session(probe_command=probe.COMMAND, known_probe=1e9) as session:
+        (record,) = session.measure(["cpu-ikj"], sized([16]), threads=1, rounds=1, budget_s=0.001)
+        assert session.probe_gflop_per_s is None
+    assert "the machine was" not in (record["noisy_because"] or "")

@@ -6,7 +6,8 @@ the median of all is known. A row has turns until that is well enough, or its ti
 probe of the machine was as fast as usual just before and just after.
 
 Five things make a row noisy, and the record says which: samples that spread, turns that disagree, time that the host
-took away, a probe that ran slower beside it than it usually does, and a machine that is not as fast as it is known for.
+took away, a probe that was slower or faster beside it than in the rest of the session, and a session in which the
+machine was not as fast as it is as a rule.
 """
 
 from __future__ import annotations
@@ -16,13 +17,12 @@ from pathlib import Path
 from statistics import fmean, median, quantiles, stdev
 
 NOISY_PERCENT = 10.0  # p20 to p80 of the samples
-UNSURE_PERCENT = 1.5  # that the median may be off, from the turns: so that two runs agree within twice that
+UNSURE_PERCENT = 1.5  # that a row may be off, by its turns or by its probes: so that two runs agree within twice that
 SURE_PERCENT = 1.2  # no more turns are needed
-CALM_PERCENT = 3.0  # that a probe may be below the usual one: beside a turn that counts,
-DROP_PERCENT = 5.0  # and on the average, where too few turns are calm
-PACE_PERCENT = 3.0  # of the fastest of a session's probes from what is known of the machine, either way
+CALM_PERCENT = 3.0  # that a probe may be below the usual one beside a turn that counts
 STOLEN_PERCENT = 5.0
 LEAST_TURNS = 3  # that say anything about how they disagree
+LEAST_PROBES = 50  # that say how fast a machine is
 TRIMMED = 5  # one in so many at either end
 STUDENT = (0, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18)  # of 1, 2, ... turns; 95 %
 _STAT = Path("/proc/stat")
@@ -57,25 +57,29 @@ def is_sure(turns_s: Sequence[float]) -> bool:
 
 def is_calm(probes: Sequence[float], usual: float | None) -> bool:
     """Whether the machine was as fast as usual at each of these probes; where nothing was probed, it is taken to be."""
-    return usual is None or all(probe >= (1 - CALM_PERCENT / 100) * usual for probe in probes)
+    return usual is None or min(probes, default=usual) >= (1 - CALM_PERCENT / 100) * usual
 
 
 def drop_percent(probes: Sequence[float], usual: float | None) -> float | None:
-    """How far these probes are, on the average, below the usual one; None where there are none."""
-    return max(0.0, 100 * (1 - fmean(probes) / usual)) if probes and usual else None
-
-
-def pace_percent(probes: Sequence[float], known: float | None) -> float | None:
-    """How far the fastest of a session's probes are above the fastest that is known of the machine, or below: under 0.
-
-    One in twenty is as fast: the fastest of all may be a turn of luck.
-    """
-    return 100 * (quantiles(probes, n=20)[-1] / known - 1) if len(probes) > 1 and known else None
+    """How far these probes are, on the average, below the usual one, or above: under 0; None where there are none."""
+    return 100 * (1 - fmean(probes) / usual) if probes and usual else None
 
 
 def usual(probes: Sequence[float]) -> float | None:
-    """The speed of an undisturbed probe: between the best, which may be lucky, and the middle one."""
-    return quantiles(probes, n=5)[-1] if len(probes) > 1 else median(probes) if probes else None
+    """The speed of an undisturbed probe: the middle of those about as fast as that which one in five passes.
+
+    Disturbed ones do not count, however many they are, and a few lucky ones do not move it.
+
+    Examples
+    --------
+    >>> usual([60, 60, 60, 98, 99, 100, 100, 110])
+    100.0
+    """
+    if len(probes) < 2:
+        return median(probes) if probes else None
+    fast = quantiles(probes, n=5)[-1]
+    least = (1 - CALM_PERCENT / 100) * fast
+    return median(probe for probe in probes if probe >= least)
 
 
 def reasons(
@@ -90,11 +94,12 @@ def reasons(
         said.append(f"turns disagree: the median may be off by {error:.1f} %")
     if steal is not None and steal > STOLEN_PERCENT:
         said.append(f"the host took {steal:.0f} % of the time")
-    if drop is not None and drop > DROP_PERCENT:
-        said.append(f"a fixed probe beside it was {drop:.0f} % slower than usual: another load, or a lower clock")
-    if pace is not None and abs(pace) > PACE_PERCENT:
-        how = f"{abs(pace):.0f} % {'faster' if pace > 0 else 'slower'}"
-        said.append(f"the machine was {how} than when its ceilings were measured; --fresh measures them again")
+    if drop is not None and abs(drop) > UNSURE_PERCENT:
+        why = "slower than usual: another load, or a lower clock" if drop > 0 else "faster than usual: a higher clock"
+        said.append(f"a fixed probe beside it was {abs(drop):.1f} % {why}")
+    if pace is not None and abs(pace) > UNSURE_PERCENT:
+        how = f"{abs(pace):.1f} % {'faster' if pace > 0 else 'slower'}"
+        said.append(f"the machine was {how} throughout than in the sessions before")
     return said
 
 

@@ -83,9 +83,10 @@ class Prober:
         """The speed of an undisturbed probe in this session."""
         return noise.usual(self._said)
 
-    def pace_percent(self, known: float | None) -> float | None:
-        """How far this session's machine is above or below what is known of it."""
-        return noise.pace_percent(self._said, known)
+    @property
+    def pace(self) -> float | None:
+        """The same, once there are enough probes to tell this session's from another's."""
+        return self.usual if len(self._said) >= noise.LEAST_PROBES else None
 
     def close(self, gently: bool = True) -> None:
         """End the process."""

@@ -50,7 +50,7 @@ class Session:
         What to start as a probe, such as `gemmlab.roofline.probe.COMMAND`: a process that does the same work before
         and after every turn, and says how fast. By default there is none.
     known_probe : float, optional
-        GFLOP/s that the probe is known to reach on this machine; where it is far from that, all records are noisy.
+        GFLOP/s of the probe on this machine as a rule; in a session that is not near that, all records are noisy.
 
     Examples
     --------
@@ -83,6 +83,11 @@ class Session:
         self._probe.close(gently)
         while self._entrants:
             self._entrants.popitem()[1].close(gently)
+
+    @property
+    def probe_gflop_per_s(self) -> float | None:
+        """What the probe did in this session, undisturbed; None where there were too few to tell."""
+        return self._probe.pace
 
     def measure(
         self,
@@ -183,11 +188,18 @@ class Session:
     def _record(self, run: Run) -> dict[str, Any]:
         hello = run.entrant.hello
         return complete(
-            run.record(self._probe.usual, self._probe.pace_percent(self._known_probe)),
+            run.record(self._probe.usual, self._pace_percent),
             run_id=self.run_id,
             device=hello.get("device") or machine.cpu_name(),
             environment={**self._environment, "thread_pools": hello.get("thread_pools", [])},
         )
+
+
+    @property
+    def _pace_percent(self) -> float | None:
+        """How far this session's machine is above what is known of it, or below: under 0."""
+        pace, known = self._probe.pace, self._known_probe
+        return None if pace is None or known is None else 100 * (pace / known - 1)
 
 
 class _Steps:

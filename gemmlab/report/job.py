@@ -142,19 +142,22 @@ def carry_out(plan: Plan, run_id: str, progress: Progress, keep: Callable[[Recor
     def keep_product(record: Record) -> None:
         keep(record | simulated_bytes(record))
 
-    ceilings = _cpu_ceilings(plan, run_id, facts, progress, keep)
+    _cpu_ceilings(plan, run_id, facts, progress, keep)
     for device, backend in on_devices(plan.backends).items():
         try:
             _device_ceilings(plan, run_id, facts, device, backend, progress, keep)
         except RuntimeError as error:  # its products may fail too, and then say so, but not those of others
             warnings.warn(f"{device}: {error}", stacklevel=2)
-    known = probe.speed(ceilings, plan.count)
+    known = kept.usual_probe(machine.cpu_name(), plan.count)
     with Session(run_id=run_id, probe_command=probe.COMMAND, known_probe=known) as session:
         session.measure(
             plan.backends, plan.cases, params=plan.params, threads=plan.threads, transfers=plan.transfers,
             cap_s=plan.cap_s, rounds=plan.rounds, budget_s=plan.budget_s, progress=progress,
             on_record=keep_product,
         )  # fmt: skip
+    if (found := session.probe_gflop_per_s) is not None:
+        seen = probe.as_ceiling(found, plan.count)
+        kept.keep_probe(complete(seen, run_id=run_id, device=machine.cpu_name(), environment=facts))
     peaks = _peaks(plan, run_id, facts)
     for record in peaks:
         keep(record)
@@ -174,7 +177,7 @@ def simulated_bytes(record: Record) -> dict[str, float]:
 
 def _cpu_ceilings(
     plan: Plan, run_id: str, facts: Record, progress: Progress, keep: Callable[[Record], None]
-) -> list[Record]:
+) -> None:
     """Ceilings of the CPU: those that are kept, with the peak of now after them, or all of them measured."""
     device, count = machine.cpu_name(), plan.count
     own = [] if plan.fresh or not plan.ceilings_s else kept.kept(device, count)
@@ -189,7 +192,6 @@ def _cpu_ceilings(
         own = own + _peaks(plan, run_id, facts)
     for record in own:
         keep(record)
-    return own
 
 
 def _peaks(plan: Plan, run_id: str, facts: Record) -> list[Record]:

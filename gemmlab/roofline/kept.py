@@ -1,5 +1,7 @@
 """The ceilings of this machine, kept in `config.cache_dir` and used until somebody asks for new ones.
 
+Kept too, in a file beside them, is what the probe did in the last sessions: how fast this machine is as a rule.
+
 A machine's ceilings do not change from day to day, and measuring them takes longer than most benchmarks. What is kept
 are records, so their age stands in their `time_utc`. They count only for the same device, with the same processors to
 use, in the same instruction set, measured by the same gemmlab. A ceiling is a lower bound of the hardware: one that a
@@ -12,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from gemmlab._config import config
@@ -20,12 +23,18 @@ from gemmlab.measure.environment import environment
 from gemmlab.measure.records import read, write
 
 Record = dict[str, Any]
+SESSIONS = 5  # the last ones; when most of them went by at another speed, that is the usual one
 _SAME = ("gemmlab", "cpu", "isa", "isa_available", "cpus_usable")  # of the environment
 
 
 def path() -> Path:
-    """Where they are kept."""
+    """Where ceilings are kept."""
     return config.cache_dir / "ceilings.jsonl"
+
+
+def probes_path() -> Path:
+    """Where the probes of the last sessions are kept."""
+    return config.cache_dir / "probes.jsonl"
 
 
 def kept(device: str, threads: int | None = None) -> list[Record]:
@@ -43,8 +52,7 @@ def kept(device: str, threads: int | None = None) -> list[Record]:
     >>> kept("a processor that nobody has")
     []
     """
-    here = environment(pools=[])
-    own = [record for record in _read() if record["device"] == device and _is_same_machine(record, here)]
+    own = _own(_read(), device)
     counts = {record["threads"] for record in own}
     return own if threads in counts else []
 
@@ -53,9 +61,7 @@ def keep(records: Sequence[Record]) -> None:
     """Keep these in place of what was kept of their devices; nothing where that cannot be written."""
     devices = {record["device"] for record in records}
     others = [old for old in _read() if old["device"] not in devices]
-    with suppress(CannotWrite, OSError):
-        path().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write(path(), [*others, *records])
+    _write(path(), [*others, *records])
 
 
 def lift(peaks: Sequence[Record]) -> None:
@@ -67,8 +73,27 @@ def lift(peaks: Sequence[Record]) -> None:
     old = _read()
     new = [max(record, now.get(_loop(record), record), key=lambda one: one["gflop_per_s"] or 0.0) for record in old]
     if new != old:
-        with suppress(CannotWrite, OSError):
-            write(path(), new)
+        _write(path(), new)
+
+
+def usual_probe(device: str, threads: int) -> float | None:
+    """GFLOP/s of the probe on so many threads of this machine, the middle of its last sessions; None before the first.
+
+    Examples
+    --------
+    >>> usual_probe("a processor that nobody has", 2) is None
+    True
+    """
+    speeds = [record["gflop_per_s"] for record in _own(_read(probes_path()), device) if record["threads"] == threads]
+    return median(speeds) if speeds else None
+
+
+def keep_probe(record: Record) -> None:
+    """Keep what the probe did in a session, in place of the oldest; nothing where that cannot be written."""
+    sessions: dict[tuple[Any, ...], list[Record]] = {}
+    for one in [*_read(probes_path()), record]:
+        sessions.setdefault(_loop(one), []).append(one)
+    _write(probes_path(), [one for same in sessions.values() for one in same[-SESSIONS:]])
 
 
 def age(records: Sequence[Mapping[str, Any]], now: datetime | None = None) -> str:
@@ -84,8 +109,13 @@ def age(records: Sequence[Mapping[str, Any]], now: datetime | None = None) -> st
     return "less than a day old" if days < 1 else f"{days} day{'s' * (days > 1)} old"
 
 
-def _is_same_machine(record: Record, here: Mapping[str, Any]) -> bool:
-    return all(record["environment"].get(name) == here.get(name) for name in _SAME)
+def _own(records: Sequence[Record], device: str) -> list[Record]:
+    """Those of a device of this machine, as it is now."""
+    here = environment(pools=[])
+    return [
+        record for record in records
+        if record["device"] == device and all(record["environment"].get(name) == here.get(name) for name in _SAME)
+    ]  # fmt: skip
 
 
 def _loop(record: Record) -> tuple[Any, ...]:
@@ -94,7 +124,13 @@ def _loop(record: Record) -> tuple[Any, ...]:
     return *loop, *(str(record["environment"].get(name)) for name in _SAME)
 
 
-def _read() -> list[Record]:
+def _read(where: Path | None = None) -> list[Record]:
     with suppress(OSError, ValueError):
-        return read(path())
+        return read(where or path())
     return []
+
+
+def _write(where: Path, records: Sequence[Record]) -> None:
+    with suppress(CannotWrite, OSError):
+        where.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write(where, records)

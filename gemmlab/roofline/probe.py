@@ -7,7 +7,6 @@ after each turn, and records say how fast it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -41,13 +40,10 @@ class Probe:
         return {"gflop_per_s": flop / seconds / 1e9}
 
 
-def speed(ceilings: Iterable[Mapping[str, Any]], threads: int) -> float | None:
-    """The fastest that a probe does by a machine's ceilings, told from the same loop; None where they lack it."""
-    for ceiling in ceilings:
-        loop = ceiling["ceiling"], ceiling.get("isa"), ceiling.get("dtype"), ceiling["threads"]
-        if loop == ("fma", chosen(), DTYPE, threads):
-            return float(ceiling["gflop_per_s"])
-    return None
+def as_ceiling(gflop_per_s: float, threads: int) -> dict[str, Any]:
+    """What to keep of a session in which the probe was as fast as that: a record, still to be completed."""
+    loop = {"kind": "ceiling", "ceiling": "probe", "isa": chosen(), "dtype": DTYPE}
+    return {**loop, "threads": threads, "gflop_per_s": gflop_per_s}
 
 
 def main() -> None:
