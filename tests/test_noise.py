@@ -131,7 +131,7 @@ def test_each_disturbance_is_a_reason(spread, turns, steal, drop, pace, word):
 
 
 def test_without_a_disturbance_there_is_no_reason():
-    assert noise.reasons(3.0, STEADY, 0.1, 1.4, -1.4) == []
+    assert noise.reasons(3.0, STEADY, 0.1, 0.9, -0.9) == []
     assert noise.reasons(3.0, [1.0], None, None, None) == []
 
 

@@ -17,9 +17,10 @@ from pathlib import Path
 from statistics import fmean, median, quantiles, stdev
 
 NOISY_PERCENT = 10.0  # p20 to p80 of the samples
-UNSURE_PERCENT = 1.5  # that a row may be off, by its turns or by its probes: so that two runs agree within twice that
+UNSURE_PERCENT = 1.5  # that the median may be off, from the turns: so that two runs agree within twice that
 SURE_PERCENT = 1.2  # no more turns are needed
 CALM_PERCENT = 3.0  # that a probe may be below the usual one beside a turn that counts
+PROBE_PERCENT = 1.0  # that it may be off, either way: beside a row from the session's, in a session from the machine's
 STOLEN_PERCENT = 5.0
 LEAST_TURNS = 3  # that say anything about how they disagree
 LEAST_PROBES = 50  # that say how fast a machine is
@@ -94,10 +95,10 @@ def reasons(
         said.append(f"turns disagree: the median may be off by {error:.1f} %")
     if steal is not None and steal > STOLEN_PERCENT:
         said.append(f"the host took {steal:.0f} % of the time")
-    if drop is not None and abs(drop) > UNSURE_PERCENT:
+    if drop is not None and abs(drop) > PROBE_PERCENT:
         why = "slower than usual: another load, or a lower clock" if drop > 0 else "faster than usual: a higher clock"
         said.append(f"a fixed probe beside it was {abs(drop):.1f} % {why}")
-    if pace is not None and abs(pace) > UNSURE_PERCENT:
+    if pace is not None and abs(pace) > PROBE_PERCENT:
         how = f"{abs(pace):.1f} % {'faster' if pace > 0 else 'slower'}"
         said.append(f"the machine was {how} throughout than in the sessions before")
     return said
