@@ -194,7 +194,6 @@ class Session:
             environment={**self._environment, "thread_pools": hello.get("thread_pools", [])},
         )
 
-
     @property
     def _pace_percent(self) -> float | None:
         """How far this session's machine is above what is known of it, or below: under 0."""
