@@ -58,7 +58,7 @@ def is_sure(turns_s: Sequence[float]) -> bool:
 
 def is_calm(probes: Sequence[float], usual: float | None) -> bool:
     """Whether the machine was as fast as usual at each of these probes; where nothing was probed, it is taken to be."""
-    return usual is None or min(probes, default=usual) >= (1 - CALM_PERCENT / 100) * usual
+    return usual is None or min(probes, default=usual) >= _slowest_calm(usual)
 
 
 def drop_percent(probes: Sequence[float], usual: float | None) -> float | None:
@@ -78,9 +78,12 @@ def usual(probes: Sequence[float]) -> float | None:
     """
     if len(probes) < 2:
         return median(probes) if probes else None
-    fast = quantiles(probes, n=5)[-1]
-    least = (1 - CALM_PERCENT / 100) * fast
+    least = _slowest_calm(quantiles(probes, n=5)[-1])
     return median(probe for probe in probes if probe >= least)
+
+
+def _slowest_calm(usual: float) -> float:
+    return (1 - CALM_PERCENT / 100) * usual
 
 
 def reasons(

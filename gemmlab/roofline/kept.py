@@ -52,7 +52,7 @@ def kept(device: str, threads: int | None = None) -> list[Record]:
     >>> kept("a processor that nobody has")
     []
     """
-    own = _own(_read(), device)
+    own = _own(_read(path()), device)
     counts = {record["threads"] for record in own}
     return own if threads in counts else []
 
@@ -60,7 +60,7 @@ def kept(device: str, threads: int | None = None) -> list[Record]:
 def keep(records: Sequence[Record]) -> None:
     """Keep these in place of what was kept of their devices; nothing where that cannot be written."""
     devices = {record["device"] for record in records}
-    others = [old for old in _read() if old["device"] not in devices]
+    others = [old for old in _read(path()) if old["device"] not in devices]
     _write(path(), [*others, *records])
 
 
@@ -70,7 +70,7 @@ def lift(peaks: Sequence[Record]) -> None:
     Nothing else changes, and nothing does where that cannot be written.
     """
     now = {_loop(record): record for record in peaks}
-    old = _read()
+    old = _read(path())
     new = [max(record, now.get(_loop(record), record), key=lambda one: one["gflop_per_s"] or 0.0) for record in old]
     if new != old:
         _write(path(), new)
@@ -124,9 +124,9 @@ def _loop(record: Record) -> tuple[Any, ...]:
     return *loop, *(str(record["environment"].get(name)) for name in _SAME)
 
 
-def _read(where: Path | None = None) -> list[Record]:
+def _read(where: Path) -> list[Record]:
     with suppress(OSError, ValueError):
-        return read(where or path())
+        return read(where)
     return []
 
 
