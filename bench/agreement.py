@@ -4,7 +4,8 @@
 
 Each run is `gemmlab report --quick` into a folder of its own. `--load` adds one beside which another process computes
 for a minute. The table compares each run with the one before it: rows in both, the median of their differences, those
-within 3 %, those that neither run marks, and of them those beyond 3 %, which are then named.
+within 3 %, the same with every time counted in the probes beside it instead of seconds, which no change of the clock
+alters, those that neither run marks, and of them those beyond 3 %, which are then named.
 """
 
 from __future__ import annotations
@@ -44,15 +45,22 @@ def apart(pair: Pair) -> float:
     return 100 * abs(pair.ratio - 1)
 
 
+def apart_in_probes(pair: Pair) -> float:
+    """The same, had each been timed by its own probes."""
+    old, new = (record["probe_gflop_per_s"] for record in (pair.old, pair.new))
+    return 100 * abs(pair.ratio * old / new - 1) if old and new else apart(pair)
+
+
 def print_row(before: Path, after: Path) -> None:
     """What two runs share."""
     pairs = compare(read(before), read(after)).products
     unmarked = [pair for pair in pairs if not pair.noisy]
     beyond = [pair for pair in unmarked if apart(pair) > AGREE_PERCENT]
-    within = sum(apart(pair) <= AGREE_PERCENT for pair in pairs)
+    within, within_in_probes = (sum(by(pair) <= AGREE_PERCENT for pair in pairs) for by in (apart, apart_in_probes))
     title = f"{before.parent.name}, {after.parent.name}"
     print(
-        f"{title:16} {len(pairs):4} {median(map(apart, pairs)):12.1f} % {within:11} {len(unmarked):9} {len(beyond):15}",
+        f"{title:9} {len(pairs):4} {median(map(apart, pairs)):12.1f} % {within:11} {within_in_probes:10} "
+        f"{len(unmarked):9} {len(beyond):15}",
         flush=True,
     )
     for pair in beyond:
@@ -68,7 +76,7 @@ def main() -> None:
     parser.add_argument("options", nargs="*", help="of gemmlab report, after --")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
-    print("runs             rows median apart  within 3 %  unmarked  of them beyond")
+    print("runs      rows median apart  within 3 %  in probes  unmarked  of them beyond")
     names = [*map(str, range(1, asked.runs + 1)), *(["loaded"] if asked.load else [])]
     for before, after in pairwise(report(asked.out / name, asked.options, name == "loaded") for name in names):
         print_row(before, after)

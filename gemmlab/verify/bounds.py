@@ -27,7 +27,7 @@ Index: TypeAlias = slice | NDArray[np.integer[Any]] | list[int] | None
 
 _LONGDOUBLE_IS_WIDER = bool(np.finfo(np.longdouble).eps < np.finfo(np.float64).eps)
 _JUDGED = (np.float16, np.float32, np.float64)
-_ROWS_AT_A_TIME = 256
+_BLOCK_NUMBERS = 1 << 16  # 512 KiB in float64: a block stays in the caches
 _SAFETY = 8.0
 
 
@@ -258,19 +258,33 @@ def _times(matrix: Floats, vector: Floats, function: Callable[[Floats], Floats] 
 
 
 def _norms(matrix: Floats) -> Floats:
-    """2-norm of each row; by parts of its largest element, so that no square overflows or underflows on the way."""
+    """2-norm of each row."""
+    norm = _norm if matrix.dtype.itemsize < np.dtype(np.float64).itemsize else _scaled_norm
     result = np.empty(matrix.shape[:-1])
     for rows, block in _by_rows(matrix):
-        largest = np.abs(block).max(axis=-1)
-        parts = block / np.where((largest > 0) & (largest < np.inf), largest, 1.0)[..., None]
-        result[..., rows] = largest * np.sqrt(np.einsum("...i,...i->...", parts, parts))
+        result[..., rows] = norm(block)
     return result
 
 
+def _norm(block: Floats) -> Floats:
+    """Of numbers from a narrower type: none of their squares overflows or underflows in float64."""
+    norms: Floats = np.sqrt(np.einsum("...i,...i->...", block, block))
+    return norms
+
+
+def _scaled_norm(block: Floats) -> Floats:
+    """By parts of its largest element, so that no square overflows or underflows on the way."""
+    largest = np.abs(block).max(axis=-1)
+    parts = block / np.where((largest > 0) & (largest < np.inf), largest, 1.0)[..., None]
+    norms: Floats = largest * _norm(parts)
+    return norms
+
+
 def _by_rows(matrix: Floats) -> Iterator[tuple[slice, Floats]]:
-    """Some rows at a time, in float64: no such copy of a whole matrix."""
-    for start in range(0, matrix.shape[-2], _ROWS_AT_A_TIME):
-        rows = slice(start, start + _ROWS_AT_A_TIME)
+    """Some rows at a time, copied to float64: no such copy of a whole matrix."""
+    rows_at_a_time = max(1, _BLOCK_NUMBERS * matrix.shape[-2] // max(matrix.size, 1))
+    for start in range(0, matrix.shape[-2], rows_at_a_time):
+        rows = slice(start, start + rows_at_a_time)
         yield rows, matrix[..., rows, :].astype(np.float64)
 
 
