@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from time import sleep
 
-from gemmlab.measure.comparison import Pair, compare
+from gemmlab.measure.comparison import compare
 from gemmlab.measure.records import name_of, read
 
 AGREE_PERCENT = 3.0
@@ -40,32 +40,27 @@ def report(folder: Path, options: list[str], loaded: bool) -> Path:
     return folder / "records.jsonl"
 
 
-def apart(pair: Pair) -> float:
-    """By how many per cent the two times differ."""
-    return 100 * abs(pair.ratio - 1)
-
-
-def apart_in_probes(pair: Pair) -> float:
-    """The same, had each been timed by its own probes."""
-    old, new = (record["probe_gflop_per_s"] for record in (pair.old, pair.new))
-    return 100 * abs(pair.ratio * old / new - 1) if old and new else apart(pair)
+def apart(ratio: float) -> float:
+    """By how many per cent two times of this ratio differ."""
+    return 100 * abs(ratio - 1)
 
 
 def print_row(before: Path, after: Path) -> None:
     """What two runs share."""
     pairs = compare(read(before), read(after)).products
     unmarked = [pair for pair in pairs if not pair.noisy]
-    beyond = [pair for pair in unmarked if apart(pair) > AGREE_PERCENT]
-    within, within_in_probes = (sum(by(pair) <= AGREE_PERCENT for pair in pairs) for by in (apart, apart_in_probes))
+    beyond = [pair for pair in unmarked if apart(pair.ratio) > AGREE_PERCENT]
+    middle = median(apart(pair.ratio) for pair in pairs)
+    within = sum(apart(pair.ratio) <= AGREE_PERCENT for pair in pairs)
+    in_probes = sum(apart(pair.ratio_in_probes) <= AGREE_PERCENT for pair in pairs)
     title = f"{before.parent.name}, {after.parent.name}"
     print(
-        f"{title:9} {len(pairs):4} {median(map(apart, pairs)):12.1f} % {within:11} {within_in_probes:10} "
-        f"{len(unmarked):9} {len(beyond):15}",
+        f"{title:9} {len(pairs):4} {middle:12.1f} % {within:11} {in_probes:10} {len(unmarked):9} {len(beyond):15}",
         flush=True,
     )
     for pair in beyond:
         problem = pair.new["problem"]
-        print(f"    {name_of(pair.new)} {problem['label']} {problem['dtype']}: {apart(pair):.1f} %")
+        print(f"    {name_of(pair.new)} {problem['label']} {problem['dtype']}: {apart(pair.ratio):.1f} %")
 
 
 def main() -> None:

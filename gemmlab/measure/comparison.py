@@ -1,8 +1,9 @@
 """Two runs beside each other: what is in both, how many times the speed, and whether a difference was seen.
 
 One rule decides, here and in the report: where the p20 to p80 intervals of two times overlap, no difference was seen,
-and no ratio is told. A ratio has an interval too, from the slow end of one against the fast end of the other. Nothing
-here measures or prints: a comparison is worked out from records alone.
+and no ratio is told. A ratio has an interval too, from the slow end of one against the fast end of the other. Of two
+runs on a CPU the intervals must also lie apart, the same way round, when each time is counted in the probes beside it:
+else it may be the clock that changed. Nothing here measures or prints: a comparison is worked out from records alone.
 
     products   the same backend, problem, layout, threads and transfers, on the same device and instruction set
     ceilings   the same loop, memory level, number type and threads, on the same device
@@ -20,6 +21,7 @@ from typing import Any
 
 Record = Mapping[str, Any]
 Key = tuple[Any, ...]
+Seconds = Mapping[str, float]
 NO_DIFFERENCE = "no difference seen"
 
 _CEILING_KEYS = ("device", "isa", "threads", "ceiling", "dtype", "operation", "level", "memory")
@@ -46,6 +48,11 @@ class Pair:
         if not self.seen:
             return NO_DIFFERENCE
         return "faster" if self.ratio > 1 else "slower"
+
+    @property
+    def ratio_in_probes(self) -> float:
+        """The ratio, had each been timed by the probes beside it: what a clock does alike to all is not in it."""
+        return self.ratio / _probes_ratio(self.old, self.new)
 
     @property
     def noisy(self) -> bool:
@@ -124,7 +131,7 @@ def ratio(old: Record, new: Record) -> Pair:
         ratio=before["told_s"] / after["told_s"],
         low=before["p20_s"] / after["p80_s"],
         high=before["p80_s"] / after["p20_s"],
-        seen=not overlap(before, after),
+        seen=_direction(before, after) == _direction(before, _times(_probes_ratio(old, new), after)) != 0,
     )  # fmt: skip
 
 
@@ -191,7 +198,7 @@ def _products_but(found: Mapping[Key, Mapping[Key, Record]], paired: set[int]) -
     return tuple(record for record in alone if record["kind"] == "gemm")
 
 
-def _of_a_unit(record: Record) -> dict[str, float]:
+def _of_a_unit(record: Record) -> Seconds:
     """Seconds that a unit of the work took: those that its speed is told from, and the interval.
 
     A ceiling of multiply-adds is told from its fastest sample, all else from the median. Two versions of a ceiling's
@@ -204,6 +211,27 @@ def _of_a_unit(record: Record) -> dict[str, float]:
         "p20_s": min(told_s, record["p20_s"]) / work,
         "p80_s": record["p80_s"] / work,
     }
+
+
+def _probes_ratio(old: Record, new: Record) -> float:
+    """The speed of the probes beside the new record over that beside the old one; 1 where they tell nothing.
+
+    A device's time has none that matter, and those on other threads are others.
+    """
+    (old_probe, old_threads), (new_probe, new_threads) = (
+        (record.get("probe_gflop_per_s"), record.get("threads")) for record in (old, new)
+    )
+    alike = old_threads is not None and old_threads == new_threads
+    return new_probe / old_probe if alike and old_probe and new_probe else 1.0
+
+
+def _times(factor: float, seconds: Seconds) -> Seconds:
+    return {key: factor * value for key, value in seconds.items()}
+
+
+def _direction(before: Seconds, after: Seconds) -> int:
+    """1 where the second is faster, -1 where it is slower, 0 where the intervals overlap."""
+    return 0 if overlap(before, after) else 1 if after["told_s"] < before["told_s"] else -1
 
 
 def speed(record: Record) -> float:

@@ -12,7 +12,8 @@ from gemmlab.measure.comparison import NO_DIFFERENCE, Comparison, Pair, Record, 
 from gemmlab.measure.table import NOTHING, WIDTH, Column, filled, heading, size, text_table, three_digits
 
 _LEGEND = """new / old: how many times the speed; in brackets the least and the most that
-the p20 to p80 intervals of both times allow. No difference: they overlap."""
+the p20 to p80 intervals of both times allow. No difference: they overlap, or
+they would at the same clock, as the probes beside both times tell it."""
 _NOISY = "!: noisy; the record says why."
 _OTHER_MACHINE = "Another device, instruction set or number of threads is another machine, and not compared."
 _MACHINE = {"device", "instruction set", "threads"}
