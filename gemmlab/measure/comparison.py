@@ -131,7 +131,7 @@ def ratio(old: Record, new: Record) -> Pair:
         ratio=before["told_s"] / after["told_s"],
         low=before["p20_s"] / after["p80_s"],
         high=before["p80_s"] / after["p20_s"],
-        seen=_direction(before, after) == _direction(before, _times(_probes_ratio(old, new), after)) != 0,
+        seen=_direction(before, after) == _direction(before, _scaled(_probes_ratio(old, new), after)) != 0,
     )  # fmt: skip
 
 
@@ -218,14 +218,14 @@ def _probes_ratio(old: Record, new: Record) -> float:
 
     A device's time has none that matter, and those on other threads are others.
     """
-    (old_probe, old_threads), (new_probe, new_threads) = (
-        (record.get("probe_gflop_per_s"), record.get("threads")) for record in (old, new)
-    )
-    alike = old_threads is not None and old_threads == new_threads
-    return new_probe / old_probe if alike and old_probe and new_probe else 1.0
+    before, after = old.get("probe_gflop_per_s"), new.get("probe_gflop_per_s")
+    threads = old.get("threads")
+    if threads is None or threads != new.get("threads") or not before or not after:
+        return 1.0
+    return float(after / before)
 
 
-def _times(factor: float, seconds: Seconds) -> Seconds:
+def _scaled(factor: float, seconds: Seconds) -> Seconds:
     return {key: factor * value for key, value in seconds.items()}
 
 
