@@ -21,7 +21,6 @@ from typing import Any
 
 Record = Mapping[str, Any]
 Key = tuple[Any, ...]
-Seconds = Mapping[str, float]
 NO_DIFFERENCE = "no difference seen"
 
 _CEILING_KEYS = ("device", "isa", "threads", "ceiling", "dtype", "operation", "level", "memory")
@@ -126,13 +125,10 @@ def ratio(old: Record, new: Record) -> Pair:
     ('faster', 2.0, 1.9, 2.1)
     """
     before, after = _of_a_unit(old), _of_a_unit(new)
-    return Pair(
-        old, new,
-        ratio=before["told_s"] / after["told_s"],
-        low=before["p20_s"] / after["p80_s"],
-        high=before["p80_s"] / after["p20_s"],
-        seen=_direction(before, after) == _direction(before, _scaled(_probes_ratio(old, new), after)) != 0,
-    )  # fmt: skip
+    low, high = before["p20_s"] / after["p80_s"], before["p80_s"] / after["p20_s"]
+    probes = _probes_ratio(old, new)
+    seen = low > max(1.0, probes) or high < min(1.0, probes)
+    return Pair(old, new, before["told_s"] / after["told_s"], low, high, seen)
 
 
 def overlap(first: Record, second: Record) -> bool:
@@ -198,7 +194,7 @@ def _products_but(found: Mapping[Key, Mapping[Key, Record]], paired: set[int]) -
     return tuple(record for record in alone if record["kind"] == "gemm")
 
 
-def _of_a_unit(record: Record) -> Seconds:
+def _of_a_unit(record: Record) -> dict[str, float]:
     """Seconds that a unit of the work took: those that its speed is told from, and the interval.
 
     A ceiling of multiply-adds is told from its fastest sample, all else from the median. Two versions of a ceiling's
@@ -223,15 +219,6 @@ def _probes_ratio(old: Record, new: Record) -> float:
     if threads is None or threads != new.get("threads") or not before or not after:
         return 1.0
     return float(after / before)
-
-
-def _scaled(factor: float, seconds: Seconds) -> Seconds:
-    return {key: factor * value for key, value in seconds.items()}
-
-
-def _direction(before: Seconds, after: Seconds) -> int:
-    """1 where the second is faster, -1 where it is slower, 0 where the intervals overlap."""
-    return 0 if overlap(before, after) else 1 if after["told_s"] < before["told_s"] else -1
 
 
 def speed(record: Record) -> float:

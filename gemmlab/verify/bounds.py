@@ -267,7 +267,7 @@ def _norms(matrix: Floats) -> Floats:
 
 
 def _norm(block: Floats) -> Floats:
-    """Of numbers from a narrower type: none of their squares overflows or underflows in float64."""
+    """Of numbers whose squares float64 holds, as it does those of every narrower type."""
     norms: Floats = np.sqrt(np.einsum("...i,...i->...", block, block))
     return norms
 
