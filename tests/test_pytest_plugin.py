@@ -6,12 +6,11 @@ import json
 import re
 from importlib.metadata import entry_points
 from importlib.util import find_spec
-from pathlib import Path
 
 import made_up_records as made
 import pytest
 from devices import FIRST_PLACES, backend_at
-from helpers import run_python
+from helpers import SUPPORT, run_python
 
 from gemmlab.measure import read, summarise
 
@@ -98,7 +97,7 @@ def test_stacks_vectors_and_other_dtypes_are_measured_too(run):
 def test_a_device_has_no_threads_and_no_peak_of_a_cpu(run, pytester):
     test = f"""
     import sys
-    sys.path.append({str(Path(__file__).parent)!r})
+    sys.path.append({str(SUPPORT)!r})
     import fake_device
     import numpy as np
 
@@ -182,7 +181,7 @@ kept.kept = lambda device, threads: [record | {"device": cpu_name()} for record 
 
 @needs_benchmark
 def test_ceilings_that_are_kept_give_the_share_of_the_roof_and_go_to_the_file(run, pytester, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=":")
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT), prepend=":")
     pytester.makeconftest(KEPT)
     done = run(PRODUCT, "--gemmlab-out=records.jsonl", *BRIEF)
     done.stdout.fnmatch_lines(["backend*thr*GFLOP/s*peak*roof*noise*err/bd", "cpu-* 1 *%*%*%*", "roof: share*"])

@@ -5,6 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
+
+SUPPORT = Path(__file__).parent
+ROOT = SUPPORT.parents[1]
+DOCS = ROOT / "docs"
 
 
 def run_python(*arguments, timeout=120, path=(), **environ):

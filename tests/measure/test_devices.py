@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from devices import FIRST_PLACES, backend_at
 from fake_device import KERNEL_S, LABEL, FakeRuntime
+from helpers import SUPPORT
 
 import gemmlab
 from gemmlab._cpu import machine
@@ -19,7 +20,7 @@ from gemmlab.measure.product import Product, ResidentProduct
 from gemmlab.measure.session import _that_fit
 from gemmlab.measure.worker import Worker, check, seconds_a_call
 
-HOMES = [str(Path(gemmlab.__file__).parents[1]), str(Path(__file__).parent)]
+HOMES = [str(Path(gemmlab.__file__).parents[1]), str(SUPPORT)]
 FAKE = (sys.executable, "-c", f"import sys; sys.path[:0] = {HOMES}; import fake_worker; fake_worker.main()")
 
 

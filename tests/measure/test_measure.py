@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import DOCS, SUPPORT
 
 import gemmlab
 from gemmlab._cpu import machine
@@ -38,9 +39,9 @@ from gemmlab.measure.session import _that_fit
 from gemmlab.measure.table import seconds, size
 from gemmlab.measure.worker import CHECK_ALL, SHORTEST_SAMPLE_S, calls_a_sample, check, seconds_a_call
 
-HOMES = [str(Path(gemmlab.__file__).parents[1]), str(Path(__file__).parent)]
+HOMES = [str(Path(gemmlab.__file__).parents[1]), str(SUPPORT)]
 FAKE = (sys.executable, "-c", f"import sys; sys.path[:0] = {HOMES}; import fake_worker; fake_worker.main()")
-DOCUMENT = Path(__file__).parents[1] / "docs" / "records.md"
+DOCUMENT = DOCS / "records.md"
 needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
 
 

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import DOCS
 
 from gemmlab import CannotWrite
 from gemmlab.measure import RecordFile, complete, read, write
 from gemmlab.measure.records import KEYS, name_of
 
-DOCUMENT = Path(__file__).parents[1] / "docs" / "records.md"
+DOCUMENT = DOCS / "records.md"
 ENVIRONMENT = {"python": "3.11"}
 LATER = ("kernel_s", "memory")  # keys that the first files lack
 

@@ -15,6 +15,7 @@ import fake_worker
 import made_up_records as made
 import pytest
 from devices import FIRST_PLACES
+from helpers import DOCS, SUPPORT
 
 import gemmlab
 from gemmlab import BackendUnavailable, _registry, studies
@@ -35,7 +36,7 @@ from gemmlab.studies.text import SOURCES, text_of
 NAMES = ("cpu-ladder", "gpu-ladder", "cpu-vs-gpu", "work-group-size", "platforms", "tile-size", "input-registers",
          "cold-start", "memory-modes")  # fmt: skip
 PAPERS = report_findings.papers()
-HOMES = [str(Path(gemmlab.__file__).parents[1]), str(Path(__file__).parent)]
+HOMES = [str(Path(gemmlab.__file__).parents[1]), str(SUPPORT)]
 FAKE = (sys.executable, "-c", f"import sys; sys.path[:0] = {HOMES}; import fake_worker; fake_worker.main()")
 GPU = Device("opencl", 0, made.GPU, "gpu", "p", "d", 8, 1024, 48 << 10, 8 << 30, 2 << 30, True)
 pytestmark = pytest.mark.skipif(not find_spec("matplotlib") or not find_spec("jinja2"), reason="needs the extra report")
@@ -561,5 +562,5 @@ def test_what_is_wrong_is_one_line(arguments, capsys, tmp_path, monkeypatch):
 
 
 def test_the_page_names_every_study():
-    page = (Path(__file__).parents[1] / "docs" / "studies.md").read_text(encoding="utf-8")
+    page = (DOCS / "studies.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in page for name in STUDIES)
