@@ -1,0 +1,69 @@
+"""The structure of the project: package heads name their modules, folders and files stay small, documents agree."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections import Counter
+from pathlib import PurePosixPath
+
+import pytest
+from helpers import ROOT
+
+MAX_FILES, MAX_LINES = 15, 400
+UNBOUNDED = ("tests/", "gemmlab/data/")
+SOURCES = {".py", ".pyx", ".hpp", ".h", ".cpp", ".cl", ".html"}
+
+
+def tracked():
+    """The files that git has, by their path from the root; without git, no test of this module can tell them."""
+    listed = subprocess.run(["git", "-C", str(ROOT), "ls-files"], capture_output=True, text=True, check=False)
+    if listed.returncode or not listed.stdout:
+        pytest.skip("not a clone: no list of files")
+    return [PurePosixPath(name) for name in listed.stdout.splitlines() if (ROOT / name).exists()]
+
+
+def packages():
+    return sorted((ROOT / "gemmlab").rglob("__init__.py"))
+
+
+@pytest.mark.parametrize("head", packages(), ids=lambda path: path.parent.relative_to(ROOT).as_posix())
+def test_a_package_head_names_every_module_and_package_in_its_folder(head):
+    text = ast.get_docstring(ast.parse(head.read_text(encoding="utf-8"))) or ""
+    if head.parent.name == "gemmlab":
+        text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    folder = PurePosixPath(head.parent.relative_to(ROOT).as_posix())
+    files = [path for path in tracked() if path.suffix in SOURCES]
+    modules = {path.stem for path in files if path.parent == folder} - {"__init__", "__main__", "_version"}
+    below = {path.relative_to(folder).parts[0] for path in files if folder in path.parents and path.parent != folder}
+    missing = [name for name in sorted(modules | below) if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
+    assert not missing, f"{head.relative_to(ROOT)} does not name {', '.join(missing)}"
+
+
+def test_folders_have_few_files():
+    files = [path for path in tracked() if not path.as_posix().startswith(UNBOUNDED)]
+    large = {str(folder): count for folder, count in Counter(path.parent for path in files).items() if count > MAX_FILES}
+    assert not large
+
+
+def test_files_are_short():
+    files = [path for path in tracked() if not path.as_posix().startswith(UNBOUNDED)]
+    lines = {str(path): len((ROOT / path).read_bytes().splitlines()) for path in files}
+    assert not {path: count for path, count in lines.items() if count > MAX_LINES}
+
+
+def test_the_layers_on_the_page_are_those_that_the_linter_checks():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    drawing = page.split("```")[1]
+    contract = (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("layers = [")[1].split("]")[0]
+    for layer in re.findall(r'"(.*)"', contract):
+        names = [name.strip().removeprefix("gemmlab.") for name in layer.split("|")]
+        assert all(re.search(rf"(?m)^(\S+ +)*{name}\b", drawing) for name in names), layer
+
+
+def test_the_glossary_has_each_word_once():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    words = re.findall(r"^\| ([^|]+?) \|", page.split("## Glossary")[1], re.MULTILINE)[2:]
+    assert len(words) == len(set(words))
+    assert sorted(words, key=str.lower) == words or len(words) > 25
