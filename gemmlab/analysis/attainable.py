@@ -87,31 +87,13 @@ def isa_label(ceiling: Record) -> str:
     return f"{ceiling['isa']}{' in use' * (ceiling['threads'] is not None and is_in_use(ceiling))}"
 
 
-def bandwidth_ceilings(group: Group) -> dict[str, Record]:
-    """The fastest loads of each memory level on the group's number of threads, from the innermost level outwards."""
-    found: dict[str, Record] = {}
+def bandwidths(group: Group) -> dict[str, float]:
+    """The fastest loads from each memory level in GB/s, on the group's number of threads, innermost level first."""
+    found: dict[str, float] = {}
     for ceiling in group.ceilings:
         if ceiling["ceiling"] == "bandwidth" and ceiling["operation"] == "load" and _fits(ceiling, group):
-            best = found.setdefault(ceiling["level"], ceiling)
-            found[ceiling["level"]] = max(best, ceiling, key=lambda record: float(record["gb_per_s"]))
+            found[ceiling["level"]] = max(ceiling["gb_per_s"], found.get(ceiling["level"], 0.0))
     return {level: found[level] for level in LEVELS if level in found}
-
-
-def bandwidths(group: Group) -> dict[str, float]:
-    """GB/s of each memory level on the group's number of threads, from the innermost level outwards."""
-    return {level: ceiling["gb_per_s"] for level, ceiling in bandwidth_ceilings(group).items()}
-
-
-def rate_band(ceiling: Record) -> tuple[float, float] | None:
-    """A ceiling's rate at p80 and at p20 of its times; None where they are not recorded.
-
-    A peak is the rate of the shortest time, so no end of its band is above it.
-    """
-    rate, time = ("gflop_per_s", "min_s") if ceiling["ceiling"] == "fma" else ("gb_per_s", "median_s")
-    if not (ceiling[time] and ceiling["p20_s"] and ceiling["p80_s"]):
-        return None
-    amount = ceiling[rate] * ceiling[time]
-    return amount / ceiling["p80_s"], amount / ceiling["p20_s"]
 
 
 def limits(group: Group, record: Record) -> list[Limit]:

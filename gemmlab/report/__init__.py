@@ -5,7 +5,7 @@
       roofline_figures.py       rooflines over sizes, level by level, and of two runs
         roofline_axes.py        the ceilings that they have in common
       speed_figures.py          speed, speed-up, accuracy and suites
-      machine_figures.py        bandwidth and multiply-add rates of the machine
+      bandwidth_figure.py       bandwidth over the working set
     points.py                   points that show facts when they are pointed at
     drawing.py                  what all figures share: styles, labels, SVG for a page
     tables.py                   the tables, as text
@@ -72,17 +72,8 @@ def render(records: Sequence[Record], directory: Path) -> Path:
 def draw_rooflines(records: Sequence[Record], directory: Path) -> list[Path]:
     """Draw the rooflines, and speed over size, of every device, number type and thread count into `directory`.
 
-    Returns
-    -------
-    list of Path
-        An SVG and a PNG of each figure. From records of ceilings alone, the ceilings alone are drawn.
-
-    Raises
-    ------
-    ValueError
-        If there is neither a product nor a ceiling to draw.
-    ReportUnavailable, CannotWrite
-        As for `render`.
+    It returns the SVG and PNG files, and raises what `render` does; ValueError if there is neither a product nor a
+    ceiling. From records of ceilings alone, the ceilings alone are drawn.
     """
     require()
     from gemmlab.report.figure_set import draw_rooflines as draw
@@ -93,26 +84,10 @@ def draw_rooflines(records: Sequence[Record], directory: Path) -> list[Path]:
 def draw_comparison(
     old: Sequence[Record], new: Sequence[Record], names: tuple[str, str], directory: Path
 ) -> list[Path]:
-    """Draw what two runs have in common into `directory`: a roofline for every device, number type and thread count.
+    """Draw what two runs on the same machine have in common: a roofline for every group of products.
 
-    Parameters
-    ----------
-    old, new : sequence of dict
-        Records of two runs on the same machine.
-    names : tuple of str
-        What the two are called in the figures.
-    directory : Path
-        Where to write; made if missing.
-
-    Returns
-    -------
-    list of Path
-        An SVG and a PNG for each; none where the two runs share neither products nor ceilings.
-
-    Raises
-    ------
-    ReportUnavailable, CannotWrite
-        As for `render`.
+    `names` is what the two runs are called in the figures. It returns the SVG and PNG files, none where the runs share
+    neither products nor ceilings, and raises what `render` does.
     """
     require()
     from gemmlab.report.figure_set import draw_comparison as draw

@@ -14,9 +14,9 @@ from gemmlab.analysis.formatting import percent
 from gemmlab.analysis.groups import USER_SUITE, Device, Group, devices, in_order
 from gemmlab.measure.comparison import Pair, compare
 from gemmlab.measure.records import Record
+from gemmlab.report.bandwidth_figure import bandwidth
 from gemmlab.report.directory import written_into
 from gemmlab.report.drawing import Styles, save, styles
-from gemmlab.report.machine_figures import bandwidth, multiply_adds
 from gemmlab.report.roofline_figures import comparison, levels, roofline
 from gemmlab.report.speed_figures import REFERENCE, accuracy, speed, speed_up, suite
 from gemmlab.report.tables import levels_slug, results_slug, sweep_slug
@@ -41,7 +41,7 @@ GROUP_FIGURES: dict[str, tuple[Callable[[Group, Styles], Figure | None], str, st
     "roofline": (
         roofline, "Roofline",
         "Each line follows a backend from its smallest square to its largest; lines of vendors' libraries are dashed. "
-        "Slopes are measured bandwidths and horizontal lines measured multiply-add rates, with bands from p20 to p80. "
+        "Slopes are measured bandwidths, and horizontal lines are measured multiply-add rates. "
         "In the blue region memory is the limit, in the orange one arithmetic is; between them it depends on the level "
         "that the operands come from. Small products run from caches, so they may be above the slope of DRAM.",
     ),
@@ -91,9 +91,6 @@ def figures_of(device: Device, looks: Styles) -> Iterator[CaptionedFigure]:
     if (figure := bandwidth(main)) is not None:
         caption = "What all threads together read and write; dotted lines mark the caches of a core."
         yield CaptionedFigure("bandwidth", figure, "Bandwidth of the memory", caption, sweep_slug(main.threads))
-    if (figure := multiply_adds(main)) is not None:
-        caption = "The best rate of each instruction set. The highest is the peak that products are compared with."
-        yield CaptionedFigure("multiply-adds", figure, "Multiply-adds by instruction set", caption, "ceilings-fma")
 
 
 def _of_group(group: Group, looks: Styles, names: Sequence[str]) -> Iterator[CaptionedFigure]:

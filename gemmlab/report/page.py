@@ -16,7 +16,7 @@ from gemmlab.analysis.groups import Device, devices
 from gemmlab.measure.records import Record
 from gemmlab.report import method, tables
 from gemmlab.report.directory import PAGE, written_into
-from gemmlab.report.drawing import DARK, Styles, inline, save, variable
+from gemmlab.report.drawing import DARK, inline, save, variable
 from gemmlab.report.figure_set import CaptionedFigure, figures_of, numbered, styles_of
 from gemmlab.report.points import Facts, markers_of
 
@@ -38,37 +38,22 @@ class PageFigure:
     points: Mapping[str, Facts]
 
 
-@dataclass(frozen=True)
-class Section:
-    """Everything that the page says of one device."""
-
-    slug: str
-    name: str
-    headline: str
-    answers: Mapping[str, str]
-    remarks: list[str]
-    verdicts: list[verdicts.Verdict]
-    styles: Styles
-    figures: list[PageFigure]
-    results: list[tables.Table]
-    traffic: list[tables.Table]
-    ceilings: list[tables.Table]
-    findings: list[findings.Finding]
-    findings_summary: str
-    environment: list[tables.Table]
-    method: list[str]
-
-
 def write(records: Sequence[Record], directory: Path) -> Path:
     """Write the page and the figures; see `gemmlab.report.render`."""
     if not records:
         raise ValueError("there are no records to report on")
     with written_into(directory) as drafts:
-        sections = [_section(device, number, drafts) for number, device in enumerate(devices(records))]
+        figures: list[PageFigure] = []
+        sections = []
+        for number, device in enumerate(devices(records)):
+            styles = styles_of(device)
+            own = [_page_figure(drawn, number, drafts) for drawn in figures_of(device, styles)]
+            sections.append({"figures": own, "styles": styles, **_section(device, _slug(number))})
+            figures += own
         html = _template().render(
             sections=sections,
             colours={variable(light): (light, dark) for light, dark in DARK.items()},
-            points={key: facts for section in sections for own in section.figures for key, facts in own.points.items()},
+            points={key: facts for own in figures for key, facts in own.points.items()},
             ceiling_caveat=method.CEILING_CAVEAT,
             traffic_caveat=method.TRAFFIC_CAVEAT,
             source=findings.papers()["sources"]["R"],
@@ -81,33 +66,34 @@ def write(records: Sequence[Record], directory: Path) -> Path:
     return directory / PAGE
 
 
-def _section(device: Device, number: int, drafts: Path) -> Section:
-    slug = f"device{number + 1}"
+def _slug(number: int) -> str:
+    return f"device{number + 1}"
+
+
+def _section(device: Device, slug: str) -> dict[str, object]:
+    """What the page says of one device, by the template's names."""
     main, *others = device.groups
-    looks = styles_of(device)
     judged = _findings(device)
     remarks = [verdicts.user_matrices(main), *(next(iter(verdicts.answers(group).values())) for group in others)]
 
     def anchored(made: Sequence[tables.Table]) -> list[tables.Table]:
         return [replace(table, slug=f"{slug}-{table.slug}") for table in made if table.rows]
 
-    return Section(
-        slug=slug,
-        name=device.name,
-        headline=main.title,
-        answers=verdicts.answers(main),
-        remarks=list(filter(None, remarks)),
-        verdicts=verdicts.verdicts(main),
-        styles=looks,
-        figures=[_page_figure(drawn, slug, number, drafts) for drawn in figures_of(device, looks)],
-        results=anchored([table for group in device.groups for table in tables.results(group)]),
-        traffic=anchored([table for group in device.groups for table in tables.levels(group)]),
-        ceilings=anchored(tables.ceilings(device.ceilings)),
-        findings=judged,
-        findings_summary=findings.summary(judged) if judged else "",
-        environment=anchored([tables.environment(device.records), tables.thread_pools(device.records)]),
-        method=method.how_measured(device.records),
-    )
+    return {
+        "slug": slug,
+        "name": device.name,
+        "headline": main.title,
+        "answers": verdicts.answers(main),
+        "remarks": list(filter(None, remarks)),
+        "verdicts": verdicts.verdicts(main),
+        "results": anchored([table for group in device.groups for table in tables.results(group)]),
+        "traffic": anchored([table for group in device.groups for table in tables.levels(group)]),
+        "ceilings": anchored(tables.ceilings(device.ceilings)),
+        "findings": judged,
+        "findings_summary": findings.summary(judged) if judged else "",
+        "environment": anchored([tables.environment(device.records), tables.thread_pools(device.records)]),
+        "method": method.how_measured(device.records),
+    }
 
 
 def _findings(device: Device) -> list[findings.Finding]:
@@ -116,12 +102,12 @@ def _findings(device: Device) -> list[findings.Finding]:
     return findings.cpu_findings(group) if findings.concerns(group) else []
 
 
-def _page_figure(drawn: CaptionedFigure, slug: str, number: int, drafts: Path) -> PageFigure:
+def _page_figure(drawn: CaptionedFigure, number: int, drafts: Path) -> PageFigure:
     name = numbered(drawn.name, number)
     svg = inline(save(drawn.figure, drafts / name), name, str(escape(f"{drawn.title}. {drawn.caption}")))
     markers = markers_of(drawn.figure).items()
     points = {f"{name}-{key}": {"Backend": marker.backend, **marker.facts} for key, marker in markers}
-    return PageFigure(name, drawn.title, drawn.caption, Markup(svg), f"{slug}-{drawn.table}", points)
+    return PageFigure(name, drawn.title, drawn.caption, Markup(svg), f"{_slug(number)}-{drawn.table}", points)
 
 
 def _template() -> jinja2.Template:

@@ -17,15 +17,7 @@ from itertools import pairwise
 import numpy as np
 from matplotlib.axes import Axes
 
-from gemmlab.analysis.attainable import (
-    bandwidth_ceilings,
-    bandwidths,
-    fma_ceilings,
-    is_in_use,
-    isa_label,
-    peak,
-    rate_band,
-)
+from gemmlab.analysis.attainable import bandwidths, fma_ceilings, is_in_use, isa_label, peak
 from gemmlab.analysis.formatting import number
 from gemmlab.analysis.groups import Group
 from gemmlab.report.drawing import BLUE, INK, ORANGE, PLATE, QUIET, Keywords, Point, plain_log
@@ -51,6 +43,7 @@ def draw_roofline(
     if older is not None:
         _dotted_roofline(axes, older)
     _slopes(axes, group)
+    _label_slopes(axes, group)
     _horizontals(axes, group)
 
 
@@ -84,29 +77,17 @@ def _regions(axes: Axes, group: Group) -> None:
                   transform=axes.get_xaxis_transform())  # fmt: skip
 
 
-def _slope_ends(axes: Axes, group: Group, speed: float) -> Sequence[float]:
-    """The intensities between which a bandwidth line is inside the axes and under the peak."""
+def _slopes(axes: Axes, group: Group, dashes: str = "-") -> None:
+    """Bandwidth lines up to the peak."""
     (left, right), (bottom, highest) = axes.get_xlim(), axes.get_ylim()
     top = peak(group)
-    return [max(left, bottom / speed), min(right, (top.gflop_per_s if top else highest) / speed)]
-
-
-def _slopes(axes: Axes, group: Group) -> None:
-    """Bandwidth lines up to the peak, each with its band."""
-    top = peak(group)
-    for record in bandwidth_ceilings(group).values():
-        ends = np.array(_slope_ends(axes, group, record["gb_per_s"]))
-        axes.plot(ends, record["gb_per_s"] * ends, color=QUIET, linewidth=1.0)
-        if (rates := rate_band(record)) is not None:
-            low, high = (np.minimum(rate * ends, top.gflop_per_s if top else np.inf) for rate in rates)
-            axes.fill_between(ends, low, high, color=QUIET, alpha=0.25, linewidth=0)
-    left, bottom = axes.get_xlim()[0], axes.get_ylim()[0]
-    for names, speed in slope_labels(bandwidths(group)).items():
-        _label_slope(axes, f"{names} {number(speed)} GB/s", max(left, 1.6 * bottom / speed) * 1.2, speed)
+    for speed in bandwidths(group).values():
+        ends = np.array([max(left, bottom / speed), min(right, (top.gflop_per_s if top else highest) / speed)])
+        axes.plot(ends, speed * ends, color=QUIET, linewidth=1.0, linestyle=dashes)
 
 
 def _horizontals(axes: Axes, group: Group) -> None:
-    """A line for each instruction set, with its band; the one in use is bold."""
+    """A line for each instruction set; the one in use is bold."""
     left, right = axes.get_xlim()
     ceilings = fma_ceilings(group)
     fastest = max(bandwidths(group).values(), default=np.inf)
@@ -116,8 +97,6 @@ def _horizontals(axes: Axes, group: Group) -> None:
         colour, width = (INK, 1.8) if used else (QUIET, 0.8)
         start = max(left, rate / fastest)
         axes.plot([start, right], [rate, rate], color=colour, linewidth=width)
-        if (rates := rate_band(record)) is not None:
-            axes.fill_between([start, right], *rates, color=colour, alpha=0.2, linewidth=0)
         near = [other for other in ceilings if rate <= other["gflop_per_s"] < SAME_RATE * rate]
         if near[-1] is record:  # else the line above it carries both names
             below = [other for other in ceilings if other["gflop_per_s"] <= rate < SAME_RATE * other["gflop_per_s"]]
@@ -127,13 +106,10 @@ def _horizontals(axes: Axes, group: Group) -> None:
 
 def _dotted_roofline(axes: Axes, group: Group) -> None:
     """The slopes and the peak of an older run, without names."""
-    speeds, top = bandwidths(group).values(), peak(group)
-    for speed in speeds:
-        ends = np.array(_slope_ends(axes, group, speed))
-        axes.plot(ends, speed * ends, color=QUIET, linestyle=":", linewidth=1.3)
-    if top is not None:
+    _slopes(axes, group, ":")
+    if (top := peak(group)) is not None:
         left, right = axes.get_xlim()
-        start = max(left, top.gflop_per_s / max(speeds, default=np.inf))
+        start = max(left, top.gflop_per_s / max(bandwidths(group).values(), default=np.inf))
         axes.plot([start, right], [top.gflop_per_s] * 2, color=INK, linestyle=":", linewidth=1.3)
 
 
@@ -152,9 +128,12 @@ def slope_labels(speeds: Mapping[str, float]) -> dict[str, float]:
     return labels
 
 
-def _label_slope(axes: Axes, text: str, x: float, speed: float) -> None:
-    """Write along a bandwidth line, just above it."""
-    (x0, y0), (x1, y1) = axes.transData.transform([(x, speed * x), (2 * x, 2 * speed * x)])
-    angle = float(np.degrees(np.arctan2(y1 - y0, x1 - x0)))
-    axes.annotate(text, (x, speed * x), (-2, 2), color=QUIET, rotation=angle, rotation_mode="anchor",
-                  bbox=PLATE | {"pad": 0}, **LABEL)  # fmt: skip
+def _label_slopes(axes: Axes, group: Group) -> None:
+    """Write along the bandwidth lines, just above them."""
+    left, bottom = axes.get_xlim()[0], axes.get_ylim()[0]
+    for names, speed in slope_labels(bandwidths(group)).items():
+        x = max(left, 1.6 * bottom / speed) * 1.2
+        (x0, y0), (x1, y1) = axes.transData.transform([(x, speed * x), (2 * x, 2 * speed * x)])
+        angle = float(np.degrees(np.arctan2(y1 - y0, x1 - x0)))
+        axes.annotate(f"{names} {number(speed)} GB/s", (x, speed * x), (-2, 2), color=QUIET, rotation=angle,
+                      rotation_mode="anchor", bbox=PLATE | {"pad": 0}, **LABEL)  # fmt: skip

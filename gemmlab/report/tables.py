@@ -7,15 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gemmlab.analysis.attainable import (
-    Limit,
-    Peak,
-    is_above_roof,
-    isa_label,
-    limits_by_backend,
-    lowest_limit,
-    peak,
-)
+from gemmlab.analysis.attainable import Limit, Peak, is_above_roof, isa_label, limits_by_backend, lowest_limit, peak
 from gemmlab.analysis.formatting import DASH, number, percent, product_text, seconds, size, threads_text
 from gemmlab.analysis.groups import USER_SUITE, Group, threads_of
 from gemmlab.measure.comparison import is_good, overlap, problem_key

@@ -26,8 +26,6 @@ from gemmlab.studies import isolated
 from gemmlab.studies.summary import wrapped
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from gemmlab.studies.engine import Task
 
 
@@ -147,33 +145,3 @@ def _table(found: Sequence[Simulated]) -> str:
 def _reason(found: Sequence[Simulated], reason: str) -> Iterator[str]:
     if found:
         yield wrapped(f"{listed([f'{one.rung} at N = {one.n}' for one in found])}: {reason}.", "* ", "  ")
-
-
-def figures(records: Sequence[Record]) -> Iterator[tuple[str, Figure]]:
-    """For each level, a figure of the models against the simulation, with the end of its name."""
-    for level, name in LEVELS.items():
-        if found := simulated(records, level):
-            yield f"-{level}", _figure(found, name)
-
-
-def _figure(found: Sequence[Simulated], level: str) -> Figure:
-    from gemmlab.report.drawing import QUIET, canvas, label_lines, plain_log, styles
-
-    looks = styles(list(dict.fromkeys(one.rung for one in found)))
-    points = [(one, one.simulated / 1e6, one.modelled / 1e6) for one in found]
-    ends = min(min(x, y) for _, x, y in points) / 1.5, max(max(x, y) for _, x, y in points) * 1.5
-    with canvas(4.0, list(looks)) as (figure, axes):
-        axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
-        axes.set(xlabel=f"MB from {level}, simulated", ylabel="by the model")
-        axes.plot(ends, ends, color=QUIET, linewidth=1)
-        low, high = ([(1 + side) * end for end in ends] for side in (-TOLERANCE, TOLERANCE))
-        axes.fill_between(ends, low, high, color=QUIET, alpha=0.15, linewidth=0)
-        for one, x, y in points:
-            axes.plot(x, y, **looks[one.rung].point(linestyle="none"))
-            if abs(one.error) > TOLERANCE:
-                offset = 5, 4 if list(looks).index(one.rung) % 2 else -10  # one above and one below
-                axes.annotate(str(one.n), (x, y), offset, textcoords="offset points", fontsize=8, color=QUIET)
-        plain_log(axes.xaxis)
-        plain_log(axes.yaxis)
-        label_lines(axes, {one.rung: (x, y) for one, x, y in points}, looks)
-    return figure

@@ -7,7 +7,6 @@ devices and for a first look.
 from __future__ import annotations
 
 from functools import partial
-from math import prod
 
 from gemmlab._gpu import RUNG_NAMES, VENDORS
 from gemmlab._registry import BUILT_IN
@@ -15,7 +14,7 @@ from gemmlab.analysis.findings import near, papers
 from gemmlab.analysis.groups import is_baseline
 from gemmlab.measure.records import Record
 from gemmlab.studies import cache_model, cold_start, memory_modes
-from gemmlab.studies.judges import EACH, MORE, At, BestAt, Faster, Passes, builds_within, cpu_ladder
+from gemmlab.studies.judges import EACH, MORE, At, Faster, best_at, builds_within, cpu_ladder, passes
 from gemmlab.studies.study import COUNTED, KERNELS, ON_CPU, Entry, Study, X, label_of, rung_of
 
 _PAPERS = papers()
@@ -49,7 +48,7 @@ GPU_LADDER = Study(
         Faster(At("local"), At("private"), _UP["local_over_private"]),
         Faster(At("local4"), At("private"), _UP["local4_over_private"]),
         Faster(At("vendor"), At("local4"), _PROFILED["local4"] / _PROFILED["vendor"]),
-        Passes("vendor", "local4", _R_GPU["vendor_passes_local4_at_n"]),
+        partial(passes, "vendor", "local4", _R_GPU["vendor_passes_local4_at_n"]),
     ),
 )  # fmt: skip
 
@@ -102,7 +101,7 @@ WORK_GROUP_SIZE = Study(
              Entry("RT-local", tuple({"tile_x": 32, "tile_y": y} for y in _HEIGHTS), quick_count=4)),
     sizes=(_X_GROUPS["n"],), quick_sizes=(_X_GROUPS["n"],),
     x=_work_items, x_name="work-items", over_x=64, theirs={"X, its kernel": _TABLE_1}, theirs_in_seconds=True,
-    judges=(BestAt(_BEST), Faster(At(EACH, _BEST), At(EACH, 64), _TABLE_1[64] / _TABLE_1[_BEST])),
+    judges=(partial(best_at, _BEST), Faster(At(EACH, _BEST), At(EACH, 64), _TABLE_1[64] / _TABLE_1[_BEST])),
 )  # fmt: skip
 
 _PLATFORMS = {
@@ -147,16 +146,6 @@ def _tile(record: Record) -> X:
     return f"{params['tile_y']}x{params['tile_x']}" if "tile_y" in params else None
 
 
-def _work_items_left(fast: Record, slow: Record) -> str:
-    """How many work-items a device gets: larger tiles leave fewer."""
-    said = []
-    for record in (fast, slow):
-        if (tile := _tile(record)) is not None:
-            items = prod(-(-record["problem"]["n"] // record["params"][edge]) for edge in ("tile_y", "tile_x"))
-            said.append(f"Tiles of {tile} leave {items} work-items.")
-    return " ".join(said)
-
-
 def _values(record: Record) -> X:
     params = record["params"]
     if "length" not in params:
@@ -170,9 +159,9 @@ TILE_SIZE = Study(
              Entry("RT-register", tuple({"tile_y": y, "tile_x": x} for y, x in _TILES), quick_count=7)),
     sizes=(_O["n"],), quick_sizes=(_O["n"],),
     series=lambda record: "serial" if record["backend"] == "cpu-naive" else rung_of(record), over_series="serial",
-    x=_tile, x_name="tile of C", explain=_work_items_left,
+    x=_tile, x_name="tile of C",
     judges=(
-        BestAt(_BEST_TILE),
+        partial(best_at, _BEST_TILE),
         Faster(At("serial", None), At("register", _SLOW_TILE), "faster than so large a tile", MORE,
                "The tile spills, but the device has far more units than the source's CPU had cores."),
     ),
@@ -236,7 +225,7 @@ CACHE_MODEL = Study(
     f"Nothing. Bytes of float64 products by the models, and by {cache_model.DEVICE}.",
     entries=tuple(Entry(name) for name in cache_model.RUNGS),
     sizes=(400, 500, 512, 600), quick_sizes=(400,),
-    measure=cache_model.measure, blocks=cache_model.blocks, figures=cache_model.figures, judges=(),
+    measure=cache_model.measure, blocks=cache_model.blocks, judges=(),
 )  # fmt: skip
 
 STUDIES = {

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gemmlab import _registry
 from gemmlab._errors import BackendUnavailable
@@ -23,6 +24,9 @@ from gemmlab.studies.curves import Scenario, of_study, scenarios
 from gemmlab.studies.judges import judged
 from gemmlab.studies.study import Entry, Study
 from gemmlab.studies.summary import text_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Contest = dict[str, Params]  # the backends to compare, with their parameters
 Keep = Callable[[Record], None]
@@ -191,7 +195,7 @@ def conclude(study: Study, records: Sequence[Record], directory: Path) -> Outcom
         raise ValueError(f"no records of the study {study.name}: gemmlab study {study.name} measures them")
     found = scenarios(study, records)
     text = text_of(study, found, records)
-    figures = {f"{study.name}{ending}": figure for ending, figure in study.figures(own)}
+    figures: dict[str, Figure] = {}
     same_slug: Counter[str] = Counter()
     for scenario in found:
         name = numbered(scenario.slug, same_slug[scenario.slug])

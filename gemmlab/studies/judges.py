@@ -75,60 +75,47 @@ class Faster:
         return judge_ratio(claim, band, *pair, partial(_explained, scenario, self.because))
 
 
-@dataclass(frozen=True)
-class BestAt:
-    """Whether the fastest point of every line is where the source found it, or not different from that.
+def best_at(x: X, study: Study, scenario: Scenario) -> list[Finding]:
+    """Whether the fastest point of every line is at x, or not different from it.
 
     Where no point differs from the fastest, nothing is gained, and the finding does not hold.
     """
-
-    x: X
-
-    def __call__(self, study: Study, scenario: Scenario) -> list[Finding]:
-        """Judge it for each line that varies with x."""
-        lines = {name: own for name, own in scenario.curves.items() if None not in own}
-        return [self._judge(study, scenario, name, own) for name, own in lines.items()]
-
-    def _judge(self, study: Study, scenario: Scenario, name: str, own: dict[X, Record]) -> Finding:
-        claim = Claim(f"{name}, fastest by {study.x_name}", f"{self.x}", f"{self.x}")
+    found = []
+    for name, own in scenario.curves.items():
+        if None in own:  # the line does not vary with x
+            continue
+        claim = Claim(f"{name}, fastest by {study.x_name}", f"{x}", f"{x}")
         best = min(own.values(), key=lambda record: float(record["median_s"]))
-        tied = ordered(x for x, record in own.items() if record is best or overlap(record, best))
-        ours = listed([str(x) for x in tied])
-        if self.x not in own:
-            return claim.unjudged(f"{self.x} was not measured", ours)
-        detail = " (no difference seen between them)" * (len(tied) > 1)
-        if self.x in tied and len(tied) < max(2, len(own)):
-            return claim.judged(ours, True, detail)
-        if self.x not in tied:
-            detail += f"; {self.x} takes {number(own[self.x]['median_s'] / best['median_s'])} times as long"
-        return claim.judged(ours, False, detail, _explained(scenario, "", best, own[self.x]))
+        tied = ordered(other for other, record in own.items() if record is best or overlap(record, best))
+        ours, detail = listed(list(map(str, tied))), " (no difference seen between them)" * (len(tied) > 1)
+        if x not in own:
+            found.append(claim.unjudged(f"{x} was not measured", ours))
+        elif x in tied and len(tied) < max(2, len(own)):
+            found.append(claim.judged(ours, True, detail))
+        else:
+            times = number(own[x]["median_s"] / best["median_s"])
+            detail += f"; {x} takes {times} times as long" * (x not in tied)
+            found.append(claim.judged(ours, False, detail, _explained(scenario, "", best, own[x])))
+    return found
 
 
-@dataclass(frozen=True)
-class Passes:
-    """From which x on one line is faster than another: below it slower, from it on faster."""
-
-    later: str
-    sooner: str
-    x: int
-
-    def __call__(self, study: Study, scenario: Scenario) -> list[Finding]:
-        """Judge it by every x that both lines have."""
-        theirs = f"at {study.x_name} = {self.x}"
-        claim = Claim(f"{self.later} passes {self.sooner}", theirs, theirs)
-        later, sooner = (scenario.curves.get(name, {}) for name in (self.later, self.sooner))
-        both = ordered(x for x in later if x in sooner)
-        if not both:
-            return [claim.unjudged(_missing(study, scenario, At(self.later), At(self.sooner)))]
-        ahead = [x for x in both if later[x]["median_s"] < sooner[x]["median_s"] and not overlap(later[x], sooner[x])]
-        expected = [x for x in both if ordered([x, self.x])[0] == self.x]
-        shown, measured = (listed([str(x) for x in xs]) for xs in (ahead, both))
-        ours = f"ahead at {shown}, of {measured}" if ahead else f"not ahead up to {both[-1]}"
-        if ahead == expected and 0 < len(ahead) < len(both):
-            return [claim.judged(ours, True)]
-        if not ahead and not expected:
-            return [claim.unjudged(f"{ours}, and no larger was timed", ours)]
-        return [claim.judged(ours, False, why=_explained(scenario, "", later[both[-1]], sooner[both[-1]]))]
+def passes(later: str, sooner: str, at: int, study: Study, scenario: Scenario) -> list[Finding]:
+    """Whether one line is slower than another below x = `at` and faster from there on."""
+    theirs = f"at {study.x_name} = {at}"
+    claim = Claim(f"{later} passes {sooner}", theirs, theirs)
+    one, other = scenario.curves.get(later, {}), scenario.curves.get(sooner, {})
+    both = ordered(x for x in one if x in other)
+    if not both:
+        return [claim.unjudged(_missing(study, scenario, At(later), At(sooner)))]
+    ahead = [x for x in both if one[x]["median_s"] < other[x]["median_s"] and not overlap(one[x], other[x])]
+    expected = [x for x in both if isinstance(x, int) and x >= at]
+    shown, measured = (listed(list(map(str, xs))) for xs in (ahead, both))
+    ours = f"ahead at {shown}, of {measured}" if ahead else f"not ahead up to {both[-1]}"
+    if ahead == expected and 0 < len(ahead) < len(both):
+        return [claim.judged(ours, True)]
+    if not ahead and not expected:
+        return [claim.unjudged(f"{ours}, and no larger was timed", ours)]
+    return [claim.judged(ours, False, why=_explained(scenario, "", one[both[-1]], other[both[-1]]))]
 
 
 def builds_within(share: float, study: Study, scenario: Scenario) -> list[Finding]:
@@ -172,10 +159,7 @@ def _explained(scenario: Scenario, because: str, fast: Record, slow: Record, sid
 
 
 def _reasons(scenario: Scenario, fast: Record, slow: Record, limited: Sequence[Record]) -> Iterator[str]:
-    study, sizes = scenario.study, {record["problem"]["n"] for record in (fast, slow)}
-    theirs = {x for own in study.theirs.values() for x in own}
-    if study.measure is None and min(sizes - theirs, default=max(study.sizes)) < max(study.sizes):
-        yield f"The source measured at N = {max(study.sizes)}."
+    study = scenario.study
     if on_cpu(fast) or on_cpu(slow):
         moved = fast["transfers_counted"] or slow["transfers_counted"]
         what = "memory is the host's" if moved else "local memory is ordinary memory"
@@ -188,7 +172,6 @@ def _reasons(scenario: Scenario, fast: Record, slow: Record, limited: Sequence[R
             yield f"{name} is noisy: its p20 and p80 are {percent(record['noise_percent'] / 100)} apart."
         if record in limited:
             yield _limit(scenario, record, name)
-    yield study.explain(fast, slow)
     if fast in limited:
         yield _served_by_caches(scenario, slow, names[1])
     if fast["device"] != slow["device"]:

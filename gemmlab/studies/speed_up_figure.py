@@ -10,21 +10,8 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from gemmlab.analysis.attainable import bandwidths, peak
 from gemmlab.analysis.groups import is_baseline
-from gemmlab.report.drawing import (
-    INK,
-    KNOWN,
-    LETTER_INCHES,
-    OTHERS,
-    QUIET,
-    WIDTH_INCHES,
-    Keywords,
-    Style,
-    canvas,
-    label_lines,
-    plain_log,
-    size_axis,
-    styles,
-)
+from gemmlab.report import drawing
+from gemmlab.report.drawing import INK, KNOWN, OTHERS, QUIET, Keywords, Style, canvas, label_lines, styles
 from gemmlab.report.roofline_figures import roofline
 from gemmlab.studies.curves import Scenario, ordered, speed_ups
 from gemmlab.studies.study import Curves, X
@@ -117,7 +104,7 @@ def _is_scale(xs: Sequence[X]) -> bool:
 def _y_axis(axes: Axes, low: float, high: float) -> None:
     """Plain numbers, and enough of them on a short axis."""
     axes.set_ylim(low, high)
-    plain_log(axes.yaxis)
+    drawing.plain_log(axes.yaxis)
     if high / low < FEW_TICKS:
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
 
@@ -125,15 +112,15 @@ def _y_axis(axes: Axes, low: float, high: float) -> None:
 def _x_axis(axes: Axes, xs: Sequence[X]) -> None:
     """Sizes on a logarithmic axis, or names side by side, rotated where they are long."""
     if all(isinstance(x, int) for x in xs):
-        size_axis(axes, [x for x in xs if isinstance(x, int)])
+        drawing.size_axis(axes, [x for x in xs if isinstance(x, int)])
         return
     labels = [str(x) for x in xs]
     longest = max(map(len, labels))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlim(-0.5, len(xs) - 0.5)
-    if LETTER_INCHES * longest < axes.get_position().width * WIDTH_INCHES / len(xs):
+    if drawing.LETTER_INCHES * longest < axes.get_position().width * drawing.WIDTH_INCHES / len(xs):
         axes.set_xticks(range(len(xs)), labels, fontsize=9)
     else:
         axes.set_xticks(range(len(xs)), labels, fontsize=9, rotation=35, ha="right", rotation_mode="anchor")
         height = float(axes.figure.get_figheight())  # type: ignore[union-attr]
-        axes.figure.subplots_adjust(bottom=(0.6 + 0.6 * LETTER_INCHES * longest) / height)
+        axes.figure.subplots_adjust(bottom=(0.6 + 0.6 * drawing.LETTER_INCHES * longest) / height)

@@ -11,8 +11,6 @@ from gemmlab.analysis.findings import Finding
 from gemmlab.measure.records import Record
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from gemmlab.studies.curves import Scenario
     from gemmlab.studies.engine import Task
 
@@ -77,9 +75,8 @@ class Study:
     the same form, in seconds or, where it gives ratios alone, in any unit. With `by_kernel`, times are those of the
     device's own clock. Runtimes are measured one after another, or `together` where they are compared.
 
-    Without `ceilings_s` there is no roofline. A study that a session cannot do has its own function `measure`; one
-    that has more to show than curves yields further blocks of text from `blocks`, and figures from `figures`, each
-    with the end of its file name. `explain` adds what two records say by their parameters to the reasons of a finding.
+    Without `ceilings_s` there is no roofline. A study that a session cannot do has its own function `measure`, and one
+    that has more to show than curves yields further blocks of text from `blocks`.
     """
 
     name: str
@@ -104,8 +101,6 @@ class Study:
     ceilings_s: float = 0.0
     measure: Callable[[Task], None] | None = None
     blocks: Callable[[Sequence[Record]], Iterable[str]] = lambda records: ()
-    figures: Callable[[Sequence[Record]], Iterable[tuple[str, Figure]]] = lambda records: ()
-    explain: Callable[[Record, Record], str] = lambda fast, slow: ""
 
     @property
     def over(self) -> str:

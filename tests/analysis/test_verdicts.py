@@ -299,8 +299,8 @@ class TestGroups:
         records += [made.gemm("opencl-local", gflop_per_s=500) | gpu]
         records += [ceiling | gpu for ceiling in made.ceilings(peak=1000)]
         cpu, other = devices(records)
-        assert "reaches 50 % of the measured peak of 280" in " ".join(verdicts.answer(cpu.groups[0]))
-        assert "reaches 50 % of the measured peak of 1000" in " ".join(verdicts.answer(other.groups[0]))
+        assert "reaches 50 % of the measured peak of 280" in " ".join(verdicts.answers(cpu.groups[0]).values())
+        assert "reaches 50 % of the measured peak of 1000" in " ".join(verdicts.answers(other.groups[0]).values())
 
     def test_with_and_without_transfers_are_two_contests(self):
         (device,) = devices([*made.gpu(), made.gpu_product("opencl-local", 512, 99, dtype="float64")])

@@ -47,9 +47,8 @@ def test_the_command_simulates_writes_records_and_draws_again(capsys, tmp_path, 
     assert max(map(len, out.splitlines())) <= 80
     assert "10 of 10 are within 15 % of the simulation." in out
     assert "Megabytes from memory" in out
-    files = {f"cache-model-{level}.{ending}" for level in ("dram", "l3", "l2") for ending in ("svg", "png")}
     folder = tmp_path / "study-cache-model"
-    assert {path.name for path in folder.iterdir()} == {*files, "cache-model.txt", "records.jsonl"}
+    assert {path.name for path in folder.iterdir()} == {"cache-model.txt", "records.jsonl"}
     records = read(folder / "records.jsonl")
     assert len(records) == 5 * 2 * 2
     for record in records:
@@ -76,7 +75,7 @@ def test_it_runs_on_no_runtime(tmp_path):
 
 def test_half_of_a_pair_is_no_row():
     assert cache_model.simulated(pair()[:1], "dram") == []
-    assert list(cache_model.blocks([])) == list(cache_model.figures([])) == []
+    assert list(cache_model.blocks([])) == []
 
 
 def test_what_is_right_needs_no_reason():

@@ -29,7 +29,7 @@ from gemmlab.measure import Session, read, write
 from gemmlab.report import job
 from gemmlab.studies import STUDIES, Options, cold_start, engine, memory_modes
 from gemmlab.studies.curves import scenarios, speed_ups
-from gemmlab.studies.judges import EACH, MORE, At, BestAt, Faster, Passes, judged
+from gemmlab.studies.judges import EACH, MORE, At, Faster, best_at, judged, passes
 from gemmlab.studies.study import Entry, Study
 from gemmlab.studies.summary import SOURCES, text_of
 
@@ -148,8 +148,6 @@ def test_a_finding_that_does_not_hold_says_why():
 
 def test_reasons_are_those_of_the_records():
     study = STUDIES["gpu-ladder"]
-    small = verdicts(study, ladder({"private": 300, "local": 310}, sizes=(64,)))
-    assert "The source measured at N = 4032." in small["local over private at N = 64, speed-up"].text
     on_cpu = ladder({"private": 300, "local": 310}, device=f"{made.DEVICE} (PoCL)")
     assert "The device is the CPU itself" in verdicts(study, on_cpu)["local over private at N = 4032, speed-up"].text
     at_peak = ladder({"private": 12000, "local": 12100}, spread=0.01) + made.gpu_ceilings()
@@ -175,7 +173,7 @@ def test_what_was_not_measured_is_not_judged():
 def test_where_one_line_passes_another(vendor, holds):
     study = STUDIES["gpu-ladder"]
     records = ladder({"local4": 5}) + [gpu(study, "cuda-cublas", n, rate) for n, rate in vendor.items()]
-    finding, = Passes("vendor", "local4", 2496)(study, scenarios(study, records)[0])
+    finding, = passes("vendor", "local4", 2496, study, scenarios(study, records)[0])
     assert finding.holds is holds
 
 
@@ -195,7 +193,7 @@ def groups(rates):
 )  # fmt: skip
 def test_where_a_line_is_fastest(rates, holds, said):
     study = STUDIES["work-group-size"]
-    finding, = BestAt(192)(study, scenarios(study, groups(rates))[0])
+    finding, = best_at(192, study, scenarios(study, groups(rates))[0])
     assert finding.holds is holds
     assert said in finding.text
 
@@ -231,7 +229,7 @@ def test_tiles_that_grow_too_large():
     assert [finding.holds for finding in found.values()] == [True, True]
     found = verdicts(STUDIES["tile-size"], tiles({(2, 2): 900, (8, 8): 300}))
     text = found["register, fastest by tile of C"].text
-    assert "2x2; 8x8 takes 3 times as long. Tiles of 2x2 leave 65536 work-items. Tiles of 8x8 leave 4096" in text
+    assert "2x2; 8x8 takes 3 times as long." in text
 
 
 def test_the_cpu_ladder_is_judged_as_the_report_does():
