@@ -19,6 +19,8 @@ from gemmlab._api import Call
 from gemmlab._cpu import machine
 from gemmlab._problem import Array, Problem
 from gemmlab._registry import names, plain
+from gemmlab.analysis.attainable import lowest_limit, peak
+from gemmlab.analysis.groups import devices
 from gemmlab.measure.comparison import Pair, compare, problem_key, ratio
 from gemmlab.measure.comparison_table import nothing_in_common, times
 from gemmlab.measure.environment import environment, thread_pools
@@ -26,8 +28,6 @@ from gemmlab.measure.problems import DTYPES
 from gemmlab.measure.records import RecordFile, complete, read, titled
 from gemmlab.measure.statistics import summarise
 from gemmlab.measure.table import ERROR, LEGEND, NOISE, SPEED, THREADS, WIDTH, Column, filled, shown, size, text_table
-from gemmlab.report.groups import devices
-from gemmlab.report.roofs import peak, standing
 from gemmlab.roofline import kept
 from gemmlab.roofline.apart import measure_ceilings_apart
 from gemmlab.roofline.model import LEVELS
@@ -86,7 +86,7 @@ class Products:
         self._keep([record])
         self._know_peak(record)
         group = devices([record, *self._ceilings])[0].groups[0]
-        top, where = peak(group), standing(group, record)
+        top, where = peak(group), lowest_limit(group, record)
         of_peak = record["gflop_per_s"] / top.gflop_per_s if top else None
         self.rows.append(Row(record, name, of_peak, where.share if where else None))
         return self.rows[-1]

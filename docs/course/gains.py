@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from course.rungs import Rung, settings
+from gemmlab.analysis.formatting import number
 from gemmlab.measure import read
 from gemmlab.measure.comparison import NO_DIFFERENCE, ratio
+from gemmlab.measure.records import Record
 from gemmlab.report import draw_rooflines
-from gemmlab.report.words import number
 from gemmlab.roofline.model import Roof
 
-Record = Mapping[str, Any]
 DOCS = Path(__file__).parents[1]
 LEVELS = {"local": "local memory", "l1": "L1", "l2": "L2", "l3": "L3", "dram": "memory"}
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from course.gains import Run, Step, bytes_a_multiply_add, first_shown, roofline, roofline_of_all, runs
 from course.heads import Head, first_line_of_code, read_head
 from course.rungs import ROOT, RUNTIME_NAMES, Rung, every, ladders, questions
+from gemmlab.analysis.formatting import number, percent, sentence, threads_text
 from gemmlab.measure.comparison import NO_DIFFERENCE
-from gemmlab.report.groups import threads_text
-from gemmlab.report.words import number, percent, sentence
 
 FOLDER = "rungs"
 LEXER = {".pyx": "cython", ".cl": "c", ".h": "c"}

@@ -19,7 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-Record = Mapping[str, Any]
+from gemmlab.measure.records import Record
+
 Key = tuple[Any, ...]
 NO_DIFFERENCE = "no difference seen"
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import geometric_mean
 from typing import Any
 
-from gemmlab.measure.comparison import NO_DIFFERENCE, Comparison, Pair, Record, isa_of, problem_key, speed
+from gemmlab.measure.comparison import NO_DIFFERENCE, Comparison, Pair, isa_of, problem_key, speed
+from gemmlab.measure.records import Record
 from gemmlab.measure.table import NOTHING, WIDTH, Column, filled, heading, size, text_table, three_digits
 
 _LEGEND = """new / old: how many times the speed; in brackets the least and the most that

@@ -18,6 +18,7 @@ from typing import IO, Any
 from gemmlab._errors import CannotWrite
 
 SCHEMA_VERSION = 1
+Record = dict[str, Any]  # one measurement, with the keys below
 
 _COMMON = (
     "schema_version", "kind", "run_id", "time_utc", "device", "threads", "samples", "calls_per_sample",

@@ -1,37 +1,30 @@
-"""The report: a page, figures and sentences worked out from records.
+"""The report: a page and figures drawn from records. Nothing here measures, so a page can be made again from a file.
 
-    job.py          measures by a plan, and hands the records on: the only file here that measures
-    groups.py       records sorted by device, number type, threads and transfers; what all else asks of them
-    roofs.py        where a product stands under the roofs
-    verdicts.py     what the numbers say: a rule for every sentence
-    levers.py       what would make a backend faster: a rule for every lever
-    findings.py     the sources' figures beside ours, and whether they hold
-    method.py       how it was measured, and the caveats
-    tables.py       rows of text
-    words.py        numbers and lists as text
-    figures.py      the backends' figures by name
-      roofline_figures.py  speed_figures.py  product_figures.py      one function a figure
-    machine_figures.py      those of the machine itself
-    roof_lines.py   the roofs that products stand under
-    dots.py  details.py     marks that say what they are when pointed at, and what they say
-    comparison_figure.py    two runs under one roofline
-    drawing.py      what the figures share: looks, labels, SVG for a page
-    album.py        which figures a report has, in which order, under which words
-    page.py  page.html                      everything in its place: index.html
-    folder.py       files that appear whole or not at all
+    page.py  page.html          everything in its place: index.html
+    figure_set.py               which figures there are, with their captions
+      roofline_figures.py       rooflines over sizes, level by level, and of two runs
+        roofline_axes.py        the ceilings that they have in common
+      speed_figures.py          speed, speed-up, accuracy and suites
+      bandwidth_figure.py       bandwidth over the working set
+    points.py                   points that show facts when they are pointed at
+    drawing.py                  what all figures share: styles, labels, SVG for a page
+    tables.py                   the tables, as text
+    method.py                   how it was measured, and the caveats
+    directory.py                files that are written whole or not at all
 
-Whatever the page states is made by `verdicts.py`, `levers.py`, `findings.py` or `method.py` from records, so a page
-can be made again from a file. Drawing needs matplotlib and Jinja2, the extra `report`; the sentences need neither.
+The verdicts, advice and findings on the page come from `gemmlab.analysis`. Drawing needs matplotlib and Jinja2, the
+extra `report`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from gemmlab._errors import GemmlabError
+from gemmlab.analysis.groups import with_unique_devices
+from gemmlab.measure.records import Record
 
 __all__ = ["ReportUnavailable", "draw_comparison", "draw_rooflines", "render", "require"]
 
@@ -41,20 +34,12 @@ class ReportUnavailable(GemmlabError, RuntimeError):
 
 
 def require() -> None:
-    """Raise unless what the report is drawn with is installed.
-
-    Call it before a long measurement, so that the lack shows at once and not at the end.
-
-    Raises
-    ------
-    ReportUnavailable
-        If matplotlib or Jinja2 is missing.
-    """
+    """Raise `ReportUnavailable` unless matplotlib and Jinja2 are installed; call it before a long measurement."""
     if not (find_spec("matplotlib") and find_spec("jinja2")):
         raise ReportUnavailable("the report needs matplotlib and jinja2: pip install 'gemmlab[report]'")
 
 
-def render(records: Sequence[Mapping[str, Any]], directory: Path) -> Path:
+def render(records: Sequence[Record], directory: Path) -> Path:
     """Write the report on `records` as ``directory/index.html``, with each figure as PNG and SVG beside it.
 
     Parameters
@@ -67,7 +52,7 @@ def render(records: Sequence[Mapping[str, Any]], directory: Path) -> Path:
     Returns
     -------
     Path
-        The page. It is one file: styles and figures are inside, and it asks nothing of the network.
+        The page. Styles and figures are inside it, and it needs no network.
 
     Raises
     ------
@@ -76,66 +61,35 @@ def render(records: Sequence[Mapping[str, Any]], directory: Path) -> Path:
     ReportUnavailable
         If matplotlib or Jinja2 is missing.
     CannotWrite
-        If the directory cannot be written; what was in it stays.
+        If the directory cannot be written; its files stay as they were.
     """
     require()
-    from gemmlab.report.groups import told_apart
     from gemmlab.report.page import write
 
-    return write(told_apart(records), directory)
+    return write(with_unique_devices(records), directory)
 
 
-def draw_rooflines(records: Sequence[Mapping[str, Any]], directory: Path) -> list[Path]:
+def draw_rooflines(records: Sequence[Record], directory: Path) -> list[Path]:
     """Draw the rooflines, and speed over size, of every device, number type and thread count into `directory`.
 
-    Returns
-    -------
-    list of Path
-        An SVG and a PNG of each figure; records of ceilings alone give the roofs alone.
-
-    Raises
-    ------
-    ValueError
-        If there is neither a product nor a ceiling to draw.
-    ReportUnavailable
-        If matplotlib or Jinja2 is missing.
-    CannotWrite
-        If the directory cannot be written; what was in it stays.
+    It returns the SVG and PNG files, and raises what `render` does; ValueError if there is neither a product nor a
+    ceiling. From records of ceilings alone, the ceilings alone are drawn.
     """
     require()
-    from gemmlab.report.album import draw_rooflines as draw
-    from gemmlab.report.groups import told_apart
+    from gemmlab.report.figure_set import draw_rooflines as draw
 
-    return draw(told_apart(records), directory)
+    return draw(with_unique_devices(records), directory)
 
 
 def draw_comparison(
-    old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]], names: tuple[str, str], directory: Path
+    old: Sequence[Record], new: Sequence[Record], names: tuple[str, str], directory: Path
 ) -> list[Path]:
-    """Draw what two runs have in common into `directory`: a roofline for every device, number type and thread count.
+    """Draw what two runs on the same machine have in common: a roofline for every group of products.
 
-    Parameters
-    ----------
-    old, new : sequence of dict
-        Records of two runs on the same machine.
-    names : tuple of str
-        What the two are called in the figures.
-    directory : Path
-        Where to write; made if missing.
-
-    Returns
-    -------
-    list of Path
-        An SVG and a PNG for each; none where neither products nor roofs are in both.
-
-    Raises
-    ------
-    ReportUnavailable
-        If matplotlib or Jinja2 is missing.
-    CannotWrite
-        If the directory cannot be written; what was in it stays.
+    `names` is what the two runs are called in the figures. It returns the SVG and PNG files, none where the runs share
+    neither products nor ceilings, and raises what `render` does.
     """
     require()
-    from gemmlab.report.comparison_figure import draw
+    from gemmlab.report.figure_set import draw_comparison as draw
 
     return draw(old, new, names, directory)

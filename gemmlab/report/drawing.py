@@ -1,8 +1,8 @@
-"""What the figures share: a look for every backend, labels that do not collide, and SVG that can share a page.
+"""What all figures share: styles of backends, axes, labels that do not overlap, and SVG for a page.
 
-Figures are drawn for a narrow column (a phone shows them at about their own size) with the labels beside the
-lines instead of in a legend. Colours are from a set that the colour-blind can tell apart, and never stand
-alone: each backend has a marker of its own, and baselines have dashed lines and hollow markers.
+Figures are drawn for a narrow column, at about the size that a phone shows them, with labels beside the lines instead
+of a legend. The colours can be told apart by the colour-blind and never carry meaning alone: each backend has its own
+marker, and baselines have dashed lines and hollow markers.
 """
 
 from __future__ import annotations
@@ -23,17 +23,20 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from gemmlab.report.groups import is_baseline
-from gemmlab.report.words import number
+from gemmlab.analysis.formatting import number
+from gemmlab.analysis.groups import is_baseline
+
+Keywords = dict[str, Any]  # for matplotlib's functions
+Point = tuple[float, float]
 
 INK, QUIET, GRID, ALARM = "#1f2328", "#5c6570", "#e4e7eb", "#c1121f"
 BLUE, ORANGE, GREEN = "#0062a8", "#c44f00", "#00805c"
 WIDTH_INCHES = 4.9
-LETTER_INCHES = 0.08  # of a label's letter
-TICK_INCHES = 0.3  # of a tick's label, on an axis of either direction
+LETTER_INCHES = 0.08  # width of a letter of a label
+TICK_INCHES = 0.3  # of a tick's label, on either axis
 PLATE = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8}  # behind text over lines
 
-LOOK: Any = {
+RC: Any = {
     "font.family": ["DejaVu Sans", "sans-serif"], "font.size": 10, "svg.fonttype": "none",
     "text.color": INK, "axes.labelcolor": INK, "xtick.color": QUIET, "ytick.color": QUIET,
     "axes.edgecolor": "#9aa3ad", "axes.linewidth": 0.8, "axes.spines.top": False, "axes.spines.right": False,
@@ -44,26 +47,29 @@ LOOK: Any = {
 
 @dataclass(frozen=True)
 class Style:
-    """How one backend looks in every figure."""
+    """How one backend looks in every figure; `key` is short and unique in a report, and begins its ids in an SVG."""
 
     colour: str
     marker: str
     baseline: bool
-    key: str = ""  # short, and its own in a report: what the parts of a backend are named by in an SVG
+    key: str = ""
 
-    def part(self, name: str) -> str | None:
-        """The id of a part of this backend's in an SVG; a look without a key names none."""
+    def part_id(self, name: str) -> str | None:
+        """The id of a part of a figure in an SVG; None without a key."""
         return f"{self.key}-{name}" if self.key else None
 
-    def line(self) -> dict[str, Any]:
+    def line(self, **changes: Any) -> Keywords:
         """Keywords for `Axes.plot`: baselines are dashed and hollow."""
-        return {"color": self.colour, "linestyle": (0, (4, 2)) if self.baseline else "-", **self.point()}
+        dashes = (0, (4, 2)) if self.baseline else "-"
+        return {"color": self.colour, "linestyle": dashes, **self.point(), **changes}
 
-    def point(self) -> dict[str, Any]:
+    def point(self, **changes: Any) -> Keywords:
         """Keywords for a marker without a line."""
         return {"marker": self.marker, "markeredgecolor": self.colour, "markeredgewidth": 1.3,
-                "markerfacecolor": "white" if self.baseline else self.colour}  # fmt: skip
+                "markerfacecolor": "white" if self.baseline else self.colour, **changes}  # fmt: skip
 
+
+Styles = Mapping[str, Style]
 
 KNOWN = {
     "cpu-naive": ("#6e6e6e", "X"), "cpu-ikj": ("#b5588f", "v"), "cpu-blocked": ("#d98a00", "s"),
@@ -76,7 +82,7 @@ OTHERS = (
 )  # fmt: skip
 
 
-# Every colour above, and white, as it is on a dark page: as far from the paper, and of the same hue.
+# Each colour above, and white, on a dark page: the same hue with the same contrast.
 DARK = {
     INK: "#e6e9ec", QUIET: "#a3adb7", GRID: "#2b3138", ALARM: "#ff6b6f", "#ffffff": "#1b1f24", "#9aa3ad": "#5c6570",
     "#6e6e6e": "#a0a0a0", "#b5588f": "#e08abb", "#d98a00": "#f0a828", "#c44f00": "#f4803c", "#0062a8": "#58a9ec",
@@ -86,7 +92,7 @@ DARK = {
 
 
 def styles(names: Sequence[str]) -> dict[str, Style]:
-    """A look for every backend; a known name has the same in every report."""
+    """A style for every backend; a known name has the same in every report."""
     unknown = [name for name in names if name not in KNOWN]
     looks = KNOWN | {name: OTHERS[i % len(OTHERS)] for i, name in enumerate(unknown)}
     return {name: Style(*looks[name], is_baseline(name), f"b{i}") for i, name in enumerate(names)}
@@ -94,8 +100,8 @@ def styles(names: Sequence[str]) -> dict[str, Style]:
 
 @contextmanager
 def canvas(height_inches: float, labels: Sequence[str] = ()) -> Iterator[tuple[Figure, Axes]]:
-    """A figure with one pair of axes in the project's look, and room beside them for a column of labels."""
-    with matplotlib.rc_context(LOOK):
+    """A figure with one pair of axes, and room for a column of labels beside them."""
+    with matplotlib.rc_context(RC):
         figure = Figure(figsize=(WIDTH_INCHES, height_inches))
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
@@ -106,30 +112,45 @@ def canvas(height_inches: float, labels: Sequence[str] = ()) -> Iterator[tuple[F
         yield figure, axes
 
 
-def label_lines(axes: Axes, ends: Mapping[str, tuple[float, float]], looks: Mapping[str, Style]) -> None:
+def label_lines(axes: Axes, ends: Mapping[str, Point], looks: Styles) -> None:
     """Name each line in a column beside the axes, at the height of its end where there is room.
 
-    `ends` maps a name to the line's last point in data coordinates. Call it after the limits are set.
+    `ends` maps a name to the last point of its line, in data coordinates. Call this after the limits are set.
     """
     box = axes.get_position()
     height_inches = axes.bbox.height / axes.figure.dpi
     inch, gap = 1 / (box.width * WIDTH_INCHES), 0.175 / height_inches
     to_axes = axes.transData + axes.transAxes.inverted()
     points = {name: to_axes.transform(end) for name, end in ends.items()}
-    names = sorted(points, key=lambda name: points[name][1])
+    names = sorted(points, key=lambda name: float(points[name][1]))
     for name, y in zip(names, spread([float(points[name][1]) for name in names], gap), strict=True):
         look = looks[name]
         leader = [points[name][0], 1.0, 1 + 0.1 * inch], [points[name][1], y, y]
-        beside: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
-        axes.plot(*leader, color=look.colour, linewidth=0.7, linestyle=":", gid=look.part("leader"), **beside)
-        axes.plot(1 + 0.18 * inch, y, linestyle="none", markersize=5, gid=look.part("sign"), **look.point(), **beside)
-        axes.text(1 + 0.28 * inch, y, name, va="center", fontsize=9, color=look.colour, gid=look.part("name"), **beside)
+        beside: Keywords = {"transform": axes.transAxes, "clip_on": False}
+        axes.plot(*leader, color=look.colour, linewidth=0.7, linestyle=":", gid=look.part_id("leader"), **beside)
+        sign = look.point(linestyle="none", markersize=5, gid=look.part_id("sign"))
+        axes.plot(1 + 0.18 * inch, y, **sign, **beside)
+        axes.text(1 + 0.28 * inch, y, name, va="center", fontsize=9, color=look.colour, gid=look.part_id("name"),
+                  **beside)  # fmt: skip
+
+
+def size_axis(axes: Axes, sizes: Sequence[int]) -> None:
+    """Make the horizontal axis logarithmic, with ticks at as many of the sizes as fit."""
+    low, high = min(sizes) / 1.25, max(sizes) * 1.25
+    axes.set(xscale="log", xlim=(low, high))
+    inches = axes.get_position().width * WIDTH_INCHES / math.log(high / low)
+    ticks = [max(sizes)]
+    for n in sorted(sizes, reverse=True):
+        if math.log(ticks[0] / n) * inches > LETTER_INCHES * (len(str(n)) + 1):
+            ticks.insert(0, n)
+    axes.set_xticks(ticks, [str(n) for n in ticks], fontsize=9)
+    axes.xaxis.set_minor_locator(NullLocator())
 
 
 def plain_log(axis: Axis) -> None:
-    """Ticks of a logarithmic axis in plain numbers: at 1, 2, 5, 10, ..., or at powers of ten where those have no room.
+    """Label a logarithmic axis with plain numbers: at 1, 2, 5, 10, ..., or only at powers of ten without room.
 
-    Call it after the limits are set.
+    Call this after the limits are set.
     """
     low, high = axis.get_view_interval()
     box = axis.axes.get_window_extent()
@@ -160,9 +181,9 @@ def spread(heights: Sequence[float], gap: float, top: float = 1.0) -> list[float
 
 
 def save(figure: Figure, stem: Path) -> str:
-    """Write the figure as ``stem.png`` and ``stem.svg``; the SVG's text is returned."""
+    """Write the figure as ``stem.png`` and ``stem.svg``, and return the text of the SVG."""
     text = StringIO()
-    with matplotlib.rc_context(LOOK | {"svg.hashsalt": stem.name}):
+    with matplotlib.rc_context(RC | {"svg.hashsalt": stem.name}):
         figure.savefig(stem.with_name(stem.name + ".png"), dpi=160)
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": "gemmlab"})
     stem.with_name(stem.name + ".svg").write_text(text.getvalue(), encoding="utf-8")
@@ -170,10 +191,10 @@ def save(figure: Figure, stem: Path) -> str:
 
 
 def inline(svg: str, prefix: str, title: str) -> str:
-    """An SVG file's text as an element for a page, with a title to read out, in the colours of the page.
+    """The text of an SVG file as an element of a page, with a title for screen readers.
 
-    Ids get a prefix, so that two figures of a page never refer to each other's parts. Colours become the page's
-    variables, which have other values in the dark.
+    Ids get a prefix, so that they are unique in the page. Colours become variables of the page, whose values depend on
+    whether it is light or dark.
     """
     svg = svg[svg.index("<svg ") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
@@ -188,5 +209,5 @@ def inline(svg: str, prefix: str, title: str) -> str:
 
 
 def variable(colour: str) -> str:
-    """The name that a colour of the figures has in a page's styles."""
+    """The name of a figure's colour in the styles of a page."""
     return f"--c{colour.removeprefix('#')}"

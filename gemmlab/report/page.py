@@ -1,4 +1,4 @@
-"""The page: verdicts, figures and tables put in their places by the template."""
+"""The page: verdicts, figures and tables in the places that the template gives them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup, escape
 
-from gemmlab.report import findings, method, tables, verdicts
-from gemmlab.report.album import Drawn, album, looks_of, numbered
-from gemmlab.report.dots import dots_of
-from gemmlab.report.drawing import DARK, Style, inline, save, variable
-from gemmlab.report.folder import PAGE, written_into
-from gemmlab.report.groups import Device, Record, devices
+from gemmlab.analysis import findings, verdicts
+from gemmlab.analysis.groups import Device, devices
+from gemmlab.measure.records import Record
+from gemmlab.report import method, tables
+from gemmlab.report.directory import PAGE, written_into
+from gemmlab.report.drawing import DARK, inline, save, variable
+from gemmlab.report.figure_set import CaptionedFigure, figures_of, numbered, styles_of
+from gemmlab.report.points import Facts, markers_of
 
 TEMPLATE = "page.html"
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A figure on the page: its drawing as an element, its words, and the anchor of the table with its numbers.
+class PageFigure:
+    """A figure on the page: its SVG, its texts, and the anchor of the table with its numbers.
 
-    `dots` has what each of its dots says when it is pointed at, by the dot's id: facts by their names.
+    `points` has the facts that each of its points shows when it is pointed at, by the point's id.
     """
 
     name: str
@@ -33,28 +35,7 @@ class Shown:
     caption: str
     svg: Markup
     table: str
-    dots: Mapping[str, Mapping[str, str]]
-
-
-@dataclass(frozen=True)
-class Section:
-    """Everything that the page says of one device."""
-
-    slug: str
-    name: str
-    headline: str
-    answers: Mapping[str, str]
-    asides: list[str]
-    verdicts: list[verdicts.Verdict]
-    styles: Mapping[str, Style]
-    figures: list[Shown]
-    results: list[tables.Table]
-    traffic: list[tables.Table]
-    ceilings: list[tables.Table]
-    findings: list[findings.Finding]
-    findings_summary: str
-    environment: list[tables.Table]
-    method: list[str]
+    points: Mapping[str, Facts]
 
 
 def write(records: Sequence[Record], directory: Path) -> Path:
@@ -62,11 +43,17 @@ def write(records: Sequence[Record], directory: Path) -> Path:
     if not records:
         raise ValueError("there are no records to report on")
     with written_into(directory) as drafts:
-        sections = [_section(device, number, drafts) for number, device in enumerate(devices(records))]
+        figures: list[PageFigure] = []
+        sections = []
+        for number, device in enumerate(devices(records)):
+            styles = styles_of(device)
+            own = [_page_figure(drawn, number, drafts) for drawn in figures_of(device, styles)]
+            sections.append({"figures": own, "styles": styles, **_section(device, _slug(number))})
+            figures += own
         html = _template().render(
             sections=sections,
             colours={variable(light): (light, dark) for light, dark in DARK.items()},
-            dots={dot: facts for section in sections for shown in section.figures for dot, facts in shown.dots.items()},
+            points={key: facts for own in figures for key, facts in own.points.items()},
             ceiling_caveat=method.CEILING_CAVEAT,
             traffic_caveat=method.TRAFFIC_CAVEAT,
             source=findings.papers()["sources"]["R"],
@@ -79,48 +66,48 @@ def write(records: Sequence[Record], directory: Path) -> Path:
     return directory / PAGE
 
 
-def _section(device: Device, number: int, drafts: Path) -> Section:
-    slug = f"device{number + 1}"
+def _slug(number: int) -> str:
+    return f"device{number + 1}"
+
+
+def _section(device: Device, slug: str) -> dict[str, object]:
+    """What the page says of one device, by the template's names."""
     main, *others = device.groups
-    looks = looks_of(device)
-    judged = _judged(device)
-    environment = [tables.environment(device.records), tables.thread_pools(device.records)]
-    asides = [verdicts.own_matrices(main), *(verdicts.answer(group)[0] for group in others)]
-    return Section(
-        slug=slug,
-        name=device.name,
-        headline=main.title,
-        answers=verdicts.answers(main),
-        asides=[text for text in asides if text],
-        verdicts=verdicts.verdicts(main, others),
-        styles=looks,
-        figures=[_show(drawn, slug, number, drafts) for drawn in album(device, looks)],
-        results=[_under(slug, table) for group in device.groups for table in tables.results(group)],
-        traffic=[_under(slug, table) for group in device.groups for table in tables.levels(group)],
-        ceilings=[_under(slug, table) for table in tables.ceilings(device.ceilings)],
-        findings=judged,
-        findings_summary=findings.summary(judged) if judged else "",
-        environment=[_under(slug, table) for table in environment if table.rows],
-        method=method.how_measured(device.records),
-    )
+    judged = _findings(device)
+    remarks = [verdicts.user_matrices(main), *(next(iter(verdicts.answers(group).values())) for group in others)]
+
+    def anchored(made: Sequence[tables.Table]) -> list[tables.Table]:
+        return [replace(table, slug=f"{slug}-{table.slug}") for table in made if table.rows]
+
+    return {
+        "slug": slug,
+        "name": device.name,
+        "headline": main.title,
+        "answers": verdicts.answers(main),
+        "remarks": list(filter(None, remarks)),
+        "verdicts": verdicts.verdicts(main),
+        "results": anchored([table for group in device.groups for table in tables.results(group)]),
+        "traffic": anchored([table for group in device.groups for table in tables.levels(group)]),
+        "ceilings": anchored(tables.ceilings(device.ceilings)),
+        "findings": judged,
+        "findings_summary": findings.summary(judged) if judged else "",
+        "environment": anchored([tables.environment(device.records), tables.thread_pools(device.records)]),
+        "method": method.how_measured(device.records),
+    }
 
 
-def _judged(device: Device) -> list[findings.Finding]:
-    """The source's findings on the group most like its own (float32); none without its backends."""
+def _findings(device: Device) -> list[findings.Finding]:
+    """The source's findings, judged on its number type, float32; none without the backends that it measured."""
     group = next((group for group in device.groups if group.dtype == "float32"), device.groups[0])
-    return findings.findings(group) if findings.concerns(group) else []
+    return findings.cpu_findings(group) if findings.concerns(group) else []
 
 
-def _show(drawn: Drawn, slug: str, number: int, drafts: Path) -> Shown:
+def _page_figure(drawn: CaptionedFigure, number: int, drafts: Path) -> PageFigure:
     name = numbered(drawn.name, number)
     svg = inline(save(drawn.figure, drafts / name), name, str(escape(f"{drawn.title}. {drawn.caption}")))
-    dots = {f"{name}-{dot}": {"Backend": found.backend, **found.facts} for dot, found in dots_of(drawn.figure).items()}
-    return Shown(name, drawn.title, drawn.caption, Markup(svg), f"{slug}-{drawn.table}", dots)
-
-
-def _under(slug: str, table: tables.Table) -> tables.Table:
-    """The table with an anchor of its own device."""
-    return replace(table, slug=f"{slug}-{table.slug}")
+    markers = markers_of(drawn.figure).items()
+    points = {f"{name}-{key}": {"Backend": marker.backend, **marker.facts} for key, marker in markers}
+    return PageFigure(name, drawn.title, drawn.caption, Markup(svg), f"{_slug(number)}-{drawn.table}", points)
 
 
 def _template() -> jinja2.Template:
@@ -129,12 +116,12 @@ def _template() -> jinja2.Template:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["prose"] = _prose
-    environment.policies["json.dumps_kwargs"] = {}  # facts stay in their order
+    environment.policies["json.dumps_kwargs"] = {}  # keeps the order of the facts
     return environment.from_string(source)
 
 
 def _prose(text: str, names: Sequence[str]) -> Markup:
-    """Text for reading: backends' names set apart, and a number kept on one line with its unit."""
+    """Text with the backends' names in code type, and with numbers kept on one line with their units."""
     text = re.sub(r"(?<=\d) (?=GFLOP/s|%|GB/s|times|threads?\b)|(?<=[A-Za-z]) (?== )|(?<==) ", "\u00a0", text)
     if not names:
         return escape(text)

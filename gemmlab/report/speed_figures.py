@@ -1,4 +1,4 @@
-"""Speed over size: in GFLOP/s, and over the plain loop's.
+"""Figures of speed: over size, over the plain loop's, beside accuracy, and product by product of a suite.
 
 Every function returns None where the records have nothing to show in it.
 """
@@ -7,108 +7,147 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
 
-from gemmlab.report.details import details
-from gemmlab.report.dots import add_dot, ring
-from gemmlab.report.drawing import INK, QUIET, Style, canvas, label_lines, plain_log
-from gemmlab.report.groups import Group, Record
-from gemmlab.report.roofs import attainable_once, is_above, peak
-from gemmlab.report.words import number
+from gemmlab.analysis.attainable import attainable_once, is_above_roof, peak
+from gemmlab.analysis.formatting import number, problem_text
+from gemmlab.analysis.groups import Group, in_order, is_square
+from gemmlab.measure.records import Record
+from gemmlab.report.drawing import ALARM, INK, QUIET, Styles, canvas, label_lines, plain_log, size_axis
+from gemmlab.report.points import add_marker, facts_of, ring
 
-Looks = Mapping[str, Style]
-Paths = Mapping[str, Sequence[Record]]
 REFERENCE = "cpu-ikj"
 FAR = 4  # times the fastest product
 
 
-def speed(group: Group, looks: Looks) -> Figure | None:
-    """GFLOP/s over N with p20 to p80 bars, under the measured peak and what memory allows."""
-    paths = {name: runs for name in group.backends() if (runs := group.squares(name))}
-    if not paths:
+def speed(group: Group, looks: Styles) -> Figure | None:
+    """GFLOP/s over N with p20 to p80 bars, the measured peak, and what memory allows."""
+    runs = {name: own for name in group.backends() if (own := group.squares(name))}
+    if not runs:
         return None
-    top = peak(group)
-    with canvas(4.4, list(paths)) as (figure, axes):
-        axes.set(xscale="log", xlabel="N, of square products", ylabel="GFLOP/s")
-        for name, runs in paths.items():
-            _with_bars(axes, group, name, runs, looks[name])
-        fastest = max(record["gflop_per_s"] for runs in paths.values() for record in runs)
-        axes.set_ylim(0, 1.05 * fastest)
-        _size_axis(axes, paths)
-        if top is not None:
-            _peak_on_top(axes, top.gflop_per_s, fastest)
-        _attainable(axes, group, paths)
-        runs = [record for own in paths.values() for record in own if is_above(group, record)]
-        ring(axes, [(record["problem"]["n"], record["gflop_per_s"]) for record in runs])
-        label_lines(axes, {n: (r[-1]["problem"]["n"], r[-1]["gflop_per_s"]) for n, r in paths.items()}, looks)
+    with canvas(4.4, list(runs)) as (figure, axes):
+        axes.set(xlabel="N, of square products", ylabel="GFLOP/s")
+        rates = {name: [(_n(record), record["gflop_per_s"]) for record in own] for name, own in runs.items()}
+        _lines(axes, group, runs, rates, looks)
+        for name, own in runs.items():
+            low, high = ([record["gflop"] / record[key] for record in own] for key in ("p80_s", "p20_s"))
+            axes.vlines(list(map(_n, own)), low, high, color=looks[name].colour, linewidth=0.9,
+                        gid=looks[name].part_id("bars"))  # fmt: skip
+        _rate_axis(axes, group, max(rate for path in rates.values() for _, rate in path))
+        by_size = {_n(record): record for own in runs.values() for record in own}
+        curve = [(n, rate) for n in sorted(by_size) if (rate := attainable_once(group, by_size[n])) is not None]
+        if curve:
+            axes.plot(*zip(*curve, strict=True), color=QUIET, linewidth=4, alpha=0.35, solid_capstyle="round",
+                      zorder=1.5, scaley=False)  # fmt: skip
+        above = [record for own in runs.values() for record in own if is_above_roof(group, record)]
+        ring(axes, [(_n(record), record["gflop_per_s"]) for record in above])
+        label_lines(axes, {name: path[-1] for name, path in rates.items()}, looks)
     return figure
 
 
-def _peak_on_top(axes: Axes, rate: float, fastest: float) -> None:
-    """The measured peak as the top of the axis; one that is far above is only named, or all else would lie flat."""
+def _rate_axis(axes: Axes, group: Group, fastest: float) -> None:
+    """Set the top of the axis to the measured peak, or only name the peak where it is far above."""
+    height = 1.05 * fastest
+    axes.set_ylim(0, height)
+    if (top := peak(group)) is None:
+        return
+    rate = top.gflop_per_s
     is_far = rate > FAR * fastest
     if not is_far:
-        axes.set_ylim(0, rate if fastest <= rate else 1.05 * fastest)
+        axes.set_ylim(0, height if fastest > rate else rate)
         axes.axhline(rate, color=INK, linewidth=1.8, clip_on=False)
-    height = axes.get_ylim()[1] if is_far else rate
+        height = rate
     axes.text(0.01, 0.99 * height, f"measured peak {number(rate)}{', far above' * is_far}", fontsize=9, va="top",
               transform=axes.get_yaxis_transform())  # fmt: skip
 
 
-def _with_bars(axes: Axes, group: Group, name: str, runs: Sequence[Record], look: Style) -> None:
-    sizes = [record["problem"]["n"] for record in runs]
-    rates = [record["gflop_per_s"] for record in runs]
-    low, high = ([record["gflop"] / record[key] for record in runs] for key in ("p80_s", "p20_s"))
-    axes.plot(sizes, rates, gid=look.part("path"), **(look.line() | {"marker": ""}))
-    axes.vlines(sizes, low, high, color=look.colour, linewidth=0.9, gid=look.part("bars"))
-    for point, record in zip(zip(sizes, rates, strict=True), runs, strict=True):
-        add_dot(axes, point, name, details(group, record), look)
-
-
-def _attainable(axes: Axes, group: Group, paths: Paths) -> None:
-    """What memory allows at each N if every operand moves once: a grey curve, where it is known."""
-    runs = {record["problem"]["n"]: record for own in paths.values() for record in own}
-    curve = [(n, rate) for n in sorted(runs) if (rate := attainable_once(group, runs[n])) is not None]
-    if curve:
-        axes.plot(*zip(*curve, strict=True), color=QUIET, linewidth=4, alpha=0.35, solid_capstyle="round", zorder=1.5,
-                  scaley=False)  # fmt: skip
-
-
-def speed_up(group: Group, looks: Looks) -> Figure | None:
+def speed_up(group: Group, looks: Styles) -> Figure | None:
     """Each backend's speed over that of cpu-ikj on the same product, over N."""
-    reference = {record["problem"]["n"]: record["median_s"] for record in group.squares(REFERENCE)}
-    paths = {name: own for name in group.backends() if name != REFERENCE
-             and (own := [r for r in group.squares(name) if r["problem"]["n"] in reference])}  # fmt: skip
-    if not paths:
+    reference = {_n(record): record["median_s"] for record in group.squares(REFERENCE)}
+    names = [name for name in group.backends() if name != REFERENCE]
+    runs = {name: own for name in names if (own := [r for r in group.squares(name) if _n(r) in reference])}
+    if not runs:
         return None
-    points = {name: [(r["problem"]["n"], reference[r["problem"]["n"]] / r["median_s"]) for r in runs]
-              for name, runs in paths.items()}  # fmt: skip
-    with canvas(4.4, list(paths)) as (figure, axes):
-        axes.set(xscale="log", yscale="log", xlabel="N, of square products", ylabel=f"speed-up over {REFERENCE}")
+    ratios = {name: [(_n(r), reference[_n(r)] / r["median_s"]) for r in own] for name, own in runs.items()}
+    with canvas(4.4, list(runs)) as (figure, axes):
+        axes.set(yscale="log", xlabel="N, of square products", ylabel=f"speed-up over {REFERENCE}")
         axes.axhline(1, color=INK, linewidth=1.2)
-        for name, path in points.items():
-            axes.plot(*zip(*path, strict=True), gid=looks[name].part("path"), **(looks[name].line() | {"marker": ""}))
-            for point, record in zip(path, paths[name], strict=True):
-                add_dot(axes, point, name, details(group, record), looks[name])
-        _size_axis(axes, paths)
-        values = [1.0, *(value for path in points.values() for _, value in path)]
+        _lines(axes, group, runs, ratios, looks)
+        values = [1.0, *(value for path in ratios.values() for _, value in path)]
         axes.set_ylim(min(values) / 1.4, max(values) * 1.4)
         plain_log(axes.yaxis)
-        label_lines(axes, {name: path[-1] for name, path in points.items()}, looks)
+        label_lines(axes, {name: path[-1] for name, path in ratios.items()}, looks)
     return figure
 
 
-def _size_axis(axes: Axes, paths: Paths) -> None:
-    """Ticks at the sizes measured, as many as fit."""
-    sizes = sorted({record["problem"]["n"] for runs in paths.values() for record in runs})
-    axes.set_xlim(sizes[0] / 1.25, sizes[-1] * 1.25)
-    room = np.log(sizes[-1] / sizes[0]) / 6.5
-    ticks = [sizes[-1]]
-    for n in reversed(sizes):
-        if np.log(ticks[0] / n) > room:
-            ticks.insert(0, n)
-    axes.set_xticks(ticks, [str(n) for n in ticks], rotation=0, fontsize=9)
-    axes.xaxis.set_minor_locator(NullLocator())
+def _lines(
+    axes: Axes, group: Group, runs: Mapping[str, Sequence[Record]],
+    points: Mapping[str, Sequence[tuple[int, float]]], looks: Styles,
+) -> None:  # fmt: skip
+    """A line for each backend over N, with a marker for each product."""
+    for name, path in points.items():
+        axes.plot(*zip(*path, strict=True), gid=looks[name].part_id("path"), **looks[name].line(marker=""))
+        for point, record in zip(path, runs[name], strict=True):
+            add_marker(axes, point, record, facts_of(group, record), looks[name])
+    size_axis(axes, sorted({_n(record) for own in runs.values() for record in own}))
+
+
+def accuracy(group: Group, looks: Styles) -> Figure | None:
+    """Error over its bound beside speed, a point for each backend, at the product that it is judged by."""
+    runs = {name: record for name in group.backends() if (record := group.largest(name)) is not None}
+    points = {name: (r["gflop_per_s"], max(r["error_over_bound"], 1e-6)) for name, r in runs.items()
+              if r["error_over_bound"] is not None}  # fmt: skip
+    if not points:
+        return None
+    with canvas(3.8, list(points)) as (figure, axes):
+        axes.set(xscale="log", yscale="log", xlabel="GFLOP/s", ylabel="error / bound")
+        for name, point in points.items():
+            add_marker(axes, point, runs[name], facts_of(group, runs[name]), looks[name], markersize=8)
+        rates, errors = zip(*points.values(), strict=True)
+        axes.set_xlim(min(rates) / 1.6, max(rates) * 1.6)
+        axes.set_ylim(min(errors) / 3, 2)
+        axes.axhline(1, color=ALARM, linewidth=1.2)
+        axes.annotate("over 1 is wrong", (0, 1), (3, -3), ("axes fraction", "data"), textcoords="offset points",
+                      color=ALARM, fontsize=9, va="top")  # fmt: skip
+        plain_log(axes.xaxis)
+        plain_log(axes.yaxis)
+        label_lines(axes, points, looks)
+    return figure
+
+
+def suite(group: Group, looks: Styles, name: str) -> Figure | None:
+    """GFLOP/s of every product of a suite: a bar as long as the fastest backend, and a marker for each."""
+    products: dict[str, list[Record]] = {}
+    for backend in group.backends():
+        for record in group.timed(backend).values():
+            if record["problem"]["suite"] == name:
+                products.setdefault(record["problem"]["label"] or problem_text(record), []).append(record)
+    if len(products) < 2 or all(is_square(record) for runs in products.values() for record in runs):
+        return None
+    backends = in_order(record["backend"] for runs in products.values() for record in runs)
+    top = peak(group)
+    with canvas(1.5 + 0.52 * len(products) + 0.1 * len(backends)) as (figure, axes):
+        for backend in backends:
+            axes.plot([], [], label=backend, **looks[backend].point(linestyle="none", markersize=6.5))
+        for height, (label, runs) in enumerate(products.items()):
+            best = max(runs, key=lambda record: float(record["gflop_per_s"]))
+            axes.barh(height, best["gflop_per_s"], 0.34, color=looks[best["backend"]].colour, alpha=0.25, zorder=1)
+            fastest = f"{best['backend']} {number(best['gflop_per_s'])}"
+            axes.text(0, height - 0.26, label, fontsize=9, weight="bold")
+            axes.text(0.98, height - 0.26, fastest, fontsize=9, ha="right", transform=axes.get_yaxis_transform())
+            for record in runs:
+                point = record["gflop_per_s"], height
+                add_marker(axes, point, record, facts_of(group, record), looks[record["backend"]], markersize=6.5)
+        axes.set(xlabel="GFLOP/s", yticks=[], xlim=(0, None), ylim=(len(products) - 0.5, -0.7))
+        if top is not None and axes.get_xlim()[1] > top.gflop_per_s / 2:  # else it would leave no room for the bars
+            axes.axvline(top.gflop_per_s, color=INK, linewidth=1.8)
+            axes.set_xlim(0, max(top.gflop_per_s, axes.get_xlim()[1]))
+        axes.spines["left"].set_visible(False)
+        figure.legend(loc="lower center", ncols=2, fontsize=9, frameon=False, columnspacing=1.2)
+        figure.subplots_adjust(left=0.03, bottom=(0.75 + 0.1 * len(backends)) / figure.get_figheight())
+    return figure
+
+
+def _n(record: Record) -> int:
+    return int(record["problem"]["n"])

@@ -1,20 +1,21 @@
 """The studies, as data.
 
-Sizes and figures are the sources' own; figures come from ``gemmlab/data/papers.json``. Quick runs are for CPU devices
-and for a first look.
+Sizes and figures are the sources' own; the figures come from ``gemmlab/data/papers.json``. Quick runs are for CPU
+devices and for a first look.
 """
 
 from __future__ import annotations
 
-from math import prod
+from functools import partial
 
 from gemmlab._gpu import RUNG_NAMES, VENDORS
 from gemmlab._registry import BUILT_IN
-from gemmlab.report.findings import papers
-from gemmlab.report.groups import LADDER, is_baseline
+from gemmlab.analysis.findings import near, papers
+from gemmlab.analysis.groups import is_baseline
+from gemmlab.measure.records import Record
 from gemmlab.studies import cache_model, cold_start, memory_modes
-from gemmlab.studies.findings import ALL, MORE, At, BestAt, BuildsWithin, Faster, Passes, cpu_ladder, near
-from gemmlab.studies.study import COUNTED, KERNELS, ON_CPU, Entry, Record, Study, X, rung_of
+from gemmlab.studies.judges import EACH, MORE, At, Faster, best_at, builds_within, cpu_ladder, passes
+from gemmlab.studies.study import COUNTED, KERNELS, ON_CPU, Entry, Study, X, label_of, rung_of
 
 _PAPERS = papers()
 _R_CPU, _R_GPU = _PAPERS["R.cpu"], _PAPERS["R.gpu"]
@@ -47,13 +48,13 @@ GPU_LADDER = Study(
         Faster(At("local"), At("private"), _UP["local_over_private"]),
         Faster(At("local4"), At("private"), _UP["local4_over_private"]),
         Faster(At("vendor"), At("local4"), _PROFILED["local4"] / _PROFILED["vendor"]),
-        Passes("vendor", "local4", _R_GPU["vendor_passes_local4_at_n"]),
+        partial(passes, "vendor", "local4", _R_GPU["vendor_passes_local4_at_n"]),
     ),
 )  # fmt: skip
 
 CPU_LADDER = Study(
     "cpu-ladder", "R", "What does each rung of the CPU ladder gain, and how near the peak is MKL?", ON_CPU,
-    entries=(*(Entry(name) for name in LADDER if name in BUILT_IN and not is_baseline(name)),
+    entries=(*(Entry(name) for name in BUILT_IN if name.startswith("cpu-") and not is_baseline(name)),
              Entry("cpu-blas"), Entry("cpu-mkl")),
     sizes=(256, 512, 1008, 2016, 3024, 4032), quick_sizes=(64, 256, 512),
     over_series="ikj", cap_s=10.0, ceilings_s=10.0,
@@ -73,12 +74,12 @@ _PEAKS = (
 
 CPU_VS_GPU = Study(
     "cpu-vs-gpu", "R", "Does the vendor's library pay more on the CPU or on the GPU, and from which size on?", COUNTED,
-    entries=(Entry(_CPU[0], instead=_CPU[1:], yardstick=True), Entry("RT-vendor")),
+    entries=(Entry(_CPU[0], fallbacks=_CPU[1:], reference=True), Entry("RT-vendor")),
     sizes=(1008, 2016, 4032, 8064, 16128), quick_sizes=(256, 512, 1008),
     series=lambda record: "CPU" if record["backend"] in _CPU else rung_of(record), over_series="CPU",
     theirs={"CPU": dict.fromkeys(_TIMES_AS_LONG, 1.0), "onemkl": _TIMES_AS_LONG},
     transfers="with", together=True, cap_s=10.0,
-    judges=tuple(Faster(At("CPU", n), At(ALL, n), ratio, MORE, _PEAKS) for n, ratio in _TIMES_AS_LONG.items()),
+    judges=tuple(Faster(At("CPU", n), At(EACH, n), ratio, MORE, _PEAKS) for n, ratio in _TIMES_AS_LONG.items()),
 )  # fmt: skip
 
 # work-group-size and platforms
@@ -96,11 +97,11 @@ _BEST = min(_TABLE_1, key=lambda items: _TABLE_1[items])
 
 WORK_GROUP_SIZE = Study(
     "work-group-size", "X", "How many work-items should a work-group have?", KERNELS, by_kernel=True,
-    entries=(Entry("RT-private", tuple({"group_x": 32, "group_y": y} for y in _HEIGHTS), brief=4),
-             Entry("RT-local", tuple({"tile_x": 32, "tile_y": y} for y in _HEIGHTS), brief=4)),
+    entries=(Entry("RT-private", tuple({"group_x": 32, "group_y": y} for y in _HEIGHTS), quick_count=4),
+             Entry("RT-local", tuple({"tile_x": 32, "tile_y": y} for y in _HEIGHTS), quick_count=4)),
     sizes=(_X_GROUPS["n"],), quick_sizes=(_X_GROUPS["n"],),
     x=_work_items, x_name="work-items", over_x=64, theirs={"X, its kernel": _TABLE_1}, theirs_in_seconds=True,
-    judges=(BestAt(_BEST), Faster(At(ALL, _BEST), At(ALL, 64), _TABLE_1[64] / _TABLE_1[_BEST])),
+    judges=(partial(best_at, _BEST), Faster(At(EACH, _BEST), At(EACH, 64), _TABLE_1[64] / _TABLE_1[_BEST])),
 )  # fmt: skip
 
 _PLATFORMS = {
@@ -145,16 +146,6 @@ def _tile(record: Record) -> X:
     return f"{params['tile_y']}x{params['tile_x']}" if "tile_y" in params else None
 
 
-def _work_items_left(fast: Record, slow: Record) -> str:
-    """How many work-items a device gets: fewer is what a larger tile costs."""
-    said = []
-    for record in (fast, slow):
-        if (tile := _tile(record)) is not None:
-            items = prod(-(-record["problem"]["n"] // record["params"][edge]) for edge in ("tile_y", "tile_x"))
-            said.append(f"Tiles of {tile} leave {items} work-items.")
-    return " ".join(said)
-
-
 def _values(record: Record) -> X:
     params = record["params"]
     if "length" not in params:
@@ -163,14 +154,14 @@ def _values(record: Record) -> X:
 
 
 TILE_SIZE = Study(
-    "tile-size", "O", "How large a piece of C should a work-item make in registers?", KERNELS, by_kernel=True,
-    entries=(Entry("cpu-naive", yardstick=True),
-             Entry("RT-register", tuple({"tile_y": y, "tile_x": x} for y, x in _TILES), brief=7)),
+    "tile-size", "O", "How large a tile of C should a work-item compute in registers?", KERNELS, by_kernel=True,
+    entries=(Entry("cpu-naive", reference=True),
+             Entry("RT-register", tuple({"tile_y": y, "tile_x": x} for y, x in _TILES), quick_count=7)),
     sizes=(_O["n"],), quick_sizes=(_O["n"],),
     series=lambda record: "serial" if record["backend"] == "cpu-naive" else rung_of(record), over_series="serial",
-    x=_tile, x_name="tile of C", tells=_work_items_left,
+    x=_tile, x_name="tile of C",
     judges=(
-        BestAt(_BEST_TILE),
+        partial(best_at, _BEST_TILE),
         Faster(At("serial", None), At("register", _SLOW_TILE), "faster than so large a tile", MORE,
                "The tile spills, but the device has far more units than the source's CPU had cores."),
     ),
@@ -179,7 +170,7 @@ TILE_SIZE = Study(
 INPUT_REGISTERS = Study(
     "input-registers", "O", "Does a 2 x 2 tile gain where more of A and B is loaded at once?", KERNELS, by_kernel=True,
     entries=(Entry("RT-register", tuple({"tile_y": 2, "tile_x": 2, "length": steps}
-                                        for steps in (1, 2, 16, 32, 64, 4, 8)), brief=5),),
+                                        for steps in (1, 2, 16, 32, 64, 4, 8)), quick_count=5),),
     sizes=(_O["n"],), quick_sizes=(_O["n"],),
     x=_values, x_name="values of A + B", over_x="2+2",
     judges=(
@@ -195,11 +186,11 @@ COLD_START = Study(
     "cold-start", "P, X", "How long does a first call take, and what does a compiled kernel on disk save?",
     f"{COUNTED} Every sample is a call in a new process.",
     entries=(Entry("RT-local"), Entry("RT-register")), sizes=(256,), quick_sizes=(256,),
-    x=lambda record: str(record["problem"]["label"]), x_name="kernel", over_x="source",
+    x=label_of, x_name="kernel", over_x="source",
     theirs={"P, whole run": {"source": _P_TIMES["pure_gpu_jit"], "disk": _P_TIMES["pure_gpu_ahead_of_time"]}},
-    measure=cold_start.measure, details=cold_start.breakdown,
-    judges=(Faster(At(ALL, "disk"), At(ALL, "source"), "P: 2 times, of a whole run compiled ahead of time", MORE),
-            BuildsWithin(0.05)),
+    measure=cold_start.measure, blocks=cold_start.breakdown,
+    judges=(Faster(At(EACH, "disk"), At(EACH, "source"), "P: 2 times, of a whole run compiled ahead of time", MORE),
+            partial(builds_within, 0.05)),
 )  # fmt: skip
 
 
@@ -218,7 +209,7 @@ MEMORY_MODES = Study(
     "Both: with transfers, from operands that the host has just written to a result that it reads; without, the "
     "product alone.",
     entries=(Entry("RT-local"),), sizes=(512, 1024, 2048), quick_sizes=(256,),
-    x=lambda record: str(record["problem"]["label"]), x_name="memory", over_x="copies", series=_counted,
+    x=label_of, x_name="memory", over_x="copies", series=_counted,
     measure=memory_modes.measure,
     judges=(
         _with_transfers("svm", "copies", _USM, "opencl"),
@@ -234,7 +225,7 @@ CACHE_MODEL = Study(
     f"Nothing. Bytes of float64 products by the models, and by {cache_model.DEVICE}.",
     entries=tuple(Entry(name) for name in cache_model.RUNGS),
     sizes=(400, 500, 512, 600), quick_sizes=(400,),
-    measure=cache_model.measure, words=cache_model.words, drawings=cache_model.drawings, judges=(),
+    measure=cache_model.measure, blocks=cache_model.blocks, judges=(),
 )  # fmt: skip
 
 STUDIES = {

@@ -1,101 +1,95 @@
-"""The first call of a backend, each in a new process.
+"""The first call of a backend, in three stages.
 
-    source    nothing is kept: an empty folder for our programs, and the drivers' own caches off
-    disk      our folder as the call before left it
-    loaded    the second call of that process
+    source    a new process with an empty cache directory, and with the drivers' own caches off
+    disk      the next process, with the cache directory as the one before left it
+    loaded    the second call in that process
 
-Every round is a process for each of the first two. A sample is one call, NumPy arrays in and out.
+A sample is one call, from NumPy arrays to NumPy arrays.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import gemmlab
 from gemmlab.measure.problems import Case, operands
+from gemmlab.measure.records import Record
 from gemmlab.measure.table import Column, seconds, text_table
-from gemmlab.studies import children
+from gemmlab.studies import isolated
 
 if TYPE_CHECKING:
+    from gemmlab._gpu.backend import DeviceBackend
     from gemmlab.studies.engine import Task
 
 NO_CACHES = {"CUDA_CACHE_DISABLE": "1", "POCL_KERNEL_CACHE": "0", "PYOPENCL_NO_CACHE": "1"}
-NOT_KEPT = children.NoAnswer("the next process built it from its source again: nothing was kept on disk", "skipped")
-Answers = dict[str, list[dict[str, Any]]]
+NOT_CACHED = isolated.NoAnswer("the next process built it from source again: nothing was cached on disk", "skipped")
+Answers = dict[str, list[isolated.Answer]]  # by stage
 
 
 def measure(task: Task) -> None:
-    """Records of every backend at every case: one a stage."""
+    """Records of every backend at every case, one for each stage."""
     steps = [(case, name) for case in task.cases for name in task.contest]
+    rounds = task.options.rounds
     for number, (case, name) in enumerate(steps):
         answers: Answers = {"source": [], "disk": []}
         try:
-            for turn in range(task.options.rounds):
-                done = number * task.options.rounds + turn
-                task.progress(done, len(steps) * task.options.rounds, f"{name} {case.label}")
-                with TemporaryDirectory() as folder:
+            for done in range(number * rounds, (number + 1) * rounds):
+                task.progress(done, len(steps) * rounds, f"{name} {case.label}")
+                with TemporaryDirectory() as directory:
                     for stage in answers:
-                        wish = {"backend": name, "case": case.to_json(), "started_s": time.time()}
-                        environ = NO_CACHES | {"GEMMLAB_CACHE_DIR": folder}
-                        answers[stage].append(children.ask(__name__, wish, environ))
-        except children.NoAnswer as why:
-            task.keep(children.untimed(name, replace(case, label="source"), why))
+                        request = {"backend": name, "case": case.to_json(), "started_s": time.time()}
+                        environ = NO_CACHES | {"GEMMLAB_CACHE_DIR": directory}
+                        answers[stage].append(isolated.ask(__name__, request, environ))
+        except isolated.NoAnswer as why:
+            task.keep(isolated.untimed(name, replace(case, label="source"), why))
             continue
         for record in _records(name, case, answers):
             task.keep(record)
 
 
-def _records(name: str, case: Case, answers: Answers) -> list[dict[str, Any]]:
-    source, disk = answers["source"], answers["disk"]
+def _records(name: str, case: Case, answers: Answers) -> Iterator[Record]:
+    disk = answers["disk"]
     facts = {key: disk[0][key] for key in ("device", "params")} | {"transfers_counted": True, "calls_per_sample": 1}
-
-    def record(label: str, calls: list[dict[str, Any]], key: str, **more: Any) -> dict[str, Any]:
+    for stage, calls, key in (("source", answers["source"], "first_s"), ("disk", disk, "first_s"),
+                              ("loaded", disk, "second_s")):  # fmt: skip
+        own = replace(case, label=stage)
+        if stage == "disk" and any(call["built"] for call in calls):
+            yield isolated.untimed(name, own, NOT_CACHED, facts)
+            continue
+        parts = {} if stage == "loaded" else {
+            part: median(call[part] for call in calls) for part in ("build_s", "start_s")
+        }  # fmt: skip
         error = max(call["error_over_bound"] for call in calls)
-        samples = [call[key] for call in calls]
-        return children.timed(name, replace(case, label=label), samples, error, **facts, **more)
-
-    def first(label: str, calls: list[dict[str, Any]]) -> dict[str, Any]:
-        return record(label, calls, "first_s", **{key: median(c[key] for c in calls) for key in ("build_s", "start_s")})
-
-    if any(call["built"] for call in disk):
-        kept = children.untimed(name, replace(case, label="disk"), NOT_KEPT, **facts)
-    else:
-        kept = first("disk", disk)
-    return [first("source", source), kept, record("loaded", disk, "second_s")]
+        yield isolated.timed(name, own, [call[key] for call in calls], error, facts | parts)
 
 
-def breakdown(records: Sequence[Mapping[str, Any]]) -> str:
-    """What a first call is made of, as a table."""
+def breakdown(records: Sequence[Record]) -> Iterator[str]:
+    """The parts of a first call, as a table."""
     rows = [record for record in records if record["start_s"] is not None]
-
-    def rest_s(row: Mapping[str, Any]) -> float:
-        return max(0.0, float(row["median_s"] - row["build_s"]))
-
     columns = [
         Column("backend", lambda row: str(row["backend"]), number=False),
         Column("kernel", lambda row: str(row["problem"]["label"]), number=False),
         Column("start-up", lambda row: seconds(row["start_s"])),
         Column("build or load", lambda row: seconds(row["build_s"])),
-        Column("rest of the call", lambda row: seconds(rest_s(row))),
+        Column("rest of the call", lambda row: seconds(max(0.0, row["median_s"] - row["build_s"]))),
     ]
-    heading = "What a first call is made of, after the start-up of process, imports and device"
-    return f"{heading}\n\n{text_table(rows, columns)}" if rows else ""
+    if rows:
+        yield f"The parts of a first call, after the start of process and device\n\n{text_table(rows, columns)}"
 
 
 def main() -> None:
     """In the new process."""
-    children.reply(first_calls)
+    isolated.reply(first_calls)
 
 
-def first_calls(backend: str, case: dict[str, Any], started_s: float) -> dict[str, Any]:
-    """Open the backend, call it twice, and say how long each took; `started_s` is when the process was asked for."""
-    import gemmlab
-
-    made: Any = gemmlab.get_backend(backend)
+def first_calls(backend: str, case: Record, started_s: float) -> isolated.Answer:
+    """Open the backend, call it twice, and time both; `started_s` is when the process was started."""
+    made: DeviceBackend = gemmlab.get_backend(backend)  # type: ignore[assignment]
     queue = made.queue
     start_s = time.time() - started_s
     import numpy as np

@@ -1,9 +1,4 @@
-"""Carrying a study out: who can take part, measuring them, and writing what came of it.
-
-    line_up    backends and parameters of each contest, and why others cannot take part
-    run        measure, then conclude; the records go to the file as they come
-    conclude   from records to figures and text: this measures nothing
-"""
+"""Running a study: which backends can take part, measuring them, and writing figures and text from the records."""
 
 from __future__ import annotations
 
@@ -13,31 +8,34 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from gemmlab import _registry
-from gemmlab._cpu import machine
 from gemmlab._errors import BackendUnavailable
 from gemmlab._gpu import RUNTIMES
+from gemmlab.analysis.findings import Finding
 from gemmlab.measure.environment import environment
 from gemmlab.measure.problems import Case, sized
-from gemmlab.measure.records import RecordFile, complete
+from gemmlab.measure.records import Record, RecordFile, complete
 from gemmlab.measure.session import Params
 from gemmlab.report import job, require
-from gemmlab.report.findings import Finding
-from gemmlab.studies.curves import Part, of_study, parts
-from gemmlab.studies.findings import judged
-from gemmlab.studies.study import Entry, Record, Study
-from gemmlab.studies.text import text_of
+from gemmlab.studies import isolated
+from gemmlab.studies.curves import Scenario, of_study, scenarios
+from gemmlab.studies.judges import judged
+from gemmlab.studies.study import Entry, Study
+from gemmlab.studies.summary import text_of
 
-Contest = dict[str, Params]
-Keep = Callable[[dict[str, Any]], None]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Contest = dict[str, Params]  # the backends to compare, with their parameters
+Keep = Callable[[Record], None]
 QUICK_CAP_S = 0.5
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the caller wants otherwise; nothing said, every runtime and the source's own sizes."""
+    """What the caller wants other than every runtime and the source's own sizes."""
 
     runtimes: tuple[str, ...] = ()
     sizes: tuple[int, ...] = ()
@@ -47,18 +45,18 @@ class Options:
 
     @property
     def rounds(self) -> int:
-        """Turns of each backend at a product."""
+        """Rounds of samples for each product."""
         return 2 if self.quick else 5
 
     @property
     def budget_s(self) -> float:
-        """Seconds of timing of each backend at a product."""
+        """Seconds of timing for each backend at a product."""
         return 0.1 if self.quick else 1.0
 
 
 @dataclass(frozen=True)
 class Task:
-    """One contest to measure, for an experiment that has its own way to do it."""
+    """One contest to measure, for a study with its own function `measure`."""
 
     cases: Sequence[Case]
     contest: Contest
@@ -69,27 +67,27 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a study: its records, the text and the files that were written, and the findings by part."""
+    """The results of a study: its records, the text and the files that were written, and the findings by scenario."""
 
     study: Study
     records: Sequence[Record]
     text: str
     files: list[Path]
-    findings: list[tuple[Part, list[Finding]]]
+    findings: list[tuple[Scenario, list[Finding]]]
 
     @property
     def failed(self) -> bool:
-        """Whether a product came out wrong or not at all."""
-        return any(record["status"] in ("wrong", "failed") for record in of_study(self.study, self.records))
+        """Whether a product came out wrong or failed."""
+        return any(record["status"] in ("wrong", "failed") for record in self.records)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The findings and the files as JSON can carry them."""
-        found = [{"where": part.title, "findings": [asdict(one) for one in own]} for part, own in self.findings]
-        return {"study": self.study.name, "parts": found, "files": [str(path) for path in self.files]}
+        found = [{"where": own.title, "findings": list(map(asdict, findings))} for own, findings in self.findings]
+        return {"study": self.study.name, "parts": found, "files": list(map(str, self.files))}
 
 
 def line_up(study: Study, options: Options) -> tuple[list[Contest], dict[str, str]]:
-    """Sort those who can take part into contests, one for each runtime unless runtimes are compared.
+    """Sort the backends that can run into contests, one for each runtime unless runtimes are compared.
 
     Returns
     -------
@@ -101,9 +99,9 @@ def line_up(study: Study, options: Options) -> tuple[list[Contest], dict[str, st
     Raises
     ------
     BackendUnavailable
-        If only yardsticks are left, or nobody, also on a runtime that was named.
+        If only references are left, or a runtime that was named has no backend.
     ValueError
-        For a runtime that is none, one that is named to a study of CPUs, or two devices of one where they are compared.
+        For an unknown runtime, a runtime for a study of CPUs, or two devices of one where runtimes are compared.
     """
     _check(study, options.runtimes)
     absent: dict[str, str] = {}
@@ -116,15 +114,15 @@ def line_up(study: Study, options: Options) -> tuple[list[Contest], dict[str, st
             if name is None:
                 absent[names[0]] = _registry.why_not_here(_registry.availability(names[0]))
             else:
-                contest[name] = entry.params[: entry.brief] if options.quick else entry.params
+                contest[name] = entry.params[: entry.quick_count] if options.quick else entry.params
         return contest
 
     on_host = able([entry for entry in study.entries if not entry.on_runtime])
     on_runtime = [entry for entry in study.entries if entry.on_runtime]
     asked = [able(on_runtime, runtime) for runtime in options.runtimes or RUNTIMES] if on_runtime else []
     contests = list(filter(None, asked))
-    yardsticks = {name for entry in study.entries if entry.yardstick for name in entry.names("")}
-    if (options.runtimes and contests != asked) or (not contests and on_host.keys() <= yardsticks):
+    references = {name for entry in study.entries if entry.reference for name in entry.names("")}
+    if (options.runtimes and contests != asked) or (not contests and on_host.keys() <= references):
         reasons: dict[str, list[str]] = {}
         for name, why in absent.items():
             reasons.setdefault(why, []).append(name)
@@ -156,19 +154,17 @@ def run(study: Study, options: Options, directory: Path, progress: job.Progress)
     ------
     BackendUnavailable
         If nothing can be measured here.
-    CannotWrite
-        If the directory cannot be written, before anything is measured.
-    ReportUnavailable
-        If a package that draws is missing, before anything is measured.
+    CannotWrite, ReportUnavailable
+        If the directory cannot be written or a package that draws is missing, before anything is measured.
     """
     require()
     contests, absent = line_up(study, options)
     job.make_folder(directory)
-    records: list[dict[str, Any]] = []
+    records: list[Record] = []
     try:
         with RecordFile(directory / "records.jsonl") as file:
 
-            def keep(record: dict[str, Any]) -> None:
+            def keep(record: Record) -> None:
                 records.append(record)
                 file.write(record)
 
@@ -181,7 +177,7 @@ def run(study: Study, options: Options, directory: Path, progress: job.Progress)
 
 
 def conclude(study: Study, records: Sequence[Record], directory: Path) -> Outcome:
-    """Draw and judge records of a study into a directory: a text, and figures as SVG and PNG.
+    """Judge and draw the records of a study into a directory: a text, and figures as SVG and PNG.
 
     Raises
     ------
@@ -189,31 +185,29 @@ def conclude(study: Study, records: Sequence[Record], directory: Path) -> Outcom
         If there is no record of the study.
     """
     require()
-    from gemmlab.report.album import numbered
+    from gemmlab.report.directory import written_into
     from gemmlab.report.drawing import save
-    from gemmlab.report.folder import written_into
-    from gemmlab.studies.figure import drawings
+    from gemmlab.report.figure_set import ENDINGS, numbered
+    from gemmlab.studies.speed_up_figure import figures_of
 
-    if not of_study(study, records):
+    own = of_study(study, records)
+    if not own:
         raise ValueError(f"no records of the study {study.name}: gemmlab study {study.name} measures them")
-    found = parts(study, records)
+    found = scenarios(study, records)
     text = text_of(study, found, records)
-    names: list[str] = []
-    twins: Counter[str] = Counter()
+    figures: dict[str, Figure] = {}
+    same_slug: Counter[str] = Counter()
+    for scenario in found:
+        name = numbered(scenario.slug, same_slug[scenario.slug])
+        same_slug[scenario.slug] += 1
+        figures |= {f"{name}{ending}": figure for ending, figure in figures_of(scenario)}
     with written_into(directory) as drafts:
         (drafts / f"{study.name}.txt").write_text(text + "\n", encoding="utf-8")
-        for part in found:
-            stem = numbered(part.slug, twins[part.slug])
-            twins[part.slug] += 1
-            for ending, figure in drawings(part):
-                names.append(f"{stem}{ending}")
-                save(figure, drafts / names[-1])
-        for ending, figure in study.drawings(of_study(study, records)) if study.drawings is not None else ():
-            names.append(f"{study.name}{ending}")
-            save(figure, drafts / names[-1])
-    files = [directory / f"{study.name}.txt"]
-    files += [directory / f"{name}{ending}" for name in names for ending in (".svg", ".png")]
-    return Outcome(study, of_study(study, records), text, files, [(part, judged(study, part)) for part in found])
+        for name, figure in figures.items():
+            save(figure, drafts / name)
+    files = [f"{study.name}.txt", *(f"{name}{ending}" for name in figures for ending in ENDINGS)]
+    findings = [(scenario, judged(study, scenario)) for scenario in found]
+    return Outcome(study, own, text, [directory / name for name in files], findings)
 
 
 def _measure(
@@ -225,13 +219,13 @@ def _measure(
     run_id = uuid.uuid4().hex[:12]
     facts = environment(pools=[])
 
-    def completed(record: dict[str, Any]) -> None:
+    def completed(record: Record) -> None:
         keep(complete(record, run_id=run_id, device=record.pop("device"), environment=facts))
 
     for name, why in absent.items():
-        completed(_absence(name, why, cases[-1]))
+        completed(isolated.untimed(name, replace(cases[-1], label=""), isolated.NoAnswer(why, "skipped")))
     for number, contest in enumerate(contests):
-        show = partial(_show_part, progress, number, len(contests))
+        show = partial(_part_of, progress, number, len(contests))
         if study.measure is not None:
             study.measure(Task(cases, contest, options, completed, show))
         else:
@@ -246,14 +240,5 @@ def _plan(study: Study, options: Options, cases: Sequence[Case], contest: Contes
     )  # fmt: skip
 
 
-def _absence(backend: str, why: str, case: Case) -> dict[str, Any]:
-    """A record of a backend that cannot run here."""
-    return {
-        "kind": "gemm", "status": "skipped", "reason": why, "backend": _registry.plain(backend), "params": {},
-        "problem": replace(case, label="").problem(), "gflop": case.gflop, "device": machine.cpu_name(),
-        "bytes_compulsory": case.bytes_compulsory,
-    }  # fmt: skip
-
-
-def _show_part(progress: job.Progress, number: int, of: int, done: int, total: int, doing: str) -> None:
-    progress(number * total + done, of * total, doing)
+def _part_of(progress: job.Progress, number: int, parts: int, done: int, total: int, doing: str) -> None:
+    progress(number * total + done, parts * total, doing)

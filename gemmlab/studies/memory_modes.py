@@ -1,15 +1,15 @@
-"""The ways to bring operands to a device and the result back, around one and the same kernel, the `local` rung's.
+"""Ways to bring operands to a device and the result back, each around the same kernel, that of the rung `local`.
 
     copies        pageable arrays, copied to device memory and back
-    pinned        arrays in memory that the driver knows, copied likewise
-    mapped        buffers in host memory: the host maps them, the device works on them in place
-    svm           OpenCL's coarse-grained shared memory: the host maps it
-    usm-shared    SYCL's shared memory: pages go where they are touched
+    pinned        page-locked arrays, copied likewise
+    mapped        buffers in host memory that the device reads and writes where they are
+    svm           OpenCL's coarse-grained shared virtual memory
+    usm-shared    SYCL's shared memory: pages move to where they are used
     usm-host      SYCL's host memory: the device reads it over the bus
-    managed       CUDA's managed memory: pages go where they are touched
+    managed       CUDA's managed memory: pages move to where they are used
 
-With transfers, a sample begins when A and B stand where the host wrote them, and ends when the host has read a number
-of each page of C. Without, the device has had them since an earlier product, and the host touches nothing.
+With transfers, a sample begins when the host has written A and B, and ends when it has read one number of each page of
+C. Without transfers, the operands are on the device from an earlier product, and the host touches nothing.
 """
 
 from __future__ import annotations
@@ -22,26 +22,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+import gemmlab
 from gemmlab._errors import UnsupportedProblem
 from gemmlab.measure.problems import Case, operands
-from gemmlab.studies import children
+from gemmlab.measure.records import Record
+from gemmlab.studies import isolated
 
 if TYPE_CHECKING:
-    from gemmlab._gpu.runtime import Queue
     from gemmlab.studies.engine import Task
 
 Host = NDArray[Any]
-MOST_BYTES = 256 << 20  # of all operands together: managed memory that outgrows a device can stop its host
-FEWEST, MOST = 3, 200  # samples of a turn
+Handle = Any  # of a runtime's own types, which have no stubs: a queue, a buffer, a pointer
+MAX_BYTES = 256 << 20  # of all operands together: managed memory larger than the device's can stop the host
+MIN_SAMPLES, MAX_SAMPLES = 3, 200  # of a round
 PAGE = 1024  # numbers
 
 
 class Copies:
     """Host arrays, and device memory that they are copied to and from."""
 
-    def __init__(self, queue: Queue, edge: int) -> None:
-        self.queue, self.edge = queue, edge
-        self.device: Sequence[Any] = [queue.allocate(4 * edge * edge) for _ in range(3)]
+    def __init__(self, queue: Handle, edge: int) -> None:
+        self.queue, self.edge, self.nbytes = queue, edge, 4 * edge * edge
+        self.device: Sequence[Handle] = [queue.allocate(self.nbytes) for _ in range(3)]
         self.host: Sequence[Host] = [self.array() for _ in range(3)]
 
     def array(self) -> Host:
@@ -49,113 +51,114 @@ class Copies:
         return np.zeros((self.edge, self.edge), np.float32)
 
     def write(self, a: Host, b: Host) -> None:
-        """Have the host write the operands."""
+        """Let the host write the operands."""
         for view, values in zip(self.host, (a, b), strict=False):
             np.copyto(view, values)
 
     def bring(self) -> None:
-        """Have the device see what the host wrote."""
+        """Make what the host wrote visible to the device."""
         for memory, view in zip(self.device[:2], self.host, strict=False):
             self.queue.upload(memory, view)
 
     def fetch(self) -> Host:
-        """Have the host see what the device wrote."""
+        """Make what the device wrote visible to the host."""
         self.queue.download(self.host[2], self.device[2])
         return self.host[2]
 
 
 class Pinned(Copies):
-    """The same, from memory that the driver knows."""
+    """The same with page-locked host arrays."""
 
     def array(self) -> Host:
-        return self.queue.pinned(4 * self.edge**2).view(np.float32).reshape(self.edge, self.edge)
+        return _matrix(self.queue.pinned(self.nbytes), self.edge)
 
 
 class Shared(Copies):
-    """Memory that host and device both work on, each at its time; a host array and a kernel's argument each."""
+    """Memory that host and device both use: `pair` gives it as a kernel's argument and as a host array of bytes."""
 
-    def __init__(self, queue: Queue, edge: int) -> None:
-        self.queue, self.edge = queue, edge
-        pairs = [self.pair(4 * edge * edge) for _ in range(3)]
+    pair: Callable[[Handle, int], tuple[Handle, Host]]
+
+    def __init__(self, queue: Handle, edge: int) -> None:
+        self.queue, self.edge, self.nbytes = queue, edge, 4 * edge * edge
+        pairs = [type(self).pair(queue, self.nbytes) for _ in range(3)]
         self.device = [memory for memory, _ in pairs]
-        self.host = [view.view(np.float32).reshape(edge, edge) for _, view in pairs]
-
-    def pair(self, nbytes: int) -> tuple[Any, Host]:
-        """Memory as a kernel takes it, and its bytes as the host sees them."""
-        raise NotImplementedError
+        self.host = [_matrix(view, edge) for _, view in pairs]
 
     def bring(self) -> None:
-        """Nothing: pages move by themselves, or stay."""
+        """Nothing: pages move by themselves, or not at all."""
 
     def fetch(self) -> Host:
         return self.host[2]
 
 
+def _matrix(view: Host, edge: int) -> Host:
+    return view.view(np.float32).reshape(edge, edge)
+
+
+def _usm(kind: str, queue: Handle, nbytes: int) -> tuple[Handle, Host]:
+    from dpctl import memory
+
+    made = getattr(memory, kind)(nbytes, queue=queue.queue)
+    return made, np.ndarray(nbytes, np.uint8, buffer=made)
+
+
 class UsmShared(Shared):
     """SYCL's shared memory."""
 
-    kind = "MemoryUSMShared"
-
-    def pair(self, nbytes: int) -> tuple[Any, Host]:
-        from dpctl import memory
-
-        queue: Any = self.queue
-        made = getattr(memory, self.kind)(nbytes, queue=queue.queue)
-        return made, np.ndarray(nbytes, np.uint8, buffer=made)
+    pair = staticmethod(lambda queue, nbytes: _usm("MemoryUSMShared", queue, nbytes))
 
 
-class UsmHost(UsmShared):
+class UsmHost(Shared):
     """SYCL's host memory."""
 
-    kind = "MemoryUSMHost"
+    pair = staticmethod(lambda queue, nbytes: _usm("MemoryUSMHost", queue, nbytes))
 
 
 class Managed(Shared):
     """CUDA's managed memory."""
 
-    def pair(self, nbytes: int) -> tuple[Any, Host]:
+    @staticmethod
+    def pair(queue: Handle, nbytes: int) -> tuple[Handle, Host]:
         import cupy
 
-        queue: Any = self.queue
         with queue.at_work(f"allocating {nbytes} managed bytes"):
             memory = cupy.cuda.malloc_managed(nbytes)
-        return memory, _bytes_at(memory.ptr, nbytes)
+        return memory, np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(memory.ptr))
 
 
 class CudaMapped(Shared):
-    """CUDA's pinned memory, which has the same address on the device."""
+    """CUDA's page-locked memory, which has the same address on the device."""
 
-    def pair(self, nbytes: int) -> tuple[Any, Host]:
+    @staticmethod
+    def pair(queue: Handle, nbytes: int) -> tuple[Handle, Host]:
         import cupy
 
-        view = self.queue.pinned(nbytes)
-        address = view.ctypes.data
-        whole = cupy.cuda.UnownedMemory(address, nbytes, view, self.queue.device.handle)
+        view = queue.pinned(nbytes)
+        whole = cupy.cuda.UnownedMemory(view.ctypes.data, nbytes, view, queue.device.handle)
         return cupy.cuda.MemoryPointer(whole, 0), view
 
 
 class ClMapped(Shared):
-    """OpenCL buffers that the driver keeps in host memory; the host maps one for as long as it works on it."""
+    """OpenCL buffers in host memory, which the host maps for as long as it uses them."""
 
-    def __init__(self, queue: Queue, edge: int) -> None:
+    def __init__(self, queue: Handle, edge: int) -> None:
         super().__init__(queue, edge)
-        self.mapped: list[Any] = []
+        self.mapped: list[Handle] = []
 
-    def pair(self, nbytes: int) -> tuple[Any, Host]:
+    @staticmethod
+    def pair(queue: Handle, nbytes: int) -> tuple[Handle, Host]:
         import pyopencl as cl
 
-        queue: Any = self.queue
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
         return cl.Buffer(queue.context, flags, nbytes), np.empty(nbytes, np.uint8)
 
-    def view(self, memory: Any) -> Host:
+    def view(self, memory: Handle) -> Host:
         """Map memory for the host, until `bring`."""
         import pyopencl as cl
 
-        queue: Any = self.queue
-        both: Any = cl.map_flags.READ | cl.map_flags.WRITE
+        both: Handle = cl.map_flags.READ | cl.map_flags.WRITE
         array: Host
-        array, _ = cl.enqueue_map_buffer(queue.queue, memory, both, 0, (self.edge, self.edge), np.dtype(np.float32))
+        array, _ = cl.enqueue_map_buffer(self.queue.queue, memory, both, 0, (self.edge, self.edge), np.dtype("float32"))
         self.mapped.append(array.base)
         return array
 
@@ -164,9 +167,8 @@ class ClMapped(Shared):
             np.copyto(self.view(memory), values)
 
     def bring(self) -> None:
-        queue: Any = self.queue
         for mapped in self.mapped:
-            mapped.release(queue.queue)
+            mapped.release(self.queue.queue)
         self.mapped = []
 
     def fetch(self) -> Host:
@@ -174,22 +176,20 @@ class ClMapped(Shared):
 
 
 class Svm(ClMapped):
-    """OpenCL's coarse-grained shared memory."""
+    """OpenCL's coarse-grained shared virtual memory."""
 
-    def pair(self, nbytes: int) -> tuple[Any, Host]:
+    @staticmethod
+    def pair(queue: Handle, nbytes: int) -> tuple[Handle, Host]:
         import pyopencl as cl
 
-        queue: Any = self.queue
         if not queue.queue.device.svm_capabilities & cl.device_svm_capabilities.COARSE_GRAIN_BUFFER:
             raise UnsupportedProblem(f"{queue.device.label} has no shared virtual memory")
-        array: Any = cl.svm_empty(queue.context, cl.svm_mem_flags.READ_WRITE, nbytes, np.dtype(np.uint8))
+        array: Handle = cl.svm_empty(queue.context, cl.svm_mem_flags.READ_WRITE, nbytes, np.dtype(np.uint8))
         return cl.SVM(array), array
 
-    def view(self, memory: Any) -> Host:
-        queue: Any = self.queue
-        mapped = memory.map_rw(queue.queue)
-        self.mapped.append(mapped)
-        return np.asarray(mapped.array).view(np.float32).reshape(self.edge, self.edge)
+    def view(self, memory: Handle) -> Host:
+        self.mapped.append(memory.map_rw(self.queue.queue))
+        return _matrix(np.asarray(self.mapped[-1].array), self.edge)
 
 
 MODES: dict[str, dict[str, type[Copies]]] = {
@@ -200,64 +200,64 @@ MODES: dict[str, dict[str, type[Copies]]] = {
 
 
 def measure(task: Task) -> None:
-    """Records of every mode at every case, with transfers and without; modes take turns, each in a new process."""
-    pairs = [(name, mode) for name in task.contest for mode in MODES[name.partition("-")[0]]]
-    turns = [(case, turn) for case in task.cases for turn in range(task.options.rounds)]
-    answers: dict[tuple[str, str, Case], list[dict[str, Any]]] = {}
-    failed: dict[tuple[str, str, Case], children.NoAnswer] = {}
-    for number, (case, _) in enumerate(turns):
-        for place, (name, mode) in enumerate(pairs):
-            task.progress(number * len(pairs) + place, len(turns) * len(pairs), f"{name} {mode} {case.label}")
-            wish = {"backend": name, "mode": mode, "case": case.to_json(),
-                    "budget_s": task.options.budget_s / task.options.rounds}  # fmt: skip
-            if (name, mode, case) not in failed:
+    """Records of every mode at every case, with transfers and without; in each round, each mode in a new process."""
+    rounds = task.options.rounds
+    modes = [(name, mode) for name in task.contest for mode in MODES[name.partition("-")[0]]]
+    for number, case in enumerate(task.cases):
+        answers: dict[tuple[str, str], list[isolated.Answer]] = {key: [] for key in modes}
+        failed: dict[tuple[str, str], isolated.NoAnswer] = {}
+        for step, (name, mode) in enumerate(modes * rounds):
+            done = number * len(modes) * rounds + step
+            task.progress(done, len(task.cases) * len(modes) * rounds, f"{name} {mode} {case.label}")
+            if (name, mode) not in failed:
                 try:
-                    answers.setdefault((name, mode, case), []).append(_asked(case, wish))
-                except children.NoAnswer as refusal:
-                    failed[name, mode, case] = refusal
-    for (name, mode, case), why in failed.items():
-        task.keep(children.untimed(name, replace(case, label=mode), why))
-    for (name, mode, case), own in answers.items():
-        if (name, mode, case) not in failed:
-            for record in _records(name, replace(case, label=mode), own):
+                    answers[name, mode].append(_ask(name, mode, case, task.options.budget_s / rounds))
+                except isolated.NoAnswer as refusal:
+                    failed[name, mode] = refusal
+        for (name, mode), own in answers.items():
+            labelled = replace(case, label=mode)
+            if (name, mode) in failed:
+                task.keep(isolated.untimed(name, labelled, failed[name, mode]))
+                continue
+            for record in _records(name, labelled, own):
                 task.keep(record)
 
 
-def _asked(case: Case, wish: dict[str, Any]) -> dict[str, Any]:
-    if case.bytes_compulsory > MOST_BYTES:
-        raise children.NoAnswer(f"its operands are over {MOST_BYTES >> 20} MiB", "skipped")
-    return children.ask(__name__, wish)
+def _ask(backend: str, mode: str, case: Case, budget_s: float) -> isolated.Answer:
+    if case.bytes_compulsory > MAX_BYTES:
+        raise isolated.NoAnswer(f"its operands are over {MAX_BYTES >> 20} MiB", "skipped")
+    request = {"backend": backend, "mode": mode, "case": case.to_json(), "budget_s": budget_s}
+    return isolated.ask(__name__, request)
 
 
-def _records(name: str, case: Case, answers: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _records(name: str, case: Case, answers: Sequence[isolated.Answer]) -> Iterator[Record]:
     error = max(answer["error_over_bound"] for answer in answers)
     for counted, key in ((True, "with_s"), (False, "without_s")):
         samples = [sample for answer in answers for sample in answer[key]]
         facts = {fact: answers[0][fact] for fact in ("device", "params")} | {"calls_per_sample": 1}
-        yield children.timed(name, case, samples, error, transfers_counted=counted, **facts)
+        yield isolated.timed(name, case, samples, error, facts | {"transfers_counted": counted})
 
 
 def main() -> None:
     """In the new process."""
-    children.reply(times)
+    isolated.reply(times)
 
 
-def times(backend: str, mode: str, case: dict[str, Any], budget_s: float) -> dict[str, Any]:
-    """One mode's times of one product, with transfers and without."""
-    import gemmlab
+def times(backend: str, mode: str, case: Record, budget_s: float) -> isolated.Answer:
+    """The times of one product in one mode, with transfers and without."""
     from gemmlab._gpu.backend import Size
     from gemmlab._gpu.operands import Operand
     from gemmlab.measure.worker import check, seconds_a_call
 
-    made: Any = gemmlab.get_backend(backend)
+    made: Handle = gemmlab.get_backend(backend)
     a, b = operands(Case.from_json(case))
     edge, queue = len(a), made.queue
     plan = made.rung.plan({}, queue.device.kind)
     memory = MODES[made.runtime.name][mode](queue, edge)
 
     def multiply() -> None:
-        places = [Operand(argument, 0, edge) for argument in memory.device]
-        made.multiply(queue, plan, "float32", Size(edge, edge, edge, 1), *places).wait()
+        arguments = [Operand(argument, 0, edge) for argument in memory.device]
+        made.multiply(queue, plan, "float32", Size(edge, edge, edge, 1), *arguments).wait()
 
     def there_and_back() -> Host:
         memory.bring()
@@ -285,10 +285,6 @@ def times(backend: str, mode: str, case: dict[str, Any], budget_s: float) -> dic
 
 def _samples(sample: Callable[[], float], budget_s: float) -> list[float]:
     samples: list[float] = []
-    while len(samples) < FEWEST or (sum(samples) < budget_s and len(samples) < MOST):
+    while len(samples) < MIN_SAMPLES or (sum(samples) < budget_s and len(samples) < MAX_SAMPLES):
         samples.append(sample())
     return samples
-
-
-def _bytes_at(address: int, nbytes: int) -> Host:
-    return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))

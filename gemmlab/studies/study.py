@@ -1,41 +1,42 @@
-"""What a study is: a source's experiment as data.
-
-Who takes part, over which sizes or parameters, what is timed, what the source found, and how that is judged.
-`catalogue.py` has them all; `engine.py` carries one out.
-"""
+"""What a study is: an experiment of a source as data. `catalogue.py` has them all; `engine.py` runs one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from gemmlab._gpu import VENDORS
-from gemmlab.report.findings import Finding
+from gemmlab.analysis.findings import Finding
+from gemmlab.measure.records import Record
 
-Record = Mapping[str, Any]
-X = int | str | None  # where a record stands along what a study varies; None: it does not vary with it
+if TYPE_CHECKING:
+    from gemmlab.studies.curves import Scenario
+    from gemmlab.studies.engine import Task
+
+X = int | str | None  # the position of a record along what a study varies; None: it does not vary with it
 Curves = Mapping[str, Mapping[X, float]]  # seconds by series and x
+Judge = Callable[["Study", "Scenario"], Sequence[Finding]]
 ON_RUNTIME, VENDOR = "RT-", "RT-vendor"
 COUNTED = "Transfers count: NumPy arrays in and out."
-KERNELS = "The kernels alone, by the device's own clock; operands are on the device before, the result stays there."
+KERNELS = "The kernels alone, by the device's own clock; operands and result stay on the device."
 ON_CPU = "The whole product; a CPU moves nothing."
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A backend, with one set of parameters or several that take turns.
+    """A backend with one set of parameters or several.
 
-    "RT-local" stands for that rung of every runtime asked for, "RT-vendor" for the library that belongs to it.
-    Where a backend cannot run, one of `instead` takes its place. A `yardstick` is there to be held against: alone
-    it makes no study. The first `brief` sets of parameters are enough for a quick run.
+    "RT-local" stands for that rung of every runtime asked for, "RT-vendor" for the library that belongs to it. Where
+    a backend cannot run, the first of `fallbacks` that can takes its place. A `reference` is only there for
+    comparison: alone it makes no study. A quick run takes the first `quick_count` sets of parameters.
     """
 
     backend: str
     params: tuple[Mapping[str, int], ...] = ({},)
-    brief: int | None = None
-    instead: tuple[str, ...] = ()
-    yardstick: bool = False
+    quick_count: int | None = None
+    fallbacks: tuple[str, ...] = ()
+    reference: bool = False
 
     @property
     def on_runtime(self) -> bool:
@@ -43,19 +44,21 @@ class Entry:
         return self.backend.startswith(ON_RUNTIME)
 
     def names(self, runtime: str) -> list[str]:
-        """Its backend on a runtime, such as "cuda" or "opencl:1", and those that may take its place."""
+        """Its backend on a runtime, such as "cuda" or "opencl:1", and then its fallbacks."""
         plain, colon, device = runtime.partition(":")
-        names = [self.backend.replace(VENDOR, f"RT-{VENDORS.get(plain, '')}"), *self.instead]
+        names = [self.backend.replace(VENDOR, f"RT-{VENDORS.get(plain, '')}"), *self.fallbacks]
         return [f"{plain}-{name.removeprefix(ON_RUNTIME)}{colon}{device}" if self.on_runtime else name
                 for name in names]  # fmt: skip
-
-
-Judge = Callable[["Study", Any], Sequence[Finding]]  # of a `curves.Part`
 
 
 def n_of(record: Record) -> X:
     """The edge of a square product: what most studies vary."""
     return int(record["problem"]["n"])
+
+
+def label_of(record: Record) -> X:
+    """The label of a product: what studies that measure by themselves vary."""
+    return str(record["problem"]["label"])
 
 
 def rung_of(record: Record) -> str:
@@ -67,11 +70,13 @@ def rung_of(record: Record) -> str:
 class Study:
     """One experiment.
 
-    `x` says where a record stands along what is varied, and `series` which line it belongs to. Speed-ups are over
-    the line `over_series` at the same x, or over the point `over_x` of the same line. `theirs` are the source's
-    times in the same shape, in seconds or, where it gives ratios alone, in a unit of their own.
+    `x` gives a record's position along what is varied, and `series` the line it belongs to. Speed-ups are over the
+    line `over_series` at the same x, or over the point `over_x` of the same line. `theirs` are the source's times in
+    the same form, in seconds or, where it gives ratios alone, in any unit. With `by_kernel`, times are those of the
+    device's own clock. Runtimes are measured one after another, or `together` where they are compared.
 
-    Runtimes are measured one after another, unless they are to be compared: then `together`.
+    Without `ceilings_s` there is no roofline. A study that a session cannot do has its own function `measure`, and one
+    that has more to show than curves yields further blocks of text from `blocks`.
     """
 
     name: str
@@ -89,20 +94,17 @@ class Study:
     over_x: X = None
     theirs: Curves = field(default_factory=dict)
     theirs_in_seconds: bool = False
-    by_kernel: bool = False  # times are those of the device's own clock, where it tells
+    by_kernel: bool = False
     transfers: str = "without"
     together: bool = False
     cap_s: float = 2.0
-    ceilings_s: float = 0.0  # over 0 it has a roofline
-    measure: Callable[[Any], None] | None = None  # of an `engine.Task`: an experiment that a session cannot do
-    details: Callable[[Sequence[Record]], str] | None = None  # a table of its own
-    words: Callable[[Sequence[Record]], Iterable[str]] | None = None  # of a study that times nothing, its tables,
-    drawings: Callable[[Sequence[Record]], Iterable[tuple[str, Any]]] | None = None  # and figures with ends of names
-    tells: Callable[[Record, Record], str] | None = None  # what two of its records say by their parameters alone
+    ceilings_s: float = 0.0
+    measure: Callable[[Task], None] | None = None
+    blocks: Callable[[Sequence[Record]], Iterable[str]] = lambda records: ()
 
     @property
     def over(self) -> str:
-        """What speed-ups are over, in words."""
+        """What speed-ups are over, as text."""
         return self.over_series or f"{self.x_name} = {self.over_x}"
 
     @property

@@ -6,9 +6,8 @@ from typing import Any
 import made_up_records as made
 import pytest
 
-from gemmlab.report.details import details
-from gemmlab.report.groups import Group, devices
-from gemmlab.report.roofs import attainable_once, band, by_level, levels
+from gemmlab.analysis.attainable import attainable_once, limits, limits_by_backend
+from gemmlab.analysis.groups import Group, devices
 from gemmlab.report.tables import levels as level_tables
 
 if find_spec("matplotlib") is None:
@@ -16,10 +15,9 @@ if find_spec("matplotlib") is None:
 
 from matplotlib.figure import Figure
 
-from gemmlab.report import figures
-from gemmlab.report.album import album, looks_of
-from gemmlab.report.dots import dots_of
 from gemmlab.report.drawing import DARK, KNOWN, OTHERS, inline, variable
+from gemmlab.report.figure_set import GROUP_FIGURES, figures_of, styles_of
+from gemmlab.report.points import facts_of, markers_of
 
 Record = dict[str, Any]
 MODEL = {"bytes_model_l1": 4e9, "bytes_model_l2": 1e9, "bytes_model_l3": 2e8, "bytes_model_dram": 5e7}
@@ -36,7 +34,7 @@ def modelled(backend: str = "cpu-blocked", rate: float = 45, **keys: Any) -> Rec
 
 def drawn(name: str, *records: Record) -> Figure | None:
     device = devices(records)[0]
-    return getattr(figures, name)(device.groups[0], looks_of(device))
+    return GROUP_FIGURES[name][0](device.groups[0], styles_of(device))
 
 
 def texts(figure: Figure | None) -> list[str]:
@@ -47,58 +45,50 @@ def texts(figure: Figure | None) -> list[str]:
 
 class TestLevels:
     def test_a_modelled_product_has_a_place_under_every_level(self):
-        found = levels(group_of(modelled(), *made.ceilings()), modelled())
-        assert [level.name for level in found] == ["L1", "L2", "L3", "DRAM"]
-        assert [level.definition for level in found] == ["modelled"] * 4
+        found = limits(group_of(modelled(), *made.ceilings()), modelled())
+        assert [limit.level for limit in found] == ["L1", "L2", "L3", "DRAM"]
+        assert [limit.definition for limit in found] == ["modelled"] * 4
         assert found[0].intensity == pytest.approx(17.18 / 4, rel=1e-3)
-        assert all(level.share == pytest.approx(45 / 280) for level in found)
+        assert all(limit.share == pytest.approx(45 / 280) for limit in found)
 
     @pytest.mark.parametrize(("size", "level"), [(64, "L1"), (2048, "L3"), (4096, "DRAM")])
     def test_without_a_model_it_is_the_one_that_feeds_and_each_operand_once(self, size: int, level: str):
-        (only,) = levels(group_of(made.gemm("cpu-mkl", size), *made.ceilings()), made.gemm("cpu-mkl", size))
-        assert (only.name, only.definition, only.holds) == (level, "compulsory", True)
+        (only,) = limits(group_of(made.gemm("cpu-mkl", size), *made.ceilings()), made.gemm("cpu-mkl", size))
+        assert (only.level, only.definition, only.holds) == (level, "compulsory", True)
 
     def test_what_is_behind_a_cache_that_has_the_operands_is_no_roof(self):
         slow = modelled(bytes_model_dram=4e12)  # DRAM would allow 0.17 GFLOP/s, but N = 2048 stays in L3
         group = group_of(slow, *made.ceilings())
-        assert [level.holds for level in levels(group, slow)] == [True, True, True, False]
-        assert not any(level.above for level in levels(group, slow))
-        assert details(group, slow, "DRAM")["Roof of DRAM"] == "does not hold: the operands come from a cache"
+        assert [limit.holds for limit in limits(group, slow)] == [True, True, True, False]
+        assert not any(limit.is_exceeded for limit in limits(group, slow))
+        assert facts_of(group, slow, "DRAM")["Limit by DRAM"] == "none: the operands come from a nearer cache"
         (table,) = level_tables(group)
         assert table.rows[-1].cells[-2:] == ("–", "–")
 
     def test_above_a_roof(self):
         slow = modelled(bytes_model_l1=4e11, rate=45)  # L1 allows 620 x 0.043 = 27
-        found = levels(group_of(slow, *made.ceilings()), slow)
-        assert [level.above for level in found] == [True, False, False, False]
+        found = limits(group_of(slow, *made.ceilings()), slow)
+        assert [limit.is_exceeded for limit in found] == [True, False, False, False]
 
     def test_without_ceilings_there_is_none(self):
-        assert by_level(group_of(modelled())) == {}
+        assert limits_by_backend(group_of(modelled())) == {}
 
     def test_the_table_has_every_definition_and_the_disagreement(self):
-        record = modelled(bytes_simulated_l2=8e8, bytes_measured_dram=1e8)
+        record = modelled(bytes_simulated_l2=8e8)
         (table,) = level_tables(group_of(record, *made.ceilings()))
         rows = {row.cells[0]: dict(zip(table.columns, row.cells, strict=True)) for row in table.rows}
         assert rows["L2"]["Model against simulation"] == "+25 %"
         assert rows["L2"]["Flop per byte, simulated"] == "21.5"
-        assert rows["DRAM"]["Flop per byte, measured"] == "172"
         assert rows["L1"]["Flop per byte, simulated"] == "–"
         assert level_tables(group_of(modelled())) == []
 
     def test_columns_without_numbers_are_left_out(self):
         (table,) = level_tables(group_of(modelled(), *made.ceilings()))
-        assert "Flop per byte, measured" not in table.columns
+        assert "Flop per byte, simulated" not in table.columns
         assert "Model against simulation" not in table.columns
 
 
 class TestRoofs:
-    def test_bands_run_from_p80_to_p20(self):
-        peak = made.ceiling("fma", gflop_per_s=100.0) | {"min_s": 1.0, "p20_s": 1.25, "p80_s": 2.0}
-        memory = made.ceiling("bandwidth", gb_per_s=100.0) | {"median_s": 1.0, "p20_s": 0.8, "p80_s": 2.0}
-        assert band(peak) == (50.0, 80.0)
-        assert band(memory) == (50.0, 125.0)
-        assert band(peak | {"p20_s": None}) is None
-
     def test_attainable_with_each_operand_moved_once(self):
         """1 x 4096 x 4096: half a flop a byte, 64 MiB, from DRAM with 40 GB/s."""
         thin, square = made.gemm("cpu-x", (1, 8192, 8192)), made.gemm("cpu-x", 2048)
@@ -115,35 +105,36 @@ class TestRoofs:
 
 class TestFigures:
     def test_a_dot_a_level_and_the_lowest_roofs_is_large(self):
-        figure = drawn("cache_aware", modelled(bytes_model_l1=4e10), made.gemm("cpu-mkl"), *made.ceilings())
-        dots = [dot for dot in dots_of(figure).values() if dot.backend == "cpu-blocked"]
+        figure = drawn("levels", modelled(bytes_model_l1=4e10), made.gemm("cpu-mkl"), *made.ceilings())
+        dots = [dot for dot in markers_of(figure).values() if dot.backend == "cpu-blocked"]
         assert [dot.get_marker() for dot in dots] == ["o", "s", "^", "D"]
         assert [dot.get_markersize() for dot in dots] == [8, 5, 5, 5]
-        (bare,) = (dot for dot in dots_of(figure).values() if dot.backend == "cpu-mkl")
+        (bare,) = (dot for dot in markers_of(figure).values() if dot.backend == "cpu-mkl")
         assert bare.get_markerfacecolor() == "white"
 
     def test_no_model_no_figure_of_levels(self):
-        assert drawn("cache_aware", made.gemm("cpu-mkl"), *made.ceilings()) is None
-        assert drawn("cache_aware", modelled()) is None
+        assert drawn("levels", made.gemm("cpu-mkl"), *made.ceilings()) is None
+        assert drawn("levels", modelled()) is None
 
-    @pytest.mark.parametrize("name", ["roofline", "speed", "cache_aware"])
+    @pytest.mark.parametrize("name", ["roofline", "speed", "levels"])
     def test_points_above_a_roof_are_ringed_and_never_hidden(self, name: str):
         over = modelled(rate=400)
-        assert "ringed: above its roof" in texts(drawn(name, over, *made.ceilings()))
-        assert "ringed: above its roof" not in texts(drawn(name, modelled(), *made.ceilings()))
+        assert "ringed: above its roofline" in texts(drawn(name, over, *made.ceilings()))
+        assert "ringed: above its roofline" not in texts(drawn(name, modelled(), *made.ceilings()))
         figure = drawn(name, over, *made.ceilings())
         axes = figure.axes[0]
         low, high = axes.get_ylim()
-        assert all(low < dot.get_ydata()[0] < high for dot in dots_of(figure).values())
+        assert all(low < dot.get_ydata()[0] < high for dot in markers_of(figure).values())
 
     def test_nothing_moved_from_a_level_is_no_dot_there(self):
-        figure = drawn("cache_aware", modelled(bytes_model_l2=0.0), *made.ceilings())
-        assert [dot.get_marker() for dot in dots_of(figure).values()] == ["o", "^", "D"]
+        figure = drawn("levels", modelled(bytes_model_l2=0.0), *made.ceilings())
+        assert [dot.get_marker() for dot in markers_of(figure).values()] == ["o", "^", "D"]
 
     def test_the_caption_has_the_disagreement(self):
         def caption(record: Record) -> str:
             (device,) = devices([record, *made.ceilings()])
-            return next(page for page in album(device, looks_of(device)) if page.name.startswith("levels")).caption
+            drawn = figures_of(device, styles_of(device))
+            return next(figure.caption for figure in drawn if figure.name.startswith("levels"))
 
         low, high = modelled(bytes_simulated_l2=2e9, bytes_simulated_l3=2e8), modelled(bytes_simulated_l2=8e8)
         assert "The model is at most 50 % below the simulated bytes, for cpu-blocked from L2." in caption(low)
@@ -154,27 +145,27 @@ class TestFigures:
 class TestDetails:
     def test_facts_of_a_dot(self):
         record = modelled(rate=180, params={"bs_r": 96, "schedule": "dynamic"}, bytes_simulated_l2=2e9)
-        facts = details(group_of(record, *made.ceilings()), record, "L2")
+        facts = facts_of(group_of(record, *made.ceilings()), record, "L2")
         assert facts == {
             "Problem": "N = 2048",
             "Parameters": "bs_r 96, schedule dynamic",
             "GFLOP/s (p20 to p80)": "180 (177 to 182)",
             "Flop per byte of L2": "17.2 (modelled); 341 compulsory; 8.59 simulated",
-            "Roof of L2": "280 GFLOP/s; reaches 64 %",
-            "Its roof": "arithmetic, 280 GFLOP/s; reaches 64 %",
+            "Limit by L2": "280 GFLOP/s; reaches 64 %",
+            "Lowest limit": "arithmetic, 280 GFLOP/s; reaches 64 %",
             "Error / bound": "0.02",
         }
 
     def test_what_is_not_known_is_not_told(self):
         record = made.gemm("cpu-mkl", error_over_bound=None)
-        assert list(details(group_of(record), record)) == ["Problem", "GFLOP/s (p20 to p80)", "Flop per byte of DRAM"]
+        assert list(facts_of(group_of(record), record)) == ["Problem", "GFLOP/s (p20 to p80)", "Flop per byte of DRAM"]
 
     def test_noise_and_its_cause_and_fewer_threads(self):
         record = made.gemm("cpu-mkl", spread=0.5, threads=1, noisy_because="another load took a core")
-        facts = details(group_of(record, made.gemm("cpu-x")), record)
+        facts = facts_of(group_of(record, made.gemm("cpu-x")), record)
         assert (facts["Noisy"], facts["Threads"]) == ("another load took a core", "1 thread")
         unexplained = made.gemm("cpu-mkl", spread=0.5)
-        assert details(group_of(unexplained), unexplained)["Noisy"] == "p20 and p80 are over 10 % apart"
+        assert facts_of(group_of(unexplained), unexplained)["Noisy"] == "yes"
 
 
 class TestColours:

@@ -15,13 +15,14 @@ import made_up_records as made
 import pytest
 
 from gemmlab import _errors, report
+from gemmlab.analysis.formatting import listed, number, percent, seconds, sentence, size
+from gemmlab.analysis.groups import with_unique_devices
 from gemmlab.cli import main
 from gemmlab.measure.records import KEYS
-from gemmlab.report.groups import told_apart
-from gemmlab.report.words import listed, number, percent, seconds, sentence, size
 
 Record = dict[str, Any]
-OUR_SCRIPTS: list[dict[str, str | None]] = [{"type": "application/json", "id": "dots"}, {}]  # the dots' facts, and one
+# The facts of the points, and one script.
+OUR_SCRIPTS: list[dict[str, str | None]] = [{"type": "application/json", "id": "points"}, {}]
 needs_drawing = pytest.mark.skipif(
     not (find_spec("matplotlib") and find_spec("jinja2")), reason="needs the extra 'report'"
 )
@@ -49,9 +50,9 @@ class Page(HTMLParser):
     def count(self, *tags: str) -> int:
         return sum(tag in tags for tag, _ in self.tags)
 
-    def drawn_dots(self) -> set[str]:
-        """The ids of all dots in figures."""
-        return {value for value in self.all("id") if re.search(r"-b\d+-dot\d+$", value)}
+    def drawn_points(self) -> set[str]:
+        """The ids of all points in figures."""
+        return {value for value in self.all("id") if re.search(r"-b\d+-point\d+$", value)}
 
 
 @pytest.fixture(scope="module")
@@ -124,9 +125,9 @@ class TestWhole:
         ):
             assert part in text, part
 
-    def test_every_dot_has_its_facts_and_all_facts_have_a_dot(self, whole: tuple[Path, str]):
+    def test_every_point_has_its_facts_and_all_facts_have_a_point(self, whole: tuple[Path, str]):
         facts = facts_of(whole[1])
-        assert set(facts) == Page(whole[1]).drawn_dots()
+        assert set(facts) == Page(whole[1]).drawn_points()
         assert all({"Backend", "Problem", "GFLOP/s (p20 to p80)"} <= set(told) for told in facts.values())
         assert {"cpu-packed", "cpu-naive"} <= {told["Backend"] for told in facts.values()}
         assert [*next(iter(facts.values()))][:2] == ["Backend", "Problem"]
@@ -138,7 +139,7 @@ class TestWhole:
                 family, part = value.rsplit("-", 1)
                 families.setdefault(family, set()).add(part.rstrip("0123456789"))
         assert len(families) == len(made.LADDER)
-        assert all(found == {"path", "dot", "leader", "sign", "name"} for found in families.values())
+        assert all(found == {"path", "point", "leader", "sign", "name"} for found in families.values())
 
     def test_figures_have_the_colours_of_the_page(self, whole: tuple[Path, str]):
         figures = whole[1][whole[1].index("<figure") : whole[1].rindex("</figure>")]
@@ -158,7 +159,7 @@ class TestWhole:
 
     def test_the_first_words_answer_three_questions(self, whole: tuple[Path, str]):
         text = Page(whole[1]).text
-        places = [text.index(part) for part in ("Fastest here", "From the limit", "What stops the others")]
+        places = [text.index(part) for part in ("Fastest here", "Distance to the limit", "What limits the others")]
         assert places == sorted(places)
         assert places[-1] < text.index("is at most")  # the first verdict's last sentence
 
@@ -167,8 +168,8 @@ class TestWhole:
 
 
 def facts_of(html: str) -> dict[str, dict[str, str]]:
-    """What the page's dots say, by their ids."""
-    found = re.search(r'<script type="application/json" id="dots">(.*?)</script>', html, re.DOTALL)
+    """What the page's points say, by their ids."""
+    found = re.search(r'<script type="application/json" id="points">(.*?)</script>', html, re.DOTALL)
     assert found is not None
     facts: dict[str, dict[str, str]] = json.loads(found[1])
     return facts
@@ -240,7 +241,7 @@ class TestGroups:
         assert "transfers" not in cpu
         for part in ("6710 GFLOP/s", "45 % of the measured peak of 15000 GFLOP/s", "Transfers between host and device"):
             assert part in gpu, part
-        assert "the times marked “+ transfers” only" in gpu
+        assert "only in times marked “+ transfers”" in gpu
         assert "thread" not in gpu[: gpu.index("How it was measured")]
         local = (tmp_path / "report" / "roofline-float32-device2.svg").read_text()
         assert "local 6000 GB/s" in local
@@ -284,16 +285,16 @@ class TestMachinesOfOneName:
 
     def test_one_machine_keeps_its_name(self):
         records = [self.on(2, 1 << 20), self.on(2, 1 << 20, threads=1)]
-        assert told_apart(records) == records
+        assert with_unique_devices(records) == records
 
     def test_each_has_a_name(self):
         records = [self.on(2, 1 << 20), self.on(16, 1 << 20), self.on(16, 2 << 20), self.on(2, 1 << 20)]
         names = [f"{made.DEVICE}, {rest}" for rest in ("2 CPUs", "16 CPUs", "16 CPUs (2)", "2 CPUs")]
-        assert [record["device"] for record in told_apart(records)] == names
+        assert [record["device"] for record in with_unique_devices(records)] == names
 
     def test_a_device_is_no_processor(self):
         records = [self.on(cpus, 1 << 20, device=made.GPU, threads=None) for cpus in (2, 16)]
-        assert told_apart(records) == records
+        assert with_unique_devices(records) == records
 
 
 class TestWriting:
@@ -308,7 +309,7 @@ class TestWriting:
         page = page_of(tmp_path, *(record | {"device": evil} for record in records))
         assert [attributes for tag, attributes in page.tags if tag == "script"] == OUR_SCRIPTS
         assert evil in page.text
-        assert page.drawn_dots()
+        assert page.drawn_points()
 
     def test_other_files_stay_and_nothing_else_is_left(self, tmp_path: Path):
         folder = tmp_path / "report"
@@ -366,8 +367,8 @@ class TestPackages:
     def test_sentences_need_no_drawing_package(self):
         self.run(
             "sys.modules['matplotlib'] = sys.modules['jinja2'] = None; import made_up_records as made;"
-            "from gemmlab.report import findings, groups, method, tables, verdicts;"
-            "verdicts.answer(groups.devices(made.machine())[0].groups[0])"
+            "from gemmlab.analysis import findings, groups, verdicts; from gemmlab.report import method, tables;"
+            "verdicts.answers(groups.devices(made.machine())[0].groups[0])"
         )
 
     @needs_drawing

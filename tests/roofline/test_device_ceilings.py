@@ -252,9 +252,9 @@ class TestApart:
 
 
 def test_slopes_that_lie_on_each_other_share_a_label():
-    roof_lines = pytest.importorskip("gemmlab.report.roof_lines", exc_type=ImportError)
-    assert roof_lines.slope_labels({"local": 30.0, "L1": 28.0, "DRAM": 4.0}) == {"DRAM": 4.0, "L1, local": 30.0}
-    assert roof_lines.slope_labels({"L1": 9.0, "L2": 6.0}) == {"L2": 6.0, "L1": 9.0}
+    axes = pytest.importorskip("gemmlab.report.roofline_axes", exc_type=ImportError)
+    assert axes.slope_labels({"local": 30.0, "L1": 28.0, "DRAM": 4.0}) == {"DRAM": 4.0, "L1, local": 30.0}
+    assert axes.slope_labels({"L1": 9.0, "L2": 6.0}) == {"L2": 6.0, "L1": 9.0}
 
 
 def modelled(rung, m, n, k, dtype="float32", **params):

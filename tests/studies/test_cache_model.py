@@ -11,7 +11,7 @@ import pytest
 from gemmlab import studies
 from gemmlab.cli import main
 from gemmlab.measure import read
-from gemmlab.report.groups import is_good
+from gemmlab.measure.comparison import is_good
 from gemmlab.studies import STUDIES, Options, cache_model
 
 pytestmark = pytest.mark.skipif(not find_spec("matplotlib") or not find_spec("jinja2"), reason="needs the extra report")
@@ -37,7 +37,7 @@ def pair(name="cpu-ikj", n=512, model=100e6, simulated=100e6, one_set=100e6):
 
 def said(records):
     """What is said of memory."""
-    return " ".join("\n".join(cache_model.words(records)).partition("Megabytes from L3")[0].split())
+    return " ".join("\n".join(cache_model.blocks(records)).partition("Megabytes from L3")[0].split())
 
 
 def test_the_command_simulates_writes_records_and_draws_again(capsys, tmp_path, monkeypatch):
@@ -47,9 +47,8 @@ def test_the_command_simulates_writes_records_and_draws_again(capsys, tmp_path, 
     assert max(map(len, out.splitlines())) <= 80
     assert "10 of 10 are within 15 % of the simulation." in out
     assert "Megabytes from memory" in out
-    files = {f"cache-model-{level}.{ending}" for level in ("dram", "l3", "l2") for ending in ("svg", "png")}
     folder = tmp_path / "study-cache-model"
-    assert {path.name for path in folder.iterdir()} == {*files, "cache-model.txt", "records.jsonl"}
+    assert {path.name for path in folder.iterdir()} == {"cache-model.txt", "records.jsonl"}
     records = read(folder / "records.jsonl")
     assert len(records) == 5 * 2 * 2
     for record in records:
@@ -75,27 +74,19 @@ def test_it_runs_on_no_runtime(tmp_path):
 
 
 def test_half_of_a_pair_is_no_row():
-    assert cache_model.rows_of(pair()[:1]) == []
-    assert list(cache_model.words([])) == list(cache_model.drawings([])) == []
+    assert cache_model.simulated(pair()[:1], "dram") == []
+    assert list(cache_model.blocks([])) == []
 
 
 def test_what_is_right_needs_no_reason():
     assert said(pair(simulated=110e6)).endswith("1 of 1 are within 15 % of the simulation.")
 
 
-def test_what_one_set_explains():
-    words = said(pair(simulated=300e6, one_set=102e6))
-    assert "0 of 1 are within 15 %" in words
-    assert "* N = 512, cpu-ikj: which lines share a set decides." in words
-    assert "Rows are 4096 bytes apart, so a column falls on 16 of the 1024 sets of L3, with room for 256" in words
-    assert "the model is off by 2.0 % at most." in words
-    assert "Rows are" not in said(pair(n=501, simulated=300e6, one_set=100e6))
+def test_conflict_misses_are_named():
+    text = said(pair(simulated=300e6, one_set=102e6))
+    assert "0 of 1 are within 15 %" in text
+    assert "* cpu-ikj at N = 512: conflict misses." in text
 
 
-def test_what_the_size_of_the_caches_explains():
-    words = said(pair("cpu-blocked", 540, 14e6, 40e6, 30e6))
-    assert "* cpu-blocked at N = 540: near an edge." in words
-
-
-def test_what_nothing_explains():
-    assert "* cpu-ikj at N = 512: neither" in said(pair(simulated=300e9, one_set=300e9))
+def test_other_differences_are_named():
+    assert "* cpu-ikj at N = 512: not conflict misses." in said(pair(simulated=300e9, one_set=300e9))

@@ -1,7 +1,7 @@
-"""Samples that need a fresh process each, and the records that come of them.
+"""Samples that each need a new process, and the records that are made from them.
 
-A child is one of this folder's modules, run by its `main()`: it is given a wish as JSON, and its last line is the
-answer, as JSON too. Children are started one after another, so that nothing runs beside the one that measures.
+A child process runs `main()` of `cold_start.py` or `memory_modes.py`. It gets a request as JSON, and its last line of
+output is the answer, also as JSON. Children run one after another, so that nothing runs beside the one that measures.
 """
 
 from __future__ import annotations
@@ -10,30 +10,31 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from gemmlab import _registry
 from gemmlab._cpu import machine
 from gemmlab._errors import BackendUnavailable, GemmlabError, UnsupportedProblem
 from gemmlab.measure.problems import Case
 from gemmlab.measure.process import ChildFailed, ask_child
+from gemmlab.measure.records import Record
 from gemmlab.measure.statistics import summarise
 
 PATIENCE_S = 600.0
+Answer = Record
 
 
 class NoAnswer(Exception):
-    """A child did not do what was wished; the message is a sentence for the record, beside the status."""
+    """A child did not do what was requested; the message is the reason in the record, beside the status."""
 
     def __init__(self, reason: str, status: str = "failed") -> None:
         super().__init__(reason)
         self.status = status
 
 
-def ask(module: str, wish: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Start a child and return its answer; NoAnswer with its last words where there is none."""
+def ask(module: str, request: Mapping[str, object], environ: Mapping[str, str] | None = None) -> Answer:
+    """Start a child and return its answer; NoAnswer with the reason where there is none."""
     try:
-        answer: dict[str, Any] = ask_child(module, wish, environ=environ, patience_s=PATIENCE_S)
+        answer: Answer = ask_child(module, request, environ=environ, patience_s=PATIENCE_S)
     except subprocess.TimeoutExpired:
         raise NoAnswer(f"no answer within {PATIENCE_S:g} s") from None
     except ChildFailed as failure:
@@ -43,8 +44,8 @@ def ask(module: str, wish: Mapping[str, Any], environ: Mapping[str, str] | None 
     return answer
 
 
-def reply(work: Callable[..., dict[str, Any]]) -> None:
-    """In the child: do what is wished, and print the answer; what we have to say against it is an answer too."""
+def reply(work: Callable[..., Answer]) -> None:
+    """In the child: do what is requested, and print the answer, or the error of gemmlab that prevents it."""
     try:
         answer = work(**json.loads(sys.argv[1]))
     except GemmlabError as error:
@@ -53,10 +54,8 @@ def reply(work: Callable[..., dict[str, Any]]) -> None:
     print(json.dumps(answer))
 
 
-def timed(
-    backend: str, case: Case, samples_s: Sequence[float], error_over_bound: float, **facts: Any
-) -> dict[str, Any]:
-    """A record of samples; of a product that is wrong, the record says that and no time."""
+def timed(backend: str, case: Case, samples_s: Sequence[float], error_over_bound: float, facts: Record) -> Record:
+    """A record of samples; that of a wrong product has no time."""
     record = base(backend, case) | {"error_over_bound": error_over_bound} | facts
     if not error_over_bound <= 1:
         return record | {"status": "wrong", "reason": f"the error is {error_over_bound:.3g} times its bound"}
@@ -64,12 +63,13 @@ def timed(
     return record | {"status": "ok", "gflop_per_s": case.gflop / max(record["median_s"], 1e-9)}
 
 
-def untimed(backend: str, case: Case, why: NoAnswer, **facts: Any) -> dict[str, Any]:
-    """A record of what has no time."""
-    return {"device": machine.cpu_name()} | base(backend, case) | facts | {"status": why.status, "reason": str(why)}
+def untimed(backend: str, case: Case, why: NoAnswer, facts: Record | None = None) -> Record:
+    """A record without a time."""
+    device = {"device": machine.cpu_name()}
+    return device | base(backend, case) | (facts or {}) | {"status": why.status, "reason": str(why)}
 
 
-def base(backend: str, case: Case) -> dict[str, Any]:
+def base(backend: str, case: Case) -> Record:
     """What every record says of its product."""
     return {
         "kind": "gemm", "backend": _registry.plain(backend), "params": {}, "problem": case.problem(),

@@ -1,14 +1,18 @@
-"""Numbers, times and lists as a reader wants them: three digits, and the unit that fits."""
+"""Numbers, times, sizes, lists and problems as text."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+
+from gemmlab.measure.comparison import problem_key
+from gemmlab.measure.records import Record
 
 DASH = "–"
 
 
 def number(value: float | None) -> str:
-    """Three significant digits, never an exponent below a million; a dash for nothing.
+    """Three significant digits, without an exponent from 0.0001 to a million; a dash for None.
 
     Examples
     --------
@@ -24,7 +28,7 @@ def number(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of one as a percentage: whole, with a digit more below ten.
+    """A fraction as a percentage, with two digits below ten per cent.
 
     Examples
     --------
@@ -38,7 +42,7 @@ def percent(share: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A time with the unit that fits.
+    """A time in the unit that fits.
 
     Examples
     --------
@@ -49,7 +53,7 @@ def seconds(value: float | None) -> str:
 
 
 def size(value: float | None) -> str:
-    """A number of bytes in binary units, named the way processors' data sheets do.
+    """A number of bytes in binary units.
 
     Examples
     --------
@@ -80,7 +84,7 @@ def listed(names: Sequence[str]) -> str:
 def sentence(text: str) -> str:
     """The text with a capital first letter and a full stop, unless it ends with a mark already.
 
-    A backend's name, or a word with a digit in it, keeps its own first letter.
+    The first word keeps its case where it is a name with a dash or a digit, such as cpu-mkl.
 
     Examples
     --------
@@ -92,3 +96,23 @@ def sentence(text: str) -> str:
     if first.isalpha() and first.islower():
         text = text[0].upper() + text[1:]
     return text if not text or text[-1] in ".!?" else text + "."
+
+
+def threads_text(threads: int) -> str:
+    """The number of threads with its noun: 1 thread, 2 threads."""
+    return f"{threads} thread" + "s" * (threads != 1)
+
+
+def problem_text(record: Record) -> str:
+    """The extents of a problem: "N = 512", or "m × n × k = 64 × 3136 × 576, batch 8"."""
+    m, n, k, batch, layout = problem_key(record)
+    text = f"N = {m}" if m == n == k else f"m × n × k = {m} × {n} × {k}"
+    text += f", batch {batch}" if batch > 1 else ""
+    return text + (f", layout {layout}" if layout != "CCC" else "")
+
+
+def product_text(record: Record) -> str:
+    """The extents of a problem after its name in the suite, where that is more than the extents again."""
+    label, extents = str(record["problem"]["label"] or ""), problem_text(record)
+    is_name = not extents.startswith("N =") and re.search(r"[^\W\dx]", label)
+    return f"{label}: {extents}" if is_name else extents

@@ -1,4 +1,4 @@
-"""Writing a folder of files so that no reader ever meets a half-written one."""
+"""Writing a directory of files so that no reader finds a half-written one."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ PAGE = "index.html"
 
 @contextmanager
 def written_into(directory: Path) -> Iterator[Path]:
-    """Give a folder for drafts beside `directory`, whose files move into it at the end.
+    """Give a temporary directory whose files move into `directory` at the end, the page last.
 
-    Without an error, that is; with one, `directory` stays as it was. The page comes last, so that it never
-    shows before its figures. Other files in `directory` are left alone.
+    After an exception nothing is moved. Other files in `directory` are left alone.
 
     Raises
     ------
@@ -28,7 +27,7 @@ def written_into(directory: Path) -> Iterator[Path]:
     """
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
-        # Beside the directory, so that moving into place stays within one file system.
+        # Beside the directory, so that the files are moved within one file system.
         drafts = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
         try:
             yield drafts

@@ -1,0 +1,153 @@
+"""What the measured ceilings allow a product to reach, by the roofline model of `gemmlab.roofline.model`.
+
+A ceiling counts only if it was measured on as many threads as the product ran on. Otherwise the answer is None or
+empty, and the report says that it is not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from gemmlab.analysis.groups import Group, threads_of
+from gemmlab.measure.records import Record
+from gemmlab.roofline.model import LEVELS, TOLERANCE, Definition, intensity
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The fastest measured multiply-add rate and the instruction set that reached it; on a device, its runtime."""
+
+    gflop_per_s: float
+    isa: str
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What one memory level and the arithmetic peak allow a product; rates are in GFLOP/s.
+
+    `intensity` is in flop per byte of that level, and `definition` says how its bytes were counted. `by_memory` is
+    intensity times bandwidth, `by_peak` the measured peak, and `reached` the product's own speed. A limit `holds` for
+    the level that the operands come from and for those nearer to the core.
+    """
+
+    level: str
+    intensity: float
+    definition: Definition
+    by_memory: float
+    by_peak: float
+    reached: float
+    holds: bool
+
+    @property
+    def attainable(self) -> float:
+        """The lower of the two rates."""
+        return min(self.by_memory, self.by_peak)
+
+    @property
+    def is_memory(self) -> bool:
+        """Whether bandwidth is the lower of the two."""
+        return self.by_memory < self.by_peak
+
+    @property
+    def share(self) -> float:
+        """The product's speed over the attainable one."""
+        return self.reached / self.attainable
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether the product is faster than this: then the bytes are counted too high, or the ceiling is too low."""
+        return self.holds and self.share > 1 + TOLERANCE
+
+    @property
+    def name(self) -> str:
+        """What limits: "arithmetic", or the bandwidth of a level."""
+        return f"{self.level} bandwidth" if self.is_memory else "arithmetic"
+
+
+def peak(group: Group) -> Peak | None:
+    """The measured peak for the number type and threads of a group, or None."""
+    found = [record for record in fma_ceilings(group) if record["gflop_per_s"]]
+    return Peak(found[-1]["gflop_per_s"], found[-1]["isa"]) if found else None
+
+
+def fma_ceilings(group: Group) -> list[Record]:
+    """The group's multiply-add rates, the best of each instruction set, slowest first."""
+    found = [c for c in group.ceilings if c["ceiling"] == "fma" and c["dtype"] == group.dtype and _fits(c, group)]
+    by_speed = sorted(found, key=lambda record: float(record["gflop_per_s"] or 0))
+    return sorted({ceiling["isa"]: ceiling for ceiling in by_speed}.values(), key=by_speed.index)
+
+
+def is_in_use(ceiling: Record) -> bool:
+    """Whether products run in the instruction set of this ceiling; a device has only one."""
+    return ceiling["threads"] is None or ceiling["isa"] == ceiling["environment"].get("isa")
+
+
+def isa_label(ceiling: Record) -> str:
+    """The instruction set of a ceiling, marked if it is the one in use; on a device, the runtime."""
+    return f"{ceiling['isa']}{' in use' * (ceiling['threads'] is not None and is_in_use(ceiling))}"
+
+
+def bandwidths(group: Group) -> dict[str, float]:
+    """The fastest loads from each memory level in GB/s, on the group's number of threads, innermost level first."""
+    found: dict[str, float] = {}
+    for ceiling in group.ceilings:
+        if ceiling["ceiling"] == "bandwidth" and ceiling["operation"] == "load" and _fits(ceiling, group):
+            found[ceiling["level"]] = max(ceiling["gb_per_s"], found.get(ceiling["level"], 0.0))
+    return {level: found[level] for level in LEVELS if level in found}
+
+
+def limits(group: Group, record: Record) -> list[Limit]:
+    """The limits of a timed product, the innermost level first; empty where the ceilings were not measured.
+
+    There is one for each level that the backend's traffic model counts bytes of, and one for the level that the
+    operands come from; without a model that one counts the compulsory bytes.
+    """
+    on_its_threads = replace(group, threads=threads_of(record))
+    top, speeds = peak(on_its_threads), bandwidths(on_its_threads)
+    if group.roof is None or top is None:
+        return []
+    feeding = group.roof.feeding_level(record)
+    if feeding not in speeds:
+        return []
+    found = []
+    for level, speed in speeds.items():
+        flop_per_byte, definition = intensity(record, level)
+        if definition == "modelled" or level == feeding:
+            holds = LEVELS.index(level) <= LEVELS.index(feeding)
+            by_memory = speed * flop_per_byte
+            reached = record["gflop_per_s"]
+            found.append(Limit(level, flop_per_byte, definition, by_memory, top.gflop_per_s, reached, holds))
+    return found
+
+
+def lowest_limit(group: Group, record: Record) -> Limit | None:
+    """The lowest limit that holds for a timed product, or None where the ceilings were not measured."""
+    holding = [limit for limit in reversed(limits(group, record)) if limit.holds]
+    return min(holding, key=lambda limit: limit.by_memory, default=None)
+
+
+def limits_by_backend(group: Group) -> dict[str, tuple[Record, list[Limit]]]:
+    """The product that each backend is judged by and its limits, where these are known."""
+    judged = {name: group.largest(name) for name in group.backends()}
+    found = {name: (record, limits(group, record)) for name, record in judged.items() if record is not None}
+    return {name: (record, own) for name, (record, own) in found.items() if own}
+
+
+def attainable_once(group: Group, record: Record) -> float | None:
+    """GFLOP/s of the problem if each operand moved once, from the level that feeds it, to all threads of the group."""
+    top, speeds = peak(group), bandwidths(group)
+    if group.roof is None or top is None:
+        return None
+    feeding = group.roof.feeding_level({**record, "threads": group.threads if record["threads"] else None})
+    if feeding not in speeds:
+        return None
+    return min(top.gflop_per_s, speeds[feeding] * intensity(record, feeding, "compulsory")[0])
+
+
+def is_above_roof(group: Group, record: Record) -> bool:
+    """Whether a product is faster than the ceilings allow: then the measurement, or a ceiling, is off."""
+    return group.roof is not None and lowest_limit(group, record) is not None and group.roof.above_roof(record)
+
+
+def _fits(ceiling: Record, group: Group) -> bool:
+    return threads_of(ceiling) == group.threads

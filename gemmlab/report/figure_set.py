@@ -1,0 +1,172 @@
+"""Which figures a report has, in which order, with their titles and captions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from gemmlab.analysis.attainable import limits_by_backend
+from gemmlab.analysis.formatting import percent
+from gemmlab.analysis.groups import USER_SUITE, Device, Group, devices, in_order
+from gemmlab.measure.comparison import Pair, compare
+from gemmlab.measure.records import Record
+from gemmlab.report.bandwidth_figure import bandwidth
+from gemmlab.report.directory import written_into
+from gemmlab.report.drawing import Styles, save, styles
+from gemmlab.report.roofline_figures import comparison, levels, roofline
+from gemmlab.report.speed_figures import REFERENCE, accuracy, speed, speed_up, suite
+from gemmlab.report.tables import levels_slug, results_slug, sweep_slug
+from gemmlab.roofline.model import model_error
+
+ENDINGS = (".svg", ".png")
+
+
+@dataclass(frozen=True)
+class CaptionedFigure:
+    """A figure with its title and caption; `table` is the anchor of the table with its numbers."""
+
+    name: str
+    figure: Figure
+    title: str
+    caption: str
+    table: str
+
+
+# The figures of a group by name: the function that draws it, its title, and its caption.
+GROUP_FIGURES: dict[str, tuple[Callable[[Group, Styles], Figure | None], str, str]] = {
+    "roofline": (
+        roofline, "Roofline",
+        "Each line follows a backend from its smallest square to its largest; lines of vendors' libraries are dashed. "
+        "Slopes are measured bandwidths, and horizontal lines are measured multiply-add rates. "
+        "In the blue region memory is the limit, in the orange one arithmetic is; between them it depends on the level "
+        "that the operands come from. Small products run from caches, so they may be above the slope of DRAM.",
+    ),
+    "levels": (
+        levels, "Roofline level by level",
+        "A backend at its largest square has a point for each memory level, at its flop per byte from that level. The "
+        "slope of that level limits it. The large point has the lowest limit. Filled points count bytes by the "
+        "backend's model, hollow ones each operand once.",
+    ),
+    "speed": (
+        speed, "Speed over size",
+        "The top of the axis is the measured peak, unless that is far above. Bars are from p20 to p80. The broad grey "
+        "line is what memory and arithmetic allow if each operand moves once.",
+    ),
+    "speed-up": (
+        speed_up, f"Speed-up over {REFERENCE}",
+        "How many times the speed of the plain i-k-j loop on the same product; below 1 is slower.",
+    ),
+    "accuracy": (
+        accuracy, "Accuracy beside speed",
+        "Largest error divided by its bound, at the product each backend is judged by. Right and low is best.",
+    ),
+}  # fmt: skip
+
+
+def styles_of(device: Device) -> Styles:
+    """A style for every backend of a device."""
+    return styles(in_order(record["backend"] for group in device.groups for record in group.products))
+
+
+def figures_of(device: Device, looks: Styles) -> Iterator[CaptionedFigure]:
+    """Every figure of a device for which there are records, in the order of the page.
+
+    The first group has all the figures; another has its speeds, and rooflines if its number type is new.
+    """
+    main = device.groups[0]
+    for i, group in enumerate(device.groups):
+        is_new = group.dtype not in {before.dtype for before in device.groups[:i]}
+        names = ["roofline", "levels"] * is_new + ["speed"] + ["speed-up", "accuracy"] * (group is main)
+        yield from _of_group(group, looks, names)
+    for name in dict.fromkeys(record["problem"]["suite"] for record in main.products):
+        slug, caption = re.sub(r"[^a-z0-9]+", "-", name.lower()), "A bar reaches to the fastest backend, which is named"
+        if (figure := suite(main, looks, name)) is not None:
+            yield CaptionedFigure(f"{slug}-{main.slug}", figure, f"Suite “{name}”, {main.title}",
+                                  f"{caption} on its right. The dark line is the measured peak.",
+                                  results_slug(main, name))  # fmt: skip
+    if (figure := bandwidth(main)) is not None:
+        caption = "What all threads together read and write; dotted lines mark the caches of a core."
+        yield CaptionedFigure("bandwidth", figure, "Bandwidth of the memory", caption, sweep_slug(main.threads))
+
+
+def _of_group(group: Group, looks: Styles, names: Sequence[str]) -> Iterator[CaptionedFigure]:
+    for name in names:
+        draw, title, caption = GROUP_FIGURES[name]
+        if (figure := draw(group, looks)) is not None:
+            text, table = (f"{caption}{_model_error(group)}", levels_slug(group)) if name == "levels" else (
+                caption, _numbers_of(group))  # fmt: skip
+            yield CaptionedFigure(f"{name}-{group.slug}", figure, f"{title}, {group.title}", text, table)
+
+
+def _numbers_of(group: Group) -> str:
+    """The anchor of the table with a group's squares, or of the first suite there is."""
+    suites = [record["problem"]["suite"] for record in group.products if record["problem"]["suite"] != USER_SUITE]
+    return results_slug(group, suites[0] if suites else USER_SUITE) if group.products else "ceilings-bandwidth"
+
+
+def _model_error(group: Group) -> str:
+    """The largest difference between model and simulation, in a sentence; empty without a simulation."""
+    errors = [(error, backend, limit.level) for backend, (record, found) in limits_by_backend(group).items()
+              for limit in found if (error := model_error(record, limit.level)) is not None]  # fmt: skip
+    if not errors:
+        return ""
+    error, backend, level = max(errors, key=lambda found: abs(found[0]))
+    side = "above" if error > 0 else "below"
+    return f" The model is at most {percent(abs(error))} {side} the simulated bytes, for {backend} from {level}."
+
+
+def numbered(name: str, number: int) -> str:
+    """A figure's name for the device with this number; the first has none in its names."""
+    return f"{name}-device{number + 1}" if number else name
+
+
+def draw_rooflines(records: Sequence[Record], directory: Path) -> list[Path]:
+    """Draw the rooflines, and speed over size, of every group of some records; see `gemmlab.report.draw_rooflines`."""
+    found = {}
+    for i, device in enumerate(devices(records)):
+        looks = styles_of(device)
+        for group in device.groups:
+            for drawn in _of_group(group, looks, ("roofline", "levels", "speed")):
+                found[numbered(drawn.name, i)] = drawn.figure
+    if not found:
+        raise ValueError("there is neither a timed product nor a ceiling to draw a roofline from")
+    return _save_all(found, directory)
+
+
+def draw_comparison(
+    old: Sequence[Record], new: Sequence[Record], names: tuple[str, str], directory: Path
+) -> list[Path]:
+    """Draw the groups that two runs have in common; see `gemmlab.report.draw_comparison`."""
+    pairs = {id(pair.new): pair for pair in compare(old, new).products}
+    found = {}
+    for name, before, after in _shared_groups(old, new, pairs):
+        if (figure := comparison(before, after, pairs, names)) is not None:
+            found[name] = figure
+    return _save_all(found, directory)
+
+
+def _shared_groups(
+    old: Sequence[Record], new: Sequence[Record], pairs: dict[int, Pair]
+) -> Iterator[tuple[str, Group, Group]]:
+    """The groups of the products that both runs have: the figure's name, the older group and the newer one."""
+    sides = [
+        [pair.old for pair in pairs.values()] + [record for record in old if record["kind"] == "ceiling"],
+        [pair.new for pair in pairs.values()] + [record for record in new if record["kind"] == "ceiling"],
+    ]
+    before, after = ({(own.name, group.slug): group for own in devices(side) for group in own.groups} for side in sides)
+    names = list(dict.fromkeys(device for device, _ in after))
+    for device, slug in after:
+        if (device, slug) in before:
+            name = numbered(f"comparison-{slug}", names.index(device))
+            yield name, before[device, slug], after[device, slug]
+
+
+def _save_all(figures: dict[str, Figure], directory: Path) -> list[Path]:
+    with written_into(directory) as drafts:
+        for name, figure in figures.items():
+            save(figure, drafts / name)
+    return [directory / f"{name}{ending}" for name in figures for ending in ENDINGS]

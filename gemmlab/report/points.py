@@ -1,0 +1,93 @@
+"""Points of a figure that show facts on the page: what record they stand for, and what its limits are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from gemmlab.analysis.attainable import limits, lowest_limit
+from gemmlab.analysis.formatting import number, percent, problem_text, threads_text
+from gemmlab.analysis.groups import Group, threads_of
+from gemmlab.measure.records import Record
+from gemmlab.report.drawing import ALARM, Keywords, Point, Style
+from gemmlab.roofline.model import DEFINITIONS, intensity, moved_bytes
+
+RING_POINTS = 12  # typographic points across
+Facts = dict[str, str]
+
+
+class Marker(Line2D):
+    """The marker of one product, with its backend and the facts that a page shows."""
+
+    def __init__(self, point: Point, backend: str, facts: Facts, look: Keywords) -> None:
+        super().__init__([point[0]], [point[1]], linestyle="none", zorder=3, **look)
+        self.backend = backend
+        self.facts = facts
+
+
+def add_marker(axes: Axes, point: Point, record: Record, facts: Facts, style: Style, **changes: Any) -> None:
+    """Draw a product's marker in its backend's style, which `changes` overrides; it has its own id in an SVG."""
+    marker = Marker(point, record["backend"], facts, style.point(**changes))
+    marker.set_gid(style.part_id(f"point{len(axes.lines)}"))
+    axes.add_line(marker)
+
+
+def markers_of(figure: Figure) -> dict[str, Marker]:
+    """Every marker of a figure by its id, in the order in which they were drawn."""
+    lines = (line for axes in figure.axes for line in axes.lines)
+    return {str(line.get_gid()): line for line in lines if isinstance(line, Marker) and line.get_gid()}
+
+
+def ring(axes: Axes, points: Iterable[Point]) -> None:
+    """Circle points above their roofline: they are shown, and marked as doubtful."""
+    if points := list(points):
+        axes.plot(*zip(*points, strict=True), "o", color=ALARM, markerfacecolor="none", markersize=RING_POINTS)
+        axes.figure.text(0.99, 0.995, "ringed: above its roofline", color=ALARM, fontsize=8.5, ha="right", va="top")
+
+
+def facts_of(group: Group, record: Record, level: str | None = None) -> Facts:
+    """Facts of a product by name; `level` is the memory level that places its point (None: that of its limit)."""
+    lowest = lowest_limit(group, record)
+    level = level or (lowest.level if lowest and lowest.is_memory else "DRAM")
+    threads, error = threads_of(record), record["error_over_bound"]
+    facts = {
+        "Problem": problem_text(record),
+        "Parameters": ", ".join(f"{name} {value}" for name, value in record["params"].items()),
+        "Threads": threads_text(threads) if threads < group.threads else "",
+        "GFLOP/s (p20 to p80)": _speed(record),
+        f"Flop per byte of {level}": _intensities(record, level),
+        f"Limit by {level}": _limit(group, record, level),
+        "Lowest limit": f"{lowest.name}, {_reached(lowest.attainable, lowest.share)}" if lowest else "",
+        "Error / bound": number(error) if error is not None else "",
+        "Noisy": (record.get("noisy_because") or "yes") if record["noisy"] else "",
+    }
+    return {name: text for name, text in facts.items() if text}
+
+
+def _speed(record: Record) -> str:
+    """GFLOP/s of the median, and of p80 and p20: "236 (230 to 240)"."""
+    low, high = (number(record["gflop"] / record[key]) for key in ("p80_s", "p20_s"))
+    return f"{number(record['gflop_per_s'])} ({low} to {high})"
+
+
+def _limit(group: Group, record: Record, level: str) -> str:
+    limit = next((own for own in limits(group, record) if own.level == level), None)
+    if limit is None:
+        return ""
+    return _reached(limit.attainable, limit.share) if limit.holds else "none: the operands come from a nearer cache"
+
+
+def _reached(attainable: float, share: float) -> str:
+    return f"{number(attainable)} GFLOP/s; reaches {percent(share)}"
+
+
+def _intensities(record: Record, level: str) -> str:
+    """The intensity that places the point, then those by other counts of the bytes."""
+    flop_per_byte, used = intensity(record, level)
+    others = [which for which in DEFINITIONS if which != used and moved_bytes(record, level, which) is not None]
+    texts = [f"{number(intensity(record, level, which)[0])} {which}" for which in others]
+    return "; ".join([f"{number(flop_per_byte)} ({used})", *texts])

@@ -1,0 +1,126 @@
+"""The figures of a scenario: speed-ups along what the study varies, ours solid, the source's dotted; a roofline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
+
+from gemmlab.analysis.attainable import bandwidths, peak
+from gemmlab.analysis.groups import is_baseline
+from gemmlab.report import drawing
+from gemmlab.report.drawing import INK, KNOWN, OTHERS, QUIET, Keywords, Style, canvas, label_lines, styles
+from gemmlab.report.roofline_figures import roofline
+from gemmlab.studies.curves import Scenario, ordered, speed_ups
+from gemmlab.studies.study import Curves, X
+
+FEW_TICKS = 8  # ratio of the ends of an axis below which it has finer ticks
+
+
+def figures_of(scenario: Scenario) -> Iterator[tuple[str, Figure]]:
+    """Every figure of a scenario with the end of its file name."""
+    if (figure := speed_up(scenario)) is not None:
+        yield "", figure
+    groups = map(scenario.group_of, scenario.products if scenario.study.ceilings_s else ())
+    group = next((group for group in groups if group is not None and peak(group) and bandwidths(group)), None)
+    if group is not None and (figure := roofline(group, styles(group.backends()))) is not None:
+        yield "-roofline", figure
+
+
+def speed_up(scenario: Scenario) -> Figure | None:
+    """Speed-ups along x; None where there are none of ours."""
+    study = scenario.study
+    ours, theirs = (speed_ups(study, times) for times in (scenario.times, study.theirs))
+    constants = {name: own[None] for name, own in theirs.items() if None in own and name in ours}
+    ours, theirs = (_drawable(curves, study.over_series) for curves in (ours, theirs))
+    if not ours:
+        return None
+    xs = ordered(x for own in (*ours.values(), *theirs.values()) for x in own)
+    position = {x: float(x) if isinstance(x, int) else float(i) for i, x in enumerate(xs)}
+    looks = _styles(scenario, ours, theirs)
+    with canvas(4.4, list(looks)) as (figure, axes):
+        axes.set(xlabel=study.x_name, ylabel=f"speed-up over {study.over}", yscale="log")
+        axes.axhline(1, color=INK, linewidth=1.2)
+        for name, own in theirs.items():
+            axes.plot(*_line(own, position), **_dotted(looks[name]))
+        for name in constants.keys() & looks.keys():
+            axes.axhline(constants[name], **_dotted(looks[name]) | {"marker": ""})
+        values = [1.0, *constants.values(), *(y for own in theirs.values() for y in own.values())]
+        for name, own in ours.items():
+            axes.plot(*_line(own, position), **looks[name].line(**{} if _is_scale(xs) else {"linestyle": "none"}))
+            for x, y in own.items():
+                record = scenario.curves[name][x]
+                ends = [y * record["median_s"] / record[key] for key in ("p80_s", "p20_s")]
+                axes.vlines(position[x], *ends, color=looks[name].colour, linewidth=1.2)
+                values += ends
+        _y_axis(axes, min(values) / 1.3, max(values) * 1.4)
+        _x_axis(axes, xs)
+        lines = {name: _line(ours.get(name) or theirs[name], position) for name in looks}
+        label_lines(axes, {name: (line[0][-1], line[1][-1]) for name, line in lines.items()}, looks)
+        if theirs or constants:
+            axes.text(0, 1.005, f"dotted: source {study.source.partition(',')[0]}", color=QUIET, fontsize=9,
+                      transform=axes.transAxes)  # fmt: skip
+    return figure
+
+
+def _drawable(curves: Curves, reference: str | None) -> dict[str, dict[X, float]]:
+    """Curves without points that have no x, and without the reference, which would be a line of ones."""
+    kept: dict[str, dict[X, float]]
+    kept = {name: {x: y for x, y in own.items() if x is not None} for name, own in curves.items() if name != reference}
+    return {name: own for name, own in kept.items() if own}
+
+
+def _styles(scenario: Scenario, ours: Curves, theirs: Curves) -> dict[str, Style]:
+    """A style for each line: that of its backend in every report, or the next of a set.
+
+    Baselines are hollow, and so is what only the source has.
+    """
+    names = list(dict.fromkeys([*ours, *theirs]))
+    backends = {name: str(next(iter(scenario.curves[name].values()))["backend"]) for name in ours}
+    if all(backends.get(name) in KNOWN for name in names):
+        known = styles([backends[name] for name in names])
+        return {name: known[backends[name]] for name in names}
+    hollow = {name: name not in ours or is_baseline(backends[name]) for name in names}
+    return {name: Style(*OTHERS[i % len(OTHERS)], hollow[name]) for i, name in enumerate(names)}
+
+
+def _dotted(look: Style) -> Keywords:
+    return {"color": look.colour, "linestyle": ":", "linewidth": 1.4, "alpha": 0.75, "marker": look.marker,
+            "markersize": 4, "markerfacecolor": "white"}  # fmt: skip
+
+
+def _line(own: Mapping[X, float], position: Mapping[X, float]) -> tuple[list[float], list[float]]:
+    xs = ordered(own)
+    return [position[x] for x in xs], [own[x] for x in xs]
+
+
+def _is_scale(xs: Sequence[X]) -> bool:
+    """Whether what is varied is a number, or a name with numbers in it: then points are joined."""
+    return all(isinstance(x, int) or any(map(str.isdigit, str(x))) for x in xs)
+
+
+def _y_axis(axes: Axes, low: float, high: float) -> None:
+    """Plain numbers, and enough of them on a short axis."""
+    axes.set_ylim(low, high)
+    drawing.plain_log(axes.yaxis)
+    if high / low < FEW_TICKS:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
+
+
+def _x_axis(axes: Axes, xs: Sequence[X]) -> None:
+    """Sizes on a logarithmic axis, or names side by side, rotated where they are long."""
+    if all(isinstance(x, int) for x in xs):
+        drawing.size_axis(axes, [x for x in xs if isinstance(x, int)])
+        return
+    labels = [str(x) for x in xs]
+    longest = max(map(len, labels))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlim(-0.5, len(xs) - 0.5)
+    if drawing.LETTER_INCHES * longest < axes.get_position().width * drawing.WIDTH_INCHES / len(xs):
+        axes.set_xticks(range(len(xs)), labels, fontsize=9)
+    else:
+        axes.set_xticks(range(len(xs)), labels, fontsize=9, rotation=35, ha="right", rotation_mode="anchor")
+        height = float(axes.figure.get_figheight())  # type: ignore[union-attr]
+        axes.figure.subplots_adjust(bottom=(0.6 + 0.6 * drawing.LETTER_INCHES * longest) / height)
