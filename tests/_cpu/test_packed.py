@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import output_of, run_python
+from randomness import RNG, fresh_seed
 
 import gemmlab
 from gemmlab import Problem, UnsupportedProblem
@@ -19,7 +20,6 @@ from gemmlab._cpu import isa, machine
 from gemmlab._cpu._packed import free_buffers
 from gemmlab._cpu.packed_rung import Packed
 
-RNG = np.random.default_rng()
 DTYPES = [np.dtype(code).name for code in "fdFDe?bBhHiIqQ"]
 FLOATS = ["float32", "float64", "complex64", "complex128", "float16"]
 LAYOUTS = ["C", "F", "stepped", "reversed", "repeated"]
@@ -383,7 +383,7 @@ import numpy as np
 import gemmlab
 from gemmlab._cpu import isa, machine
 
-rng = np.random.default_rng()
+rng = np.random.default_rng(int(sys.argv[2]))
 assert "+".join((isa.chosen(), *isa.extras())) == sys.argv[1]
 for dtype in "?bBhHiIlLqQefdFD":
     for m, n, k in ((1, 1, 1), (2, 3, 5), (17, 259, 33), (130, 131, 257), (1, 70, 80), (70, 1, 5000), (9, 9, 9000)):
@@ -397,7 +397,7 @@ for dtype in "?bBhHiIlLqQefdFD":
 
 @pytest.mark.parametrize("level", [*isa.available(), *(f"v4+{extra}" for extra in isa.extras_here())])
 def test_every_dtype_is_right_on(level):
-    done = run_python("-W", "ignore", "-c", EVERY_DTYPE, level, GEMMLAB_ISA=level)
+    done = run_python("-W", "ignore", "-c", EVERY_DTYPE, level, fresh_seed(), GEMMLAB_ISA=level)
     assert done.returncode == 0, done.stderr
 
 
