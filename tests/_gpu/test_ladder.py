@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from devices import DTYPES, RUNG_AND_PLACE, RUNG_NAMES, backend_at, integers
 from randomness import RNG
+from sweeps import swept
 
 import gemmlab
 from gemmlab._gpu.rungs import RUNGS, kernel_text
@@ -35,7 +36,7 @@ def test_300_sizes_are_exact(rung: str, place: str, dtype: str) -> None:
         assert np.array_equal(out, a @ b), (m, n, k)
 
 
-@pytest.mark.parametrize(("rung", "place"), RUNG_AND_PLACE)
+@pytest.mark.parametrize(("rung", "place"), swept(RUNG_AND_PLACE))
 def test_each_parameter_is_taken_and_told(rung: str, place: str) -> None:
     backend = gemmlab.get_backend(backend_at(place, rung))
     a, b = integers((33, 45), "float32"), integers((45, 37), "float32")
