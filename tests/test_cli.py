@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from devices import FIRST_PLACES, backend_at
 from helpers import run_python
+from sweeps import swept
 
 import gemmlab
 from gemmlab import Availability
@@ -122,7 +123,9 @@ def test_bench_passes_options_on(command):
 
 
 @pytest.mark.skipif(not FIRST_PLACES, reason="no runtime has a device here")
-@pytest.mark.parametrize(("option", "counted"), [([], [False, True]), (["with"], [True]), (["without"], [False])])
+@pytest.mark.parametrize(
+    ("option", "counted"), swept([([], [False, True]), (["with"], [True]), (["without"], [False])])
+)
 def test_bench_times_a_device_with_transfers_and_without(command, option, counted):
     chosen = ["--transfers", *option] if option else []
     name = backend_at(FIRST_PLACES[0], "private")

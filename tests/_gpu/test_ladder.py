@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from devices import DTYPES, RUNG_AND_PLACE, RUNG_NAMES, backend_at, integers
+from randomness import RNG
+from sweeps import swept
 
 import gemmlab
 from gemmlab._gpu.rungs import RUNGS, kernel_text
@@ -16,9 +18,8 @@ PRIMES_AROUND_TILES = (127, 131, 251, 257, 61)
 
 def triples() -> list[tuple[int, int, int]]:
     """300 sizes: each of 1 to 70 stands four times at each place, and primes around the tiles as often."""
-    rng = np.random.default_rng()
     values = [*range(1, 71), *PRIMES_AROUND_TILES]
-    columns = [np.concatenate([rng.permutation(values) for _ in range(4)]).tolist() for _ in range(3)]
+    columns = [np.concatenate([RNG.permutation(values) for _ in range(4)]).tolist() for _ in range(3)]
     return list(zip(*columns, strict=True))
 
 
@@ -35,7 +36,7 @@ def test_300_sizes_are_exact(rung: str, place: str, dtype: str) -> None:
         assert np.array_equal(out, a @ b), (m, n, k)
 
 
-@pytest.mark.parametrize(("rung", "place"), RUNG_AND_PLACE)
+@pytest.mark.parametrize(("rung", "place"), swept(RUNG_AND_PLACE))
 def test_each_parameter_is_taken_and_told(rung: str, place: str) -> None:
     backend = gemmlab.get_backend(backend_at(place, rung))
     a, b = integers((33, 45), "float32"), integers((45, 37), "float32")
@@ -52,7 +53,7 @@ def test_each_parameter_is_taken_and_told(rung: str, place: str) -> None:
 
 @pytest.mark.parametrize(("rung", "place"), RUNG_AND_PLACE)
 def test_the_device_tells_the_kernels_time(rung: str, place: str) -> None:
-    a = np.random.default_rng().random((128, 128), "float32")
+    a = RNG.random((128, 128), "float32")
     with gemmlab.trace() as calls:
         gemmlab.matmul(a, a, backend=backend_at(place, rung))
     assert calls[0].kernel_s is not None

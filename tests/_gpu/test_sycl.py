@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from helpers import output_of
+from randomness import RNG
 
 from gemmlab._errors import BackendUnavailable, DeviceError, UnsupportedProblem
 from gemmlab._gpu import runtime_named
@@ -44,7 +45,7 @@ def queue():
 
 
 def integers(*shape, dtype="float32"):
-    return np.random.default_rng().integers(-8, 9, shape).astype(dtype)
+    return RNG.integers(-8, 9, shape).astype(dtype)
 
 
 def launched(queue, rung, shape, memories, dtype="float32"):

@@ -16,6 +16,7 @@ import made_up_records as made
 import pytest
 from devices import FIRST_PLACES
 from helpers import DOCS, SUPPORT
+from sweeps import swept
 
 import gemmlab
 from gemmlab import BackendUnavailable, _registry, studies
@@ -467,7 +468,7 @@ ON_SESSION = [name for name in NAMES[1:] if STUDIES[name].measure is None]
 
 
 @pytest.mark.skipif(not FIRST_PLACES, reason="no device here")
-@pytest.mark.parametrize("name", ON_SESSION)
+@pytest.mark.parametrize("name", swept(ON_SESSION))
 def test_a_study_on_a_device(name, quickly, tmp_path):
     study = STUDIES[name]
     brief = tuple(replace(entry, quick_count=2) for entry in study.entries)
@@ -482,6 +483,7 @@ def test_a_study_on_a_device(name, quickly, tmp_path):
     assert any(path.suffix == ".png" for path in outcome.files)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("place", FIRST_PLACES)
 @pytest.mark.parametrize("name", ["cold-start", "memory-modes"])
 def test_processes_of_their_own_on_a_device(name, place, quickly, tmp_path):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
+from randomness import RNG
 
 from gemmlab._gpu import RUNG_NAMES, RUNTIMES, devices
 
@@ -44,4 +44,4 @@ def nvrtc_here() -> Any:
 
 def integers(shape: tuple[int, ...], dtype: Any) -> Any:
     """Whole numbers from -8 to 8, fresh each time: their products are exact."""
-    return np.random.default_rng().integers(-8, 9, shape).astype(dtype)
+    return RNG.integers(-8, 9, shape).astype(dtype)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from randomness import fresh_seed
 
 import gemmlab
 from gemmlab._backend import Param
@@ -22,7 +23,7 @@ from gemmlab.verify.cases import CANARY, EDGES, OPERAND_LAYOUTS, RESULT_LAYOUTS,
 from gemmlab.verify.checks import CHECKS
 from gemmlab.verify.subject import Fault, Subject
 
-AVAILABLE = [name for name, info in gemmlab.backends().items() if info.available]
+ON_THE_CPU = [name for name, info in gemmlab.backends().items() if info.available and name.startswith("cpu-")]
 
 
 @cache
@@ -38,9 +39,10 @@ def failed(audit: Any) -> set[str]:
 # The audit
 
 
-@pytest.mark.parametrize("name", ["auto", *AVAILABLE])
-def test_available_backends_pass(name: str) -> None:
-    audit = gemmlab.verify(name)
+# .ci/run audits the devices' backends by `gemmlab verify`.
+@pytest.mark.parametrize("name", ["auto", *ON_THE_CPU])
+def test_backends_on_the_cpu_pass(name: str) -> None:
+    audit = gemmlab.verify(name, seed=fresh_seed())
     assert audit.passed, str(audit)
 
 
