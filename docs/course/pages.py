@@ -150,7 +150,7 @@ def _code(rung: Rung, head: Head) -> str:
     files = rung.files if len(rung.files) == 1 else rung.files[1:]
     text = ["## The code"]
     if len(rung.files) > 1:
-        text.append("The two files in the middle of it; [the ladder](../ladder.md#the-last-rung-of-the-cpu) lists the "
+        text.append("The two files in the middle of it; [the ladder](../ladder.md#the-last-cpu-rung) lists the "
                     "others in the order in which to read them.")  # fmt: skip
     for file in files:
         options = f":language: {LEXER[file.suffix]}\n:lines: {first_line_of_code(file)}-\n:lineno-match:"
