@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gemmlab import _registry
-from gemmlab._cpu.traffic import ABOVE, LINE
+from gemmlab._cpu.rungs.traffic import ABOVE, LINE
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._problem import Problem
 from gemmlab.measure.problems import Case
