@@ -1,8 +1,11 @@
 """The compiled extensions: flags, OpenMP, and one build of each kernel per instruction set.
 
-One .pyx cannot make two extensions, so each kernel is copied into a folder per instruction set (v2/, v3/, v4/,
-or plain/ off x86; ignored by git) and built there. Which copy runs is decided at import, by the CPU that runs
-it: nothing here looks at the CPU that builds.
+One source cannot make two extensions, so each kernel is copied into a folder per instruction set (v2/, v3/, v4/, or
+plain/ off x86; ignored by git) and built there. Which copy runs is decided at import, by the CPU that runs it: nothing
+here looks at the CPU that builds.
+
+cpu-packed's kernels are C++20 without Python: plain shared libraries. Each is compiled with other instructions, so no
+function may be shared with another library: exceptions, type information and the C++ library stay out.
 """
 
 import os
@@ -18,55 +21,67 @@ import numpy
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError
 
+RUNGS, PACKED, GLUE, ROOFLINE = "gemmlab/_cpu/rungs", "gemmlab/_cpu/packed", "gemmlab/_cpu/packed_backend", "gemmlab/roofline"
 KERNELS = {
-    "gemmlab/_cpu": ["naive", "ikj", "blocked", "blocked_local", "packed"],
-    "gemmlab/roofline": ["_fma", "_stream"],
+    RUNGS: ["naive.pyx", "ikj.pyx", "blocked.pyx", "blocked_local.pyx"],
+    ROOFLINE: ["_fma.pyx", "_stream.pyx"],
+    PACKED: ["kernels.cpp"],
 }
-EXTRAS = {  # what only some CPUs of x86-64-v4 have
-    "gemmlab/_cpu/packed_dot": ["-mavx512bf16", "-mavx512vnni"],
-    "gemmlab/_cpu/packed_amx": ["-mamx-tile", "-mamx-bf16", "-mamx-int8"],
-}
-PLAIN = ["gemmlab/_cpu/_features", "gemmlab/_cpu/_driver", "gemmlab/_cpu/_packed", "gemmlab/_front",
-         "gemmlab/roofline/_cache"]
-INCLUDE = ["gemmlab/_cpu", "gemmlab/roofline", numpy.get_include()]
-HEADERS = [path.as_posix() for folder in KERNELS for path in Path(folder).rglob("*.h")]
+PLAIN = ["gemmlab/_cpu/_features", "gemmlab/_cpu/_driver", "gemmlab/_front", f"{GLUE}/_packed", f"{ROOFLINE}/_cache"]
+INCLUDE = ["gemmlab/_cpu", RUNGS, PACKED, GLUE, ROOFLINE, numpy.get_include()]
+C_HEADERS = [path.as_posix() for folder in ("gemmlab/_cpu", ROOFLINE) for path in Path(folder).rglob("*.h")]
+CXX_HEADERS = [*C_HEADERS, *(path.as_posix() for path in Path("gemmlab/_cpu").rglob("*.hpp"))]
 
 GNU_STYLE = os.name != "nt"
 X86 = platform.machine().lower() in ("x86_64", "amd64")
-ISA_FLAGS = {
-    "v2": ["-march=x86-64-v2"],
-    "v3": ["-march=x86-64-v3"],
-    "v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
+V4 = ["-march=x86-64-v4", "-mprefer-vector-width=512"]
+ISA_FLAGS = {"v2": ["-march=x86-64-v2"], "v3": ["-march=x86-64-v3"], "v4": V4}
+EXTRA_FLAGS = {  # what only some CPUs of x86-64-v4 have, for cpu-packed
+    "dot": [*V4, "-mavx512bf16", "-mavx512vnni"],
+    "amx": [*V4, "-mamx-tile", "-mamx-bf16", "-mamx-int8"],
 }
 if not (X86 and GNU_STYLE):
-    ISA_FLAGS = {"plain": []}
+    ISA_FLAGS, EXTRA_FLAGS = {"plain": []}, {}
 
 # A rung's loops stay as they are written: GCC's unroll-and-jam would turn one rung into another. And every
 # multiply-add is fused: for some processors GCC leaves chains of them unfused, and a tile of one row had other bits.
 GNU_FLAGS = ["-O3", "-ffp-contract=fast", "--param=avoid-fma-max-bits=0", "-fno-loop-unroll-and-jam"]
+CXX_FLAGS = ["-std=c++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-fvisibility=hidden", "-g0",
+             "-Wno-uninitialized"]  # GCC 12 warns of its own intrinsics
 OPENMP_CHOICES = [(["-fopenmp"], ["-fopenmp"]), (["-Xpreprocessor", "-fopenmp"], ["-lomp"]), (["/openmp:llvm"], [])]
 OPENMP_PROBE = "#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n"
+CXX_PROBE = """
+template <class T> concept Wide = requires { requires sizeof(T) > 1; };
+typedef int Four __attribute__((vector_size(16)));
+template <Wide T> int last(T x, T y) { return __builtin_shufflevector(x, y, 0, 1, 2, 4)[3]; }
+int main() { return last(Four{}, Four{}); }
+"""
+EMPTY = "int main(void) { return 0; }\n"
 
 
 def extensions() -> list[Extension]:
     """All extensions, the kernels once for each instruction set."""
-    names = [(name.replace("/", "."), f"{name}.pyx", []) for name in PLAIN]
+    sources = [(name, f"{name}.pyx", []) for name in PLAIN]
     for folder, kernels in KERNELS.items():
-        for isa, flags in ISA_FLAGS.items():
-            names += [(f"{folder.replace('/', '.')}.{isa}.{kernel}", copied(folder, isa, kernel), flags)
-                      for kernel in kernels]
-    if "v4" in ISA_FLAGS:
-        names += [(name.replace("/", "."), f"{name}.pyx", ISA_FLAGS["v4"] + flags) for name, flags in EXTRAS.items()]
-    return [Extension(name, [source], include_dirs=INCLUDE, depends=HEADERS, extra_compile_args=flags,
-                      optional=name.endswith(("_fma", "_stream", "_dot", "_amx")),  # not for every compiler
-                      define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")])
-            for name, source, flags in names]
+        for isa, flags in (ISA_FLAGS | (EXTRA_FLAGS if folder == PACKED else {})).items():
+            sources += [(f"{folder}/{isa}/{Path(kernel).stem}", copied(folder, isa, kernel), flags) for kernel in kernels]
+    return [extension(*source) for source in sources]
+
+
+def extension(name: str, source: str, flags: list[str]) -> Extension:
+    """One of them; C++ if it is cpu-packed's."""
+    cxx = name.startswith((PACKED, GLUE))
+    return Extension(name.replace("/", "."), [source], include_dirs=INCLUDE, depends=CXX_HEADERS if cxx else C_HEADERS,
+                     extra_compile_args=flags, language="c++" if cxx else None,
+                     optional=name.endswith(("_fma", "_stream", "dot/kernels", "amx/kernels")),  # not for every compiler
+                     define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")])
 
 
 def copied(folder: str, isa: str, kernel: str) -> str:
     """Copy a kernel into its instruction set's folder, leaving an unchanged copy alone (no rebuild)."""
-    source, copy = Path(folder, f"{kernel}.pyx"), Path(folder, isa, f"{kernel}.pyx")
+    source, copy = Path(folder, kernel), Path(folder, isa, kernel)
     copy.parent.mkdir(exist_ok=True)
     if not copy.exists() or copy.read_bytes() != source.read_bytes():
         shutil.copyfile(source, copy)
@@ -84,9 +99,13 @@ class BuildExt(build_ext):
         compile_flags, link_flags = self.openmp_flags()
         if self.compiler.compiler_type == "unix":
             compile_flags = compile_flags + self.accepted(GNU_FLAGS)
-        for extension in self.extensions:
-            extension.extra_compile_args = compile_flags + extension.extra_compile_args
-            extension.extra_link_args = link_flags
+        if not self.probe(CXX_PROBE, CXX_FLAGS, [], ".cpp"):
+            raise CompileError("gemmlab's packed kernels need a C++20 compiler: GCC 12 or Clang, on Debian apt install g++")
+        for one in self.extensions:
+            own = CXX_FLAGS if one.language == "c++" else []
+            one.extra_compile_args = compile_flags + own + one.extra_compile_args
+            one.extra_link_args = link_flags
+            one.language = "c"  # links without the C++ library
         super().build_extensions()
 
     def openmp_flags(self) -> tuple[list[str], list[str]]:
@@ -98,12 +117,12 @@ class BuildExt(build_ext):
 
     def accepted(self, flags: list[str]) -> list[str]:
         """Those of `flags` that this compiler knows."""
-        return [flag for flag in flags if self.probe("int main(void) { return 0; }\n", ["-Werror", flag], [])]
+        return [flag for flag in flags if self.probe(EMPTY, ["-Werror", flag], [])]
 
-    def probe(self, program: str, compile_flags: list[str], link_flags: list[str]) -> bool:
+    def probe(self, program: str, compile_flags: list[str], link_flags: list[str], suffix: str = ".c") -> bool:
         """Whether `program` compiles, links and runs."""
         with tempfile.TemporaryDirectory() as folder:
-            source = Path(folder, "probe.c")
+            source = Path(folder, f"probe{suffix}")
             source.write_text(program)
             try:
                 objects = self.compiler.compile([str(source)], output_dir=folder,

@@ -16,7 +16,7 @@ from gemmlab._version import __version__
 if TYPE_CHECKING:
     from gemmlab._api import backends, get_backend, matmul, pack, trace, use
     from gemmlab._backend import Availability, Backend, BackendInfo, Param
-    from gemmlab._cpu._packed import free_buffers
+    from gemmlab._cpu.packed_backend._packed import free_buffers
     from gemmlab._errors import (
         BackendUnavailable,
         CannotWrite,
@@ -59,7 +59,7 @@ __all__ = [
 _HOME = {
     "_api": ("backends", "get_backend", "matmul", "pack", "trace", "use"),
     "_backend": ("Availability", "Backend", "BackendInfo", "Param"),
-    "_cpu._packed": ("free_buffers",),
+    "_cpu.packed_backend._packed": ("free_buffers",),
     "_errors": (
         "BackendUnavailable",
         "CannotWrite",

@@ -19,7 +19,7 @@ from gemmlab import _front, _registry
 from gemmlab._backend import Backend, BackendInfo, check_params
 from gemmlab._config import Scope, check_threads, config, scope
 from gemmlab._cpu import _driver
-from gemmlab._cpu._packed import PackedOperand
+from gemmlab._cpu.packed_backend._packed import PackedOperand
 from gemmlab._cpu.threadpool import follow_threadpoolctl
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._front import matmul

@@ -8,6 +8,7 @@ from typing import Any
 from gemmlab import _registry
 from gemmlab._api import asked_for, foreign_operand, kind_of_arrays
 from gemmlab._config import Scope, scope
+from gemmlab._cpu.packed_backend.plan import Plan
 from gemmlab._errors import BackendUnavailable
 from gemmlab._problem import Problem
 
@@ -16,13 +17,27 @@ __all__ = ["Explanation", "explain"]
 
 @dataclass(frozen=True)
 class Explanation:
-    """Each backend considered for a product: taken, or why not. Prints as a table."""
+    """Each backend considered for a product: taken, or why not. Prints as a table.
+
+    Attributes
+    ----------
+    rows : tuple of (str, bool, str)
+        A backend's name, whether it is taken, and why.
+    plan : Plan or None
+        How `cpu-packed` cuts the product, where it is taken: a named tuple, printed as one line below its row.
+    """
 
     rows: tuple[tuple[str, bool, str], ...]
+    plan: Plan | None = None
 
     def __str__(self) -> str:
         width = max(len(name) for name, _, _ in self.rows)
-        return "\n".join(f"{'->' if taken else '  '} {name:<{width}}  {why}" for name, taken, why in self.rows)
+        lines = []
+        for name, taken, why in self.rows:
+            lines.append(f"{'->' if taken else '  '} {name:<{width}}  {why}")
+            if taken and self.plan is not None:
+                lines.append(f"   {'':<{width}}  plan: {self.plan.loops}")
+        return "\n".join(lines)
 
     __repr__ = __str__
 
@@ -59,8 +74,14 @@ def explain(a: Any, b: Any, *, backend: str | None = None, dtype: Any = None) ->
         wanted = _registry.choose(problem, params).name if name == "auto" else _registry.resolve_name(name)
     except BackendUnavailable:
         wanted = ""  # auto has nothing left: every row says why not
-    rows = [_considered(candidate, problem, wanted, name) for candidate in _registry.names()]
-    return Explanation(tuple(sorted(rows, key=lambda row: not row[1])))
+    rows = sorted((_considered(each, problem, wanted, name) for each in _registry.names()), key=lambda row: not row[1])
+    backend_plan = getattr(_registry.get(wanted), "plan", None) if rows[0][1] else None
+    if backend_plan is None:
+        return Explanation(tuple(rows))
+    plan: Plan | None = backend_plan(problem, **params)
+    taken, _, why = rows[0]
+    rows[0] = taken, True, f"{why}; {plan.summary if plan else 'an empty sum'}"
+    return Explanation(tuple(rows), plan)
 
 
 def _considered(candidate: str, problem: Problem, wanted: str, asked: str) -> tuple[str, bool, str]:
@@ -75,9 +96,7 @@ def _considered(candidate: str, problem: Problem, wanted: str, asked: str) -> tu
         return candidate, False, why_not
     if candidate != wanted:
         return candidate, False, _why_not_auto(candidate) if asked == "auto" else f"{asked} was asked for"
-    why = f"asked for as {asked}" if asked != "auto" else _why_auto(problem, wanted)
-    path = getattr(_registry.get(candidate), "path", None)
-    return candidate, True, f"{why}; {path(problem)}" if path else why
+    return candidate, True, f"asked for as {asked}" if asked != "auto" else _why_auto(problem, wanted)
 
 
 def _why_auto(problem: Problem, taken: str) -> str:

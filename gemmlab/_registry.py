@@ -27,13 +27,13 @@ GROUP = "gemmlab.backends"
 
 
 def _rung(name: str) -> Backend:
-    from gemmlab._cpu.ladder import rungs
+    from gemmlab._cpu.rungs.ladder import rungs
 
     return next(rung for rung in rungs() if rung.name == name)
 
 
 def _packed(name: str) -> Backend:
-    from gemmlab._cpu.packed_rung import Packed
+    from gemmlab._cpu.packed_backend.backend import Packed
 
     return Packed()
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from gemmlab._backend import Param
-from gemmlab._cpu.ladder import rungs as cpu_rungs
-from gemmlab._cpu.packed_rung import Packed
+from gemmlab._cpu.rungs.ladder import rungs as cpu_rungs
+from gemmlab._cpu.packed_backend.backend import Packed
 from gemmlab._gpu import RUNTIMES
 from gemmlab._gpu.rungs import RUNGS as GPU_RUNGS
 

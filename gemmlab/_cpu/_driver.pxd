@@ -2,7 +2,7 @@
 
 cimport numpy as cnp
 
-from gemmlab._cpu.rung cimport Plan
+from gemmlab._cpu.rungs.rung cimport Plan
 
 
 cdef int threads_for(double flop, double team_flop) except -1

@@ -10,7 +10,7 @@ import warnings
 
 cimport numpy as cnp
 
-from gemmlab._cpu.rung cimport Gemm32, Gemm64, Plan
+from gemmlab._cpu.rungs.rung cimport Gemm32, Gemm64, Plan
 from gemmlab._cpu import machine
 
 cnp.import_array()

@@ -8,9 +8,9 @@ have, `extras`, multiplies a few dtypes in `cpu-packed`.
 from __future__ import annotations
 
 import platform
-from contextlib import suppress
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 
 from gemmlab._config import config
@@ -66,13 +66,22 @@ def extras() -> tuple[str, ...]:
     return extras_here() if config.isa is None else tuple(e for e in extras_here() if e in config.isa.split("+")[1:])
 
 
-def load_extras(package: str, module: str) -> list[ModuleType]:
-    """Import the builds of `module` for each of the extras; one that was not compiled is left out."""
-    modules = []
-    for extra in extras():
-        with suppress(ImportError):
-            modules.append(import_module(f"{package}.{module}_{extra}"))
-    return modules
+def libraries(package: str, name: str) -> list[str]:
+    """Files of the shared library `name` of `package`: the build for the instruction set in force, and those for the
+    extras; of these, one that was not compiled is left out."""
+    base = _library(f"{package}.{chosen()}.{name}")
+    if base is None:
+        raise ImportError(f"{package}.{chosen()}.{name} was not compiled")
+    found = [_library(f"{package}.{extra}.{name}") for extra in extras()]
+    return [base, *(path for path in found if path is not None)]
+
+
+def _library(module: str) -> str | None:
+    try:
+        found = find_spec(module)
+    except ModuleNotFoundError:  # nothing was compiled for this instruction set
+        return None
+    return found.origin if found is not None else None
 
 
 def load(package: str, module: str) -> ModuleType:

@@ -28,8 +28,8 @@ static inline void restore_schedule(int kind, int chunk) { (void)kind; (void)chu
    than once a tick of the system's clock. */
 static inline int procs_here(int is_short) {
 #ifdef CLOCK_MONOTONIC_COARSE
-    static _Thread_local struct timespec asked;
-    static _Thread_local int procs;
+    static __thread struct timespec asked;
+    static __thread int procs;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     if (!is_short || !procs || now.tv_nsec != asked.tv_nsec || now.tv_sec != asked.tv_sec) {

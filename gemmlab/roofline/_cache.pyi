@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 class Caches:
     moved: list[tuple[int, int]]
@@ -11,8 +11,4 @@ class Caches:
     def blocked_local(
         self, m: int, n: int, k: int, size: int, *, bs_r: int, bs_c: int, bs_k: int, strip: int
     ) -> None: ...
-    def packed(
-        self, m: int, n: int, k: int, size: int, *,
-        mc: int, kc: int, nc: int, kr: int, ns: int, kept: int, apart: bool, mr: int, lanes: int,
-    ) -> None: ...  # fmt: skip
-    def in_place(self, m: int, n: int, k: int, size: int, *, kc: int, columns: int, mr: int) -> None: ...
+    def take(self, record: Callable[[int, int], object], origin: int) -> None: ...

@@ -1,5 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
-"""Simulated caches, and the CPU rungs replayed on them: `cache.h` has the caches, `replay.h` the rungs' loops."""
+"""Simulated caches, and the CPU rungs replayed on them: `cache.h` has the caches, `replay.h` the rungs' loops.
+
+cpu-packed records its own loops; the caches take its accesses.
+"""
 
 from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport calloc, free
@@ -29,24 +32,27 @@ cdef extern from "replay.h" nogil:
     ctypedef struct Operands:
         Count m, n, k, size
         Matrix a, b, c
-    ctypedef struct Five:
-        Count mc, kc, nc, kr, ns, kept, apart, mr, lanes
-        Count panels_of_a, panels_of_b
-        Matrix sums
-    Count up(Count, Count)
+    Count round_up(Count, Count)
     void one(const Core *, Count, uint32_t)
+    void piece(const Core *, Count, Count, uint32_t)
     void write_back_all(Level *, const Level *, uint32_t)
     void naive_row(const Core *, const Operands *, Count)
     void block_of_rows(const Core *, const Operands *, Count, Count, Count, Count, Count, Count)
     void blocked_row(const Core *, const Operands *, Count, Count, Count, Count, Count)
     void blocked_local_row(const Core *, const Operands *, Count, Count, Count, Count, Count, Count)
-    void pack_b(const Core *, const Operands *, const Five *, Count, Count)
-    void packed_row(const Core *, const Operands *, const Five *, Count, Count, Count)
-    void in_place_strip(const Core *, const Operands *, Count, Count, Count, Count)
 
 cdef enum:
     PAGE_BYTES = 4096
-    MOST_LEVELS = 8
+    MAX_LEVELS = 8
+    CHECKED_ACCESSES = 1 << 20  # between two looks for Ctrl-C
+
+
+# Where recorded accesses go: memory from `origin` on is the caches' memory.
+cdef struct Sink:
+    Core core
+    size_t origin
+    Count nbytes, accesses
+    bint outside
 
 
 cdef class Caches:
@@ -65,17 +71,17 @@ cdef class Caches:
         For each level, lines that were brought in from the next one, and lines that were written back to it.
     """
 
-    cdef Level levels[MOST_LEVELS]
-    cdef Core core
+    cdef Level levels[MAX_LEVELS]
+    cdef Sink sink
     cdef Count lines
 
     def __cinit__(self, levels, Py_ssize_t nbytes):
         cdef Level *x = self.levels
         cdef uint32_t i
-        self.core.first = self.core.memory = self.levels
+        self.sink.core.first = self.sink.core.memory = self.levels
         self.lines = max(1, (nbytes + LINE_BYTES - 1) // LINE_BYTES)
-        if not 1 <= len(levels) <= MOST_LEVELS:
-            raise ValueError(f"caches have 1 to {MOST_LEVELS} levels, not {len(levels)}")
+        if not 1 <= len(levels) <= MAX_LEVELS:
+            raise ValueError(f"caches have 1 to {MAX_LEVELS} levels, not {len(levels)}")
         if self.lines >= <Count> NO_LINE:
             raise ValueError(f"{nbytes} bytes are too many to simulate")
         for sets, ways in levels:
@@ -84,7 +90,7 @@ cdef class Caches:
             x.sets, x.ways = sets, ways
             x.set = <Set *> calloc(x.sets, sizeof(Set))
             x.place = <Place *> calloc(self.lines, sizeof(Place))
-            self.core.memory += 1
+            self.sink.core.memory += 1
             if x.set == NULL or x.place == NULL:
                 raise MemoryError(f"no memory to simulate {self.lines} lines")
             for i in range(x.sets):
@@ -93,25 +99,25 @@ cdef class Caches:
 
     def __dealloc__(self):
         cdef Level *x
-        for x in self.core.first[:self.core.memory - self.core.first]:
+        for x in self.sink.core.first[:self.sink.core.memory - self.sink.core.first]:
             free(x.set)
             free(x.place)
 
     @property
     def moved(self):
-        levels = range(self.core.memory - self.core.first)
+        levels = range(self.sink.core.memory - self.sink.core.first)
         return [(self.levels[i].brought_in, self.levels[i].written_back) for i in levels]
 
     def touch(self, Py_ssize_t address, bint write=False):
         """One access of the core."""
         if not 0 <= address < self.lines * LINE_BYTES:
             raise ValueError(f"no memory at {address}")
-        one(&self.core, address, DIRTY if write else 0)
+        one(&self.sink.core, address, DIRTY if write else 0)
 
     def finish(self):
         """Write back what was written and is not in memory yet."""
         with nogil:
-            write_back_all(self.core.first, self.core.memory, <uint32_t> self.lines)
+            write_back_all(self.sink.core.first, self.sink.core.memory, <uint32_t> self.lines)
 
     cdef Operands operands(self, Count m, Count n, Count k, Count size, Count more=0) except *:
         """A, B and C, each on pages of its own, with memory for `more` bytes after them."""
@@ -119,9 +125,9 @@ cdef class Caches:
         x.m, x.n, x.k, x.size = m, n, k, size
         x.a.pitch, x.b.pitch, x.c.pitch = k * size, n * size, n * size
         x.a.start = 0
-        x.b.start = up(m * x.a.pitch, PAGE_BYTES)
-        x.c.start = x.b.start + up(k * x.b.pitch, PAGE_BYTES)
-        if x.c.start + up(m * x.c.pitch, PAGE_BYTES) + more > self.lines * LINE_BYTES:
+        x.b.start = round_up(m * x.a.pitch, PAGE_BYTES)
+        x.c.start = x.b.start + round_up(k * x.b.pitch, PAGE_BYTES)
+        if x.c.start + round_up(m * x.c.pitch, PAGE_BYTES) + more > self.lines * LINE_BYTES:
             raise ValueError(f"operands and buffers do not fit {self.lines * LINE_BYTES} bytes of memory")
         return x
 
@@ -132,7 +138,7 @@ cdef class Caches:
         for i in range(m):
             PyErr_CheckSignals()
             with nogil:
-                naive_row(&self.core, &x, i)
+                naive_row(&self.sink.core, &x, i)
 
     def ikj(self, Count m, Count n, Count k, Count size):
         """Replay cpu-ikj."""
@@ -141,7 +147,7 @@ cdef class Caches:
         for i in range(m):
             PyErr_CheckSignals()
             with nogil:
-                block_of_rows(&self.core, &x, i, 1, 0, n, 0, k)
+                block_of_rows(&self.sink.core, &x, i, 1, 0, n, 0, k)
 
     def blocked(self, Count m, Count n, Count k, Count size, *, Count bs_r, Count bs_c, Count bs_k):
         """Replay cpu-blocked."""
@@ -164,39 +170,38 @@ cdef class Caches:
                            Count strip):
         with nogil:
             if strip:
-                blocked_local_row(&self.core, x, i, rows, p, depth, bs_c, strip)
+                blocked_local_row(&self.sink.core, x, i, rows, p, depth, bs_c, strip)
             else:
-                blocked_row(&self.core, x, i, rows, p, depth, bs_c)
+                blocked_row(&self.sink.core, x, i, rows, p, depth, bs_c)
 
-    def packed(self, Count m, Count n, Count k, Count size, *, Count mc, Count kc, Count nc, Count kr, Count ns,
-               Count kept, bint apart, Count mr, Count lanes):
-        """Replay cpu-packed's five loops with this plan; tiles have `mr` rows and two vectors of so many lanes."""
-        cdef Count b_bytes = up(up(min(nc, n), 2 * lanes) * min(kr, k) * size, PAGE_BYTES)
-        cdef Count a_bytes = up(kept * up(mc, mr) * min(kc, k) * size, PAGE_BYTES)
-        cdef Operands x = self.operands(m, n, k, size, b_bytes + a_bytes + apart * mc * ns * size)
-        cdef Five y
-        cdef Count i, j, p
-        y.mc, y.kc, y.nc, y.kr, y.ns, y.kept, y.apart, y.mr, y.lanes = mc, kc, nc, kr, ns, kept, apart, mr, lanes
-        y.panels_of_b = x.c.start + up(m * x.c.pitch, PAGE_BYTES)
-        y.panels_of_a = y.panels_of_b + b_bytes
-        y.sums.start, y.sums.pitch = y.panels_of_a + a_bytes, ns * size
-        for jc in range(0, n, nc):
-            for pr in range(0, k, kr):
-                j, p = jc, pr
-                with nogil:
-                    pack_b(&self.core, &x, &y, j, p)
-                for ic in range(0, m, mc):
-                    PyErr_CheckSignals()
-                    i = ic
-                    with nogil:
-                        packed_row(&self.core, &x, &y, j, p, i)
+    def take(self, record, size_t origin):
+        """Take the accesses of a recorded product, with memory that begins at the address `origin`.
 
-    def in_place(self, Count m, Count n, Count k, Count size, *, Count kc, Count columns, Count mr):
-        """Replay cpu-packed where nothing is packed: strips of so many columns, tiles of `mr` rows."""
-        cdef Operands x = self.operands(m, n, k, size)
-        cdef Count j
-        for jr in range(0, n, columns):
-            PyErr_CheckSignals()
-            j = jr
-            with nogil:
-                in_place_strip(&self.core, &x, j, min(columns, n - j), kc, mr)
+        `record` is called with the addresses of a function and of its context, as in `PackedKernel.record`.
+        """
+        self.sink.origin, self.sink.nbytes, self.sink.accesses = origin, self.lines * LINE_BYTES, 0
+        self.sink.outside = False
+        record(<size_t> &take_access, <size_t> &self.sink)
+        PyErr_CheckSignals()
+        if self.sink.outside:
+            raise ValueError(f"operands and buffers do not fit {self.sink.nbytes} bytes of memory")
+
+
+cdef int take_access(void *context, const void *address, Py_ssize_t nbytes, int write) noexcept nogil:
+    """One recorded access; 1 where no more are wanted."""
+    cdef Sink *sink = <Sink *> context
+    cdef Count start = <Count> (<size_t> address - sink.origin)
+    if start < 0 or start + nbytes > sink.nbytes:
+        sink.outside = True
+        return 1
+    piece(&sink.core, start, nbytes, DIRTY if write else 0)
+    sink.accesses += 1
+    if sink.accesses % CHECKED_ACCESSES == 0:
+        with gil:
+            return interrupted()
+    return 0
+
+
+cdef int interrupted() noexcept:
+    """Whether a signal's handler raised; `take` raises what it left."""
+    return PyErr_CheckSignals() < 0

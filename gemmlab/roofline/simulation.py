@@ -1,7 +1,8 @@
 """How many bytes a CPU rung moves between the levels of memory, by simulating its accesses on caches.
 
-What `gemmlab/_cpu/traffic.py` argues, this counts: a rung's loops are replayed access by access, without their numbers,
-on set-associative caches (`_cache.pyx`). One thread; operands lie in rows, no cache holds anything of them before, and
+What `gemmlab/_cpu/rungs/traffic.py` argues, this counts: a rung's loops are replayed access by access, without their numbers,
+on set-associative caches (`_cache.pyx`); cpu-packed's are
+recorded by its own compiled loops. One thread; operands lie in rows, no cache holds anything of them before, and
 what was written is in memory at the end. That takes an access at a time, so only small products are worth it.
 """
 
@@ -12,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from gemmlab._cpu import packed_plan
-from gemmlab._cpu.traffic import ABOVE, LINE, USUAL
+from gemmlab._cpu import isa
+from gemmlab._cpu.packed_backend.backend import Packed
+from gemmlab._cpu.rungs.traffic import ABOVE, LINE, USUAL
 from gemmlab._errors import UnsupportedProblem
 from gemmlab.roofline._cache import Caches
 
-DTYPES = ("float32", "float64")
+DTYPES = ("float32", "float64")  # of the rungs; cpu-packed's tables say which it has
+PACKED = "cpu-packed"
 USUAL_WAYS = {"L1": 8, "L2": 8, "L3": 16}
 PAGE = 4096
 MOST_ACCESSES = 1_000_000_000  # about ten seconds
@@ -42,10 +45,10 @@ def declined(
     """
     if backend not in ACCESSES:
         return f"{backend} is not simulated, only {', '.join(ACCESSES)}"
-    if dtype not in DTYPES:
-        return f"{dtype} is not simulated, only {' and '.join(DTYPES)}"
-    if backend == "cpu-packed" and n == 1:
-        return "one column is made of dot products, which are not simulated"
+    if backend != PACKED and dtype not in DTYPES:
+        return f"{dtype} is not simulated on {backend}, only {' and '.join(DTYPES)}"
+    if backend == PACKED and (dtype, dtype) not in Packed().kernels:
+        return f"{dtype} is not simulated on {backend}, which has no kernel for it"
     if (accesses := ACCESSES[backend] * m * n * k) > most_accesses:
         return f"{m} x {n} x {k} takes {backend} {accesses:.1g} accesses: at most {most_accesses:.0g} are simulated"
     return None
@@ -63,7 +66,7 @@ def simulate(
     m, n, k : int
         Extents: A is m x k, B is k x n.
     dtype : str
-        "float32" or "float64".
+        "float32" or "float64"; for "cpu-packed" any that it has a kernel for.
     params : mapping
         Block sizes in force, as in a record; a rung without blocks has none.
     caches : mapping of str to int or (int, int)
@@ -90,19 +93,20 @@ def simulate(
         raise UnsupportedProblem(why)
     shape = m, n, k, np.dtype(dtype).itemsize
     levels = [_sets_and_ways(name, caches.get(name, USUAL[name])) for name in ABOVE.values()]
-    replayed = _replay(backend, shape, params, levels)
+    replayed = _replay(backend, shape, dtype, params, levels)
     replayed.finish()
     return {name: float(LINE * sum(lines)) for name, lines in zip(ABOVE, replayed.moved, strict=True)}
 
 
 def _replay(
-    backend: str, shape: tuple[int, int, int, int], params: Mapping[str, Any], levels: list[tuple[int, int]]
-) -> Caches:
+    backend: str, shape: tuple[int, int, int, int], dtype: str, params: Mapping[str, Any],
+    levels: list[tuple[int, int]],
+) -> Caches:  # fmt: skip
     m, n, k, size = shape
     operands = sum(-(-numbers * size // PAGE) * PAGE for numbers in (m * k, k * n, m * n))
     blocks = {name: params[name] for name in ("bs_r", "bs_c", "bs_k") if name in params}
-    if backend == "cpu-packed":
-        return _packed(shape, params, levels, operands)
+    if backend == PACKED:
+        return _packed(shape, dtype, params, levels)
     caches = Caches(levels, operands)
     if backend == "cpu-naive":
         caches.naive(*shape)
@@ -111,23 +115,28 @@ def _replay(
     elif backend == "cpu-blocked":
         caches.blocked(*shape, **blocks)
     else:
-        caches.blocked_local(*shape, **blocks, strip=8 * packed_plan.tile(size).lanes)  # STRIP_BYTES of rung.h
+        caches.blocked_local(*shape, **blocks, strip=8 * isa.VECTOR_BYTES[isa.chosen()] // size)  # STRIP_BYTES of rung.h
     return caches
 
 
 def _packed(
-    shape: tuple[int, int, int, int], params: Mapping[str, Any], levels: list[tuple[int, int]], operands: int
+    shape: tuple[int, int, int, int], dtype: str, params: Mapping[str, Any], levels: list[tuple[int, int]]
 ) -> Caches:
+    """Matrices on pages of their own, in memory that nobody touches, and the workspace behind them."""
     m, n, k, size = shape
-    tile = packed_plan.tile(size)
-    if packed_plan.is_in_place(m, n, k, size):
-        caches = Caches(levels, operands)
-        kc = packed_plan.depth(k, params["kc"])
-        caches.in_place(*shape, kc=kc, columns=tile.in_place, mr=packed_plan.IN_PLACE_ROWS)
-        return caches
-    plan = packed_plan.plan(m, n, k, size, params)
-    caches = Caches(levels, operands + sum(plan.buffers(tile, size)) + 2 * PAGE)
-    caches.packed(*shape, **vars(plan), mr=tile.rows, lanes=tile.lanes)
+    kernel, blocks = Packed().kernel, {name: params[name] for name in ("mc", "kc", "nc") if name in params}
+    starts = [0]
+    for numbers in (m * k, k * n, m * n):
+        starts.append(starts[-1] + -(-numbers * size // PAGE) * PAGE)
+    strided = [np.empty(shape, dtype) for shape in ((m, k), (k, n), (m, n))]
+    nbytes = starts[-1] + kernel.plan(*strided, **blocks).workspace
+    memory = np.empty(nbytes + PAGE, np.uint8)
+    memory = memory[-memory.ctypes.data % PAGE :]
+    a, b, c = (memory[start : start + x.nbytes].view(dtype).reshape(x.shape)
+               for start, x in zip(starts, strided, strict=False))  # fmt: skip
+    caches, origin = Caches(levels, nbytes), memory.ctypes.data
+    caches.take(lambda access, context: kernel.record(
+        a, b, c, access=access, context=context, buffer=origin + starts[-1], **blocks), origin)  # fmt: skip
     return caches
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from gemmlab import _registry
-from gemmlab._cpu.traffic import LINE
+from gemmlab._cpu.rungs.traffic import LINE
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._problem import Problem
 from gemmlab.analysis.formatting import listed, number, size

@@ -17,8 +17,8 @@ from randomness import RNG, fresh_seed
 import gemmlab
 from gemmlab import Problem, UnsupportedProblem
 from gemmlab._cpu import isa, machine
-from gemmlab._cpu._packed import free_buffers
-from gemmlab._cpu.packed_rung import Packed
+from gemmlab._cpu.packed_backend._packed import free_buffers
+from gemmlab._cpu.packed_backend.backend import Packed
 
 DTYPES = [np.dtype(code).name for code in "fdFDe?bBhHiIqQ"]
 FLOATS = ["float32", "float64", "complex64", "complex128", "float16"]
@@ -349,9 +349,9 @@ def test_panels_take_a_few_mib_a_thread_whatever_the_problem(size, dtype):
         assert gemmlab.free_buffers() <= (2 << 20) + threads * (10 << 20)
 
 
-@pytest.mark.parametrize("dtypes", list(Packed().rows), ids=" into ".join)
+@pytest.mark.parametrize("dtypes", list(Packed().kernels), ids=" into ".join)
 def test_a_block_of_a_fits_the_cache_and_the_tiles(dtypes):
-    size, mc, kc = Packed().rows[dtypes]
+    size, mc, kc = Packed().kernels[dtypes]
     assert mc % 84 == 0 or mc % 32 == 0
     assert mc * kc * size <= 1 << 19
 
@@ -410,25 +410,61 @@ def test_every_dtype_is_right_on(level):
     assert done.returncode == 0, done.stderr
 
 
-TILES = {"v4/packed": ("packed_14_2_f32", "packed_14_2_f64", "packed_14_1_c64", "packed_12_2_i32", "placed_6_4_1_f32"),
-         "v3/packed": ("packed_6_2_f32", "packed_6_2_f64", "packed_6_1_c64", "placed_6_2_1_f32"),
-         "packed_dot": ("packed_14_2_bf16", "packed_14_2_i16", "packed_14_2_i8")}  # fmt: skip
-BUILT = {module: library for module in TILES for library in Path(isa.__file__).parent.glob(f"{module}.*.so")}
+REAL, COMPLEX = ("Real<float>", "Real<double>"), ("Complex<float>", "Complex<double>")
+HOT_TILES = {
+    "v4": [*(f"packed_tile<{kind}, 14, 2>" for kind in (*REAL, *COMPLEX)), "packed_tile<Modular<unsigned int>, 12, 2>",
+           *(f"unpacked_tile<{kind}, 6, 4, true>" for kind in REAL)],
+    "v3": [*(f"packed_tile<{kind}, 6, 2>" for kind in (*REAL, *COMPLEX)),
+           *(f"unpacked_tile<{kind}, 6, 2, true>" for kind in REAL)],
+    "dot": [f"packed_tile<{kind}, 14, 2>" for kind in ("DotBfloat16", "DotInt16", "DotInt8")],
+}  # fmt: skip
 MULTIPLY = ("vfm", "vfnm", "vpmull", "vdpbf16", "vpdp")
+KERNELS = Path(isa.__file__).parent / "packed"
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="no objdump")
-@pytest.mark.parametrize("module", BUILT)
-def test_the_hot_loop_spills_no_register(module):
-    for tile in TILES[module]:
-        command = ["objdump", "-d", "--no-show-raw-insn", f"--disassemble={tile}", str(BUILT[module])]
-        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        lines = [line for line in text.splitlines() if re.match(r"\s+[0-9a-f]+:\t", line)]
-        if not lines:
-            pytest.skip("the library has no names of functions")
+@pytest.mark.skipif(isa.available() == ("plain",), reason="registers are counted on x86")
+@pytest.mark.parametrize("level", HOT_TILES)
+def test_the_hot_loop_spills_no_register(level):
+    library = next(KERNELS.glob(f"{level}/kernels.*.so"), None)
+    if level == "dot" and library is None:
+        pytest.skip("this compiler has no AVX512-BF16")
+    functions = disassembled(library)
+    for tile in HOT_TILES[level]:
+        (lines,) = (lines for name, lines in functions.items() if name.startswith(tile + "("))
         body = hot_loop(lines)
         assert sum(any(name in line for name in MULTIPLY) for line in body) >= 12, tile
         assert not [line for line in body if "(%rsp" in line or "(%rbp" in line], tile
+
+
+def disassembled(library):
+    """Lines of each function, by its name without the unnamed namespace and the result."""
+    text = subprocess.run(["objdump", "-dC", "--no-show-raw-insn", str(library)], capture_output=True, text=True,
+                          check=True).stdout  # fmt: skip
+    functions = {}
+    for part in re.split(r"\n(?=[0-9a-f]+ <.*>:\n)", text):
+        head, _, lines = part.partition("\n")
+        name = re.sub(r"^[0-9a-f]+ <(void )?|>:$", "", head.replace("(anonymous namespace)::", ""))
+        functions[name] = [line for line in lines.splitlines() if re.match(r"\s+[0-9a-f]+:\t", line)]
+    return functions
+
+
+@pytest.mark.skipif(shutil.which("nm") is None, reason="no nm")
+@pytest.mark.parametrize("library", BUILT := sorted(Path(gemmlab.__file__).parent.rglob("*.so")),
+                         ids=lambda path: "/".join(path.parts[-2:]))  # fmt: skip
+def test_no_library_shares_a_function_with_another(library):
+    """A weak or unique symbol is kept once of all libraries: maybe the AVX-512 build's, on a CPU without it."""
+    nm = ["nm", str(library)]
+    lines = subprocess.run(nm, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert lines
+    assert not [line for line in lines if re.match(r"[0-9a-f]+ [WVwvu] ", line)]
+
+
+@pytest.mark.skipif(shutil.which("readelf") is None, reason="no readelf")
+@pytest.mark.parametrize("library", BUILT, ids=lambda path: "/".join(path.parts[-2:]))
+def test_no_library_needs_the_cxx_library(library):
+    text = subprocess.run(["readelf", "-d", str(library)], capture_output=True, text=True, check=True).stdout
+    assert "stdc++" not in text
 
 
 def hot_loop(lines):
@@ -535,7 +571,7 @@ def test_explain_names_the_way():
         a, b = (np.broadcast_to(np.ones((), dtype), shape) for shape in ((m, k), (k, n)))
         return gemmlab.explain(a, b, backend="cpu-packed").rows[0][2]
 
-    assert "small: in place; 1 thread" in way(8, 8, 8)
+    assert "; in place; 1 thread" in way(8, 8, 8)
     assert "five loops" in way(700, 700, 700)
     assert "dot products" in way(10, 1, 10)
     assert "five loops" in way(8, 8, 8, "int8")

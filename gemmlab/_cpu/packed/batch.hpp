@@ -1,0 +1,95 @@
+/* A batch of products of one shape: one after the other on all threads, or small ones shared out to the threads. */
+#ifndef GEMMLAB_PACKED_BATCH_HPP
+#define GEMMLAB_PACKED_BATCH_HPP
+
+#include "strategies.hpp"
+
+namespace {
+
+constexpr int MAX_AXES = 64;
+constexpr double LARGE_FLOP = 3e7;  // of a product that is worth all threads,
+constexpr double FAIR_FLOP = 4e6;   // and if there are fewer products than threads
+
+struct Batch {
+    int axes;  // leading ones, the last one fastest
+    Count shape[MAX_AXES], a[MAX_AXES], b[MAX_AXES], c[MAX_AXES];  // steps in bytes
+};
+
+Count products_in(const Batch &batch) {
+    Count products = 1;
+    for (int axis = 0; axis < batch.axes; axis++) products *= batch.shape[axis];
+    return products;
+}
+
+INLINE bool one_at_a_time(const Product &x, Count products) {
+    const double flop = 2.0 * x.m * x.n * x.k;
+    return x.threads == 1 || products == 1 || flop >= (products < x.threads ? FAIR_FLOP : LARGE_FLOP);
+}
+
+/* Products with equal steps from each to the next. */
+INLINE void multiply_run(const Product &x, const Steps &steps) {
+    if (is_small(x)) return multiply_small(x, steps);
+    Product one = x;
+    for (Count i = 0; i < steps.products; i++) {
+        multiply(one);
+        one.a += steps.a, one.b += steps.b, one.c += steps.c;
+    }
+}
+
+/* Products `first` to `end` of the batch. */
+void multiply_some(const Product &x, const Batch &batch, Count first, Count end) {
+    Product one = x;
+    Count index[MAX_AXES], rest = first;
+    for (int axis = batch.axes - 1; axis >= 0; axis--) {
+        index[axis] = rest % batch.shape[axis];
+        rest /= batch.shape[axis];
+        one.a += index[axis] * batch.a[axis];
+        one.b += index[axis] * batch.b[axis];
+        one.c += index[axis] * batch.c[axis];
+    }
+    const int last = batch.axes - 1;
+    if (last < 0) return multiply_run(one, {.products = 1, .a = 0, .b = 0, .c = 0});
+    while (first < end) {  // an odometer that turns its last wheel in one go
+        const Count run = min(end - first, batch.shape[last] - index[last]);
+        multiply_run(one, {.products = run, .a = batch.a[last], .b = batch.b[last], .c = batch.c[last]});
+        first += run;
+        Count turn = run;
+        for (int axis = last; axis >= 0; axis--, turn = 1) {
+            one.a += turn * batch.a[axis], one.b += turn * batch.b[axis], one.c += turn * batch.c[axis];
+            index[axis] += turn;
+            if (index[axis] < batch.shape[axis]) break;
+            one.a -= batch.shape[axis] * batch.a[axis];
+            one.b -= batch.shape[axis] * batch.b[axis];
+            one.c -= batch.shape[axis] * batch.c[axis];
+            index[axis] = 0;
+        }
+    }
+}
+
+Product on_one_thread(const Product &x) {
+    Product one = x;
+    one.threads = 1;
+    return one;
+}
+
+Count workspace_of_batch(const Product &x, const Batch &batch) {
+    if (one_at_a_time(x, products_in(batch))) return workspace_of(x);
+    return x.threads * round_up_2(workspace_of(on_one_thread(x)), 64);
+}
+
+void multiply_batch(const Product &x, const Batch &batch) {
+    const Count products = products_in(batch);
+    if (one_at_a_time(x, products)) return multiply_some(x, batch, 0, products);
+    const Product alone = on_one_thread(x);
+    const Count own = round_up_2(workspace_of(alone), 64);
+    #pragma omp parallel num_threads(x.threads)
+    {
+        Product one = alone;
+        const Count thread = omp_get_thread_num(), threads = omp_get_num_threads();
+        one.buffer = x.buffer + thread * own;
+        multiply_some(one, batch, share(products, thread, threads), share(products, thread + 1, threads));
+    }
+}
+
+}  // namespace
+#endif

@@ -1,3 +1,0 @@
-#undef KIND
-#undef T
-#undef LANES_NUMBER

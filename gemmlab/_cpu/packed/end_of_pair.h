@@ -1,5 +1,0 @@
-#undef PAIR
-#undef S
-#undef NUMBER
-#undef NUMBERS
-#undef SAME

@@ -1,0 +1,271 @@
+/* The loops around the micro-kernel, as Goto and van de Geijn order them and BLIS numbers them, but for the 4th:
+
+       5th  for jc in 0..n by nc:
+                for pr in 0..k by kr:                pack B[pr:pr+kr, jc:jc+nc]    all threads; stays in L3
+                                                     (barrier)
+       3rd          parallel for ic in 0..m by mc:
+                        for js in 0..nc by ns:
+       4th                  for pc in 0..kr by kc:   pack A[ic:ic+mc, pc:pc+kc]    each thread its own; stays in L2
+       2nd                      for jr in 0..ns by NR:                             a panel of B stays in L1
+       1st                          for ir in 0..mc by MR: micro-kernel
+                                                     (barrier)
+
+   In BLIS the 4th loop is outside of the 3rd, and all of C passes through the caches once for each kc. Here it is
+   inside, so that a strip of C, mc x ns, stays in L2 until its sums are whole; that wants kr of B packed at once: all of
+   k where memory allows, else some kc. Packed A is kept for the next strip where it fits. Sums that C does not store,
+   or whose rows would evict each other from the caches, are kept in a separate accumulator until they are whole.
+
+   C takes the sum over each kc of k in order, so no bit depends on threads, on any other block, or on the rows that A
+   has. Where there are fewer blocks of rows than the threads want, each is shared by columns too, and packed by each
+   thread that takes a part. */
+#ifndef GEMMLAB_PACKED_MACROKERNEL_HPP
+#define GEMMLAB_PACKED_MACROKERNEL_HPP
+
+#include "openmp_or_serial.h"
+#include "problem.hpp"
+
+namespace {
+
+constexpr int FEW_THREADS = 4;
+constexpr Count MANY_BLOCKS = 6;             // a thread: as many are as good as equal shares
+constexpr Count MIN_ROWS = 32;               // of a block of A, and two tiles at least
+constexpr Count A_IN_L2 = 512 << 10;         // bytes of packed A
+constexpr Count MIN_COLUMNS = 1024;          // of a block of B, where k is so long that its memory would hold fewer
+constexpr Count STRIP_COLUMNS = 512;         // of a strip of C
+constexpr Count CONFLICT = 4096;             // rows of C at such a distance, in bytes, evict each other
+constexpr Count MIN_B = 4 << 20;             // bytes of a packed block of B: at least this,
+constexpr Count B_OF_A_THREAD = 2 << 20;     // and this for each thread of a team
+constexpr Count A_OF_A_THREAD = 2 << 20;     // bytes of packed A that a thread keeps
+
+/* The blocks of the five loops: see above. `mc` and `nc` of a product are upper bounds of these. */
+struct Blocks {
+    Count mc, nc, kr, ns;
+    Count kept;     // blocks of packed A
+    bool separate;  // a strip's sums are in a separate accumulator until they are whole
+};
+
+/* No thread is as fast as another, so each gets some blocks. */
+INLINE Count blocks_a_thread(int threads) { return threads > FEW_THREADS ? 4 : 2; }
+
+/* Bytes of a row of A or a column of B in panels of this depth. */
+INLINE Count bytes_of(const Kernel &x, Count depth) { return ceil_div_2(depth, x.group) * x.step; }
+/* Bytes of a packed block of A with so many rows. */
+INLINE Count a_bytes(const Product &x, Count rows) {
+    return round_up(rows, x.kernel->mr) * bytes_of(*x.kernel, min(x.k, x.kc));
+}
+INLINE Count max_b_bytes(const Product &x) { return x.max_b ? x.max_b : max(MIN_B, x.threads * B_OF_A_THREAD); }
+
+/* Rows of a block of A: few enough for the `k` of them that is packed at once to stay in L2; and where blocks are few,
+   equal shares for the threads, some for each where there are rows enough. */
+Count block_rows(const Product &x, Count k) {
+    const Count mr = x.kernel->mr;
+    const Count in_l2 = max(3 * mr, A_IN_L2 / bytes_of(*x.kernel, k) / mr * mr);
+    Count blocks = ceil_div(x.m, min(x.mc, in_l2));
+    if (x.threads > 1 && blocks < MANY_BLOCKS * x.threads) {
+        const Count fit = max(1, x.m / max(MIN_ROWS, 2 * mr)), some = blocks_a_thread(x.threads) * x.threads;
+        const Count shares = max(round_up(blocks, x.threads), some <= fit ? some : 1);
+        blocks = shares <= fit ? shares : max(blocks, fit);
+    }
+    const Count rows = ceil_div(x.m, blocks);
+    return x.kernel->whole_panels ? round_up(rows, mr) : rows;
+}
+
+Blocks blocks_of(const Product &x) {
+    const Kernel &kernel = *x.kernel;
+    const Count max_b = max_b_bytes(x), nr = kernel.nr;
+    Blocks blocks = {.mc = 0, .nc = x.n, .kr = x.k, .ns = 0, .kept = 0, .separate = false};
+    if (!x.packed) {
+        const Count fit = max_b / bytes_of(kernel, x.k) / nr * nr;
+        const Count columns = min(x.nc, max(fit, x.narrows ? nr : MIN_COLUMNS));
+        blocks.nc = min(x.n, round_up_2(ceil_div(x.n, ceil_div(x.n, columns)), nr));
+        const Count block = round_up_2(blocks.nc, nr) * bytes_of(kernel, x.kc);
+        if (!x.narrows) blocks.kr = min(x.k, x.kc * max(1, max_b / block));
+    }
+    blocks.mc = block_rows(x, blocks.kr);
+    blocks.kept = ceil_div(blocks.kr, x.kc);
+    if (blocks.kept * a_bytes(x, blocks.mc) > A_OF_A_THREAD) blocks.kept = 1;
+    blocks.ns = round_up_2(blocks.nc, nr);
+    if (blocks.kr > x.kc || x.narrows) blocks.ns = min(blocks.ns, round_up_2(STRIP_COLUMNS, nr));
+    blocks.separate = x.narrows || (blocks.kr == x.k && x.k > x.kc && x.rs_c % CONFLICT == 0);
+    return blocks;
+}
+
+/* Bytes of the block of B that all threads share, and of what each thread has: its A, and a separate accumulator. What
+   is enough for a product is enough for a part of it, whatever the blocks of that are. */
+Count shared_bytes(const Product &x) {
+    const Kernel &kernel = *x.kernel;
+    const Count nr = kernel.nr, all_of_k = bytes_of(kernel, x.k);
+    const Count block = round_up_2(min(x.n, MIN_COLUMNS), nr) * bytes_of(kernel, min(x.k, x.kc));
+    const Count max_b = max(max(max_b_bytes(x), block), x.narrows ? nr * all_of_k : 0);
+    if (x.packed) return 0;
+    return round_up_2(min(round_up_2(x.n, nr) * all_of_k, round_up(max_b, nr * kernel.step)), 64);
+}
+Count own_bytes(const Product &x) {
+    const Kernel &kernel = *x.kernel;
+    const Count rows = min(x.m, x.mc), a = a_bytes(x, rows + (kernel.whole_panels ? kernel.mr : 0));
+    const Count sums = (rows + kernel.mr) * round_up_2(min(x.n, STRIP_COLUMNS), kernel.nr) * kernel.sum;
+    const bool separate = x.narrows || x.k > x.kc;
+    return round_up_2(min(ceil_div(x.k, x.kc) * a, max(A_OF_A_THREAD, a)) + separate * sums, 64);
+}
+Count five_loops_bytes(const Product &x) { return shared_bytes(x) + x.threads * own_bytes(x); }
+
+/* Where a panel of A begins: all are of equal height up to one row, so that none is a thin rest. */
+INLINE Count panel_row(const Kernel &x, Count rows, Count panel, Count panels) {
+    return x.whole_panels ? min(panel * x.mr, rows) : share(rows, panel, panels);
+}
+
+/* A packed block of A, and the part of packed B and of C that it meets. */
+struct Block {
+    Count rows, columns, depth;
+    const char *a, *b;
+    char *c;
+    Count rs_c, cs_c;
+    bool add;
+};
+
+/* 2nd and 1st loop: a block of C. */
+void multiply_block(const Kernel &kernel, const Block &x) {
+    const Count panels = ceil_div(x.rows, kernel.mr), steps = ceil_div_2(x.depth, kernel.group);
+    Tile tile = {.kernel = &kernel, .depth = steps, .b = x.b, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = x.add};
+    if (kernel.begin) kernel.begin();
+    for (Count jr = 0; jr < x.columns; jr += kernel.nr, tile.b += kernel.nr * steps * kernel.step) {
+        tile.columns = min(kernel.nr, x.columns - jr);
+        Count ir = 0;
+        for (Count panel = 0; panel < panels; panel++, ir += tile.rows) {
+            tile.rows = panel_row(kernel, x.rows, panel + 1, panels) - ir;
+            tile.a = x.a + ir * steps * kernel.step;
+            tile.c = x.c + ir * x.rs_c + jr * x.cs_c;
+            kernel.packed[(tile.rows - 1) * 2 + (tile.columns > kernel.lanes)](tile);
+        }
+    }
+    if (kernel.end) kernel.end();
+}
+
+void pack_block_of_a(const Product &x, char *to, const char *a, Count rows, Count depth) {
+    const Kernel &kernel = *x.kernel;
+    const Count panels = ceil_div(rows, kernel.mr), bytes = bytes_of(kernel, depth);
+    for (Count panel = 0; panel < panels; panel++) {
+        const Count ir = panel_row(kernel, rows, panel, panels);
+        const Count height = panel_row(kernel, rows, panel + 1, panels) - ir;
+        kernel.pack_a({.kernel = &kernel, .to = to + ir * bytes, .from = a + ir * x.rs_a, .across = x.rs_a,
+                       .along = x.cs_a, .width = height, .padded = height, .depth = depth});
+    }
+}
+
+/* A part of B: `k` rows from `pr` on, `columns` from `jc` on. */
+struct PartOfB {
+    Count pr, k, jc, columns;
+};
+
+/* Panels of a part of B, a block of k after the other: those that are this thread's to pack. */
+void pack_panels_of_b(const Product &x, char *to, const PartOfB &part, Count thread, Count threads) {
+    const Kernel &kernel = *x.kernel;
+    const Count nr = kernel.nr, panels = ceil_div_2(part.columns, nr), all = ceil_div(part.k, x.kc) * panels;
+    for (Count i = share(all, thread, threads); i < share(all, thread + 1, threads); i++) {
+        const Count pc = i / panels * x.kc, j = i % panels * nr, depth = min(x.kc, part.k - pc);
+        char *const panel = to + panels * nr * bytes_of(kernel, pc) + j * bytes_of(kernel, depth);
+        const char *const from = x.b + (part.pr + pc) * x.rs_b + (part.jc + j) * x.cs_b;
+        kernel.pack_b({.kernel = &kernel, .to = panel, .from = from, .across = x.cs_b, .along = x.rs_b,
+                       .width = min(nr, part.columns - j), .padded = nr, .depth = depth});
+    }
+}
+
+/* Where the panels of a packed operand begin for a block of k and a panel of columns. */
+INLINE const char *packed_panels(const Product &x, Count pc, Count j, Count depth) {
+    return x.packed + round_up_2(x.packed_n, x.kernel->nr) * bytes_of(*x.kernel, pc)
+         + (x.packed_j + j) * bytes_of(*x.kernel, depth);
+}
+
+/* A strip of C: its place, and how much of k it takes. */
+struct Strip {
+    Count ic, rows, js, columns;
+    bool pack;  // A, which is not packed yet
+};
+
+/* 4th loop: a strip of C from packed B; `own` is the thread's memory. */
+void multiply_strip(const Product &x, const Blocks &blocks, const PartOfB &part, const Strip &strip, char *own) {
+    const Kernel &kernel = *x.kernel;
+    const Count wide = round_up_2(part.columns, kernel.nr), one_block = a_bytes(x, blocks.mc);
+    char *const sums = own + blocks.kept * one_block;
+    char *const c = x.c + strip.ic * x.rs_c + (part.jc + strip.js) * x.cs_c;
+    for (Count pc = 0, number = 0; pc < part.k; pc += x.kc, number++) {
+        const Count depth = min(x.kc, part.k - pc);
+        char *const a = own + number % blocks.kept * one_block;
+        if (strip.pack || blocks.kept < ceil_div(part.k, x.kc))
+            pack_block_of_a(x, a, x.a + strip.ic * x.rs_a + (part.pr + pc) * x.cs_a, strip.rows, depth);
+        const char *const panels =
+            x.packed ? packed_panels(x, part.pr + pc, part.jc + strip.js, depth)
+                     : x.buffer + wide * bytes_of(kernel, pc) + strip.js * bytes_of(kernel, depth);
+        Block block = {.rows = strip.rows, .columns = strip.columns, .depth = depth, .a = a, .b = panels,
+                       .c = c, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = part.pr + pc > 0};
+        if (blocks.separate)
+            block.c = sums, block.rs_c = blocks.ns * kernel.sum, block.cs_c = kernel.sum, block.add = pc > 0;
+        multiply_block(kernel, block);
+    }
+    if (blocks.separate)
+        kernel.unpack({.kernel = &kernel, .from = sums, .rs_from = blocks.ns * kernel.sum, .c = c, .rs_c = x.rs_c,
+                       .cs_c = x.cs_c, .rows = strip.rows, .columns = strip.columns, .add = false});
+}
+
+/* Wait for the whole team. A team of one may be inside another's region, and must not wait for that. */
+INLINE void barrier(int threads) {
+    if (threads > 1) {
+        #pragma omp barrier
+    }
+}
+
+/* A thread and its team; `next` is the team's: the next block of C that nobody has taken. */
+struct Member {
+    int thread, threads;
+    char *own;
+    Count *next;
+};
+
+/* 5th and 3rd loop: one thread's part in them. */
+void multiply_blocks(const Product &x, const Blocks &blocks, const Member &member) {
+    const Count nr = x.kernel->nr, of_rows = ceil_div(x.m, blocks.mc);
+    const Count wanted = x.threads > 1 ? blocks_a_thread(x.threads) * x.threads : 1;
+    for (Count jc = 0; jc < x.n; jc += blocks.nc) {
+        const Count columns = min(blocks.nc, x.n - jc), panels = ceil_div_2(columns, nr);
+        const Count across = min(panels, ceil_div(wanted, of_rows));  // parts of a block row of C
+        for (Count pr = 0; pr < x.k; pr += blocks.kr) {
+            const PartOfB part = {.pr = pr, .k = min(blocks.kr, x.k - pr), .jc = jc, .columns = columns};
+            if (member.thread == 0) *member.next = 0;
+            if (!x.packed) pack_panels_of_b(x, x.buffer, part, member.thread, member.threads);
+            barrier(member.threads);
+            Count task, packed = -1;
+            while ((task = __atomic_fetch_add(member.next, 1, __ATOMIC_RELAXED)) < of_rows * across) {
+                const Count i = task / across, piece = task % across;
+                const Count ic = i * blocks.mc, rows = min(blocks.mc, x.m - ic);
+                const Count end = min(columns, share(panels, piece + 1, across) * nr);
+                for (Count js = share(panels, piece, across) * nr; js < end; js += blocks.ns) {
+                    const Strip strip = {.ic = ic, .rows = rows, .js = js, .columns = min(blocks.ns, end - js),
+                                         .pack = i != packed};
+                    multiply_strip(x, blocks, part, strip, member.own);
+                    packed = i;
+                }
+            }
+            barrier(member.threads);
+        }
+    }
+}
+
+void five_loops(const Product &x) {
+    const Blocks blocks = blocks_of(x);
+    const Count own = own_bytes(x);
+    char *const owns = x.buffer + shared_bytes(x);
+    Count next;
+    if (x.threads == 1) {
+        multiply_blocks(x, blocks, {.thread = 0, .threads = 1, .own = owns, .next = &next});
+        return;
+    }
+    #pragma omp parallel num_threads(x.threads)
+    {
+        const int thread = omp_get_thread_num();
+        multiply_blocks(x, blocks, {.thread = thread, .threads = omp_get_num_threads(), .own = owns + thread * own,
+                                    .next = &next});
+    }
+}
+
+}  // namespace
+#endif

@@ -1,0 +1,111 @@
+/* The micro-kernel on AMX: C[rows x columns] (+)= A B, all sums in four of its eight registers, each a tile of 16 x 16.
+
+       for p in 0..steps:                                    a step: 16 groups of k, 64 bytes of each row and column
+           sum[0..1][0..1] += A[0..1] B[0..1]                a tile of A: 16 rows of 64 bytes
+                                                             a tile of B: 16 groups of k for 16 columns
+
+   Of the registers, 4 hold sums, 2 A, 2 B: four products on four tiles read. Rows and columns that C does not have
+   are computed from whatever is in their place, and left out when C is written. A sum is one chain in the order of p,
+   as in microkernel.hpp, and each product within it adds its pairs of bfloat16 as the processor does.
+
+       tdpbf16ps     float32 += 2 products of bfloat16, for 16 groups of k      what is below 2^-126 counts as 0
+       tdpbssd       int32   += 4 products of int8, for 16 groups of k
+       tdpbuud       int32   += 4 products of uint8, likewise */
+#ifndef GEMMLAB_PACKED_MICROKERNEL_AMX_HPP
+#define GEMMLAB_PACKED_MICROKERNEL_AMX_HPP
+
+#include "microkernel.hpp"
+
+namespace {
+
+constexpr int TILE_ROWS = 16, TILE_BYTES = TILE_ROWS * 64, TILES_EDGE = 2 * TILE_ROWS;
+
+/* The registers' numbers are constants in the instructions, hence macros: sums in 0 to 3, A in 4 and 5, B in 6 and 7. */
+#define MULTIPLY_TILES(instruction)                                       \
+    template <int SUM> static INLINE void multiply_tiles() {              \
+        if constexpr (SUM == 0) instruction(0, 4, 6);                     \
+        else if constexpr (SUM == 1) instruction(1, 4, 7);                \
+        else if constexpr (SUM == 2) instruction(2, 5, 6);                \
+        else instruction(3, 5, 7);                                        \
+    }
+template <class T, int NUMBERS> struct Tiled : Real<T> {
+    static constexpr int GROUP = NUMBERS, STEP = 64;
+    static constexpr bool UNPACKED = false;
+};
+struct TiledBfloat16 : Tiled<float, 32> { MULTIPLY_TILES(_tile_dpbf16ps) };
+struct TiledInt8 : Tiled<uint32_t, 64> { MULTIPLY_TILES(_tile_dpbssd) };
+struct TiledUint8 : Tiled<uint32_t, 64> { MULTIPLY_TILES(_tile_dpbuud) };
+#undef MULTIPLY_TILES
+
+struct TileConfiguration {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+};
+
+void begin_tiles() {
+    static const TileConfiguration configuration = {
+        .palette = 1, .start_row = 0, .reserved = {},
+        .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+    _tile_loadconfig(&configuration);
+}
+void end_tiles() { _tile_release(); }
+
+/* The panel of A has x.rows rows: its tiles of a step begin TILE_BYTES apart, its steps x.rows * STEP. */
+template <class Kind, bool TALL, bool WIDE> INLINE void multiply_tiles(const Tile &x, char *c, Count rs_c) {
+    const char *a = x.a, *b = x.b;
+    const Count steps = x.depth, step_of_a = x.rows * Kind::STEP;
+    _tile_zero(0);
+    if (WIDE) _tile_zero(1);
+    if (TALL) _tile_zero(2);
+    if (TALL && WIDE) _tile_zero(3);
+    for (Count p = 0; p < steps; p++, a += step_of_a, b += TILES_EDGE * Kind::STEP) {
+        _tile_loadd(4, a, Kind::STEP);
+        _tile_loadd(6, b, TILES_EDGE * 4);
+        Kind::template multiply_tiles<0>();
+        if (WIDE) {
+            _tile_loadd(7, b + 64, TILES_EDGE * 4);
+            Kind::template multiply_tiles<1>();
+        }
+        if (TALL) {
+            _tile_loadd(5, a + TILE_BYTES, Kind::STEP);
+            Kind::template multiply_tiles<2>();
+            if (WIDE) Kind::template multiply_tiles<3>();
+        }
+    }
+    _tile_stored(0, c, rs_c);
+    if (WIDE) _tile_stored(1, c + 64, rs_c);
+    if (TALL) _tile_stored(2, c + TILE_ROWS * rs_c, rs_c);
+    if (TALL && WIDE) _tile_stored(3, c + TILE_ROWS * rs_c + 64, rs_c);
+}
+
+template <class Kind, bool TALL, bool WIDE> void tiles(const Tile &x) {
+    using T = typename Kind::Sum;
+    alignas(64) T sums[TILES_EDGE * TILES_EDGE];
+    if (x.rows == TILES_EDGE && x.columns == TILES_EDGE && x.cs_c == sizeof(T) && !x.add) {
+        multiply_tiles<Kind, TALL, WIDE>(x, x.c, x.rs_c);
+        return;
+    }
+    multiply_tiles<Kind, TALL, WIDE>(x, (char *)sums, sizeof(T) * TILES_EDGE);
+    if (x.cs_c != sizeof(T)) {
+        scatter<Kind>(sums, TILES_EDGE, x);
+        return;
+    }
+    for (Count j = 0; j < x.columns; j += LANES<T>) {
+        const Part part = part_of_lanes<T>(x.columns - j);
+        for (Count i = 0; i < x.rows; i++) {
+            char *row = x.c + i * x.rs_c + j * sizeof(T);
+            Vector<T> sum = load<T>(sums + i * TILES_EDGE + j);
+            if (x.add) sum = Kind::add(load_part<T>(row, part), sum);
+            store_part<T>(row, part, sum);
+        }
+    }
+}
+
+template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> amx_tiles(Indices<I...>) {
+    return {{tiles<Kind, (I / VECTORS >= TILE_ROWS), I % VECTORS>...}};
+}
+template <class Kind> constexpr auto AMX_TILES = amx_tiles<Kind>(typename MakeIndices<TILES_EDGE * VECTORS>::Type());
+
+}  // namespace
+#endif

@@ -1,0 +1,236 @@
+/* Packing: a piece of A or B, with any strides, becomes a panel that the micro-kernel reads from start to end.
+
+       for p in 0..depth:
+           for i in 0..width:      panel[p * padded + i] = x[i * across + p * along]
+           for i in width..padded: panel[p * padded + i] = 0
+
+   A is packed across its rows, B across its columns. There are three ways, by which stride is that of adjacent numbers:
+   copy vectors, transpose squares of vectors, or take a few numbers one by one.
+
+   And the way back: sums become numbers of C. */
+#ifndef GEMMLAB_PACKED_PACK_HPP
+#define GEMMLAB_PACKED_PACK_HPP
+
+#include "numeric.hpp"
+
+namespace {
+
+/* Panels of T from numbers stored as S. */
+template <class T, class S> struct Packing {
+    using Reader = Read<T, S>;
+    static constexpr int N = LANES<T>, SIZE = sizeof(S);
+    /* Whether a part of a vector can be read: a panel has room for it in multiples of 4 bytes. */
+    static constexpr bool IN_PARTS = __is_same(T, S) && sizeof(T) >= 4;
+
+    static INLINE Vector<T> read(const char *x, Count numbers) {
+        if (IN_PARTS && numbers < N) return load_part<T>(x, part_of_lanes<T>(numbers));
+        return Reader::many(x);
+    }
+
+    /* The first numbers of a vector, in a panel that ends at `end`. What follows is overwritten as far as that: it
+       belongs to the panel's next rows, which come afterwards. To store a part costs AVX2 as much as many whole
+       vectors. */
+    static INLINE void write(T *to, Vector<T> x, Count numbers, const T *end) {
+        if (numbers >= N || to + N <= end) store<T>(to, x);
+        else memcpy(to, &x, numbers * sizeof(T));
+    }
+
+    /* Numbers that are adjacent across the panel: vectors of them. */
+    static INLINE void adjacent(const Panel &x, T *to) {
+        const Count whole = x.width / N * N;
+        const T *const end = to + x.depth * x.padded;
+        const char *from = x.from;
+        for (Count p = 0; p < x.depth; p++, to += x.padded, from += x.along) {
+            for (Count i = 0; i < whole; i += N) store<T>(to + i, Reader::many(from + i * SIZE));
+            Count i = whole;
+            if (IN_PARTS && whole < x.padded) {
+                write(to + whole, read(from + whole * SIZE, x.width - whole), x.padded - whole, end);
+                i += N;
+            }
+            for (; i < x.width; i++) to[i] = Reader::one(from + i * SIZE);
+            for (; i < x.padded; i++) to[i] = 0;
+        }
+    }
+
+    /* `depth` numbers of k from each of N rows from `i` on, as that many rows of the panel. */
+    static INLINE void square(const Panel &x, T *to, Count p, Count i, const Count depth, const T *end) {
+        const Count rows = max(0, min(N, x.width - i)), columns = min(N, x.padded - i);
+        const char *const from = x.from + i * x.across + p * SIZE;
+        Vector<T> square[N];
+        if (rows == N) {
+            UNROLL for (int r = 0; r < N; r++) square[r] = read(from + r * x.across, depth);
+        } else {
+            UNROLL for (int r = 0; r < N; r++) square[r] = r < rows ? read(from + r * x.across, depth) : Vector<T>{};
+        }
+        transpose<T>(square);
+        UNROLL for (int q = 0; q < N; q++) {
+            if (q == depth) return;
+            write(to + (p + q) * x.padded + i, square[q], columns, end);
+        }
+    }
+
+    /* Numbers at any distance, from `p` on: as many at a time as 16 bytes hold. */
+    static INLINE void one_by_one(const Panel &x, T *to, Count p) {
+        typedef T Some __attribute__((vector_size(16), aligned(1), may_alias));
+        constexpr int SOME = 16 / sizeof(T);
+        to += p * x.padded;
+        for (const char *start = x.from + p * x.along; p < x.depth; p++, to += x.padded, start += x.along) {
+            const char *from = start;
+            Count i = 0;
+            if (x.across == -SIZE)
+                for (; i + N <= x.width; i += N, from -= N * SIZE) {
+                    const Vector<T> forwards = Reader::many(from - (N - 1) * SIZE);
+                    store<T>(to + i, shuffle<T, reversed>(forwards, forwards));
+                }
+            for (; i + SOME <= x.width; i += SOME, from += SOME * x.across) {
+                Some some;
+                UNROLL for (int q = 0; q < SOME; q++) some[q] = Reader::one(from + q * x.across);
+                *(Some *)(to + i) = some;
+            }
+            for (; i < x.width; i++, from += x.across) to[i] = Reader::one(from);
+            for (; i < x.padded; i++) to[i] = 0;
+        }
+    }
+
+    static void pack(const Panel &x) {
+        T *const to = (T *)x.to, *const end = to + x.depth * x.padded;
+        Count p = 0;
+        if (x.across == SIZE) return adjacent(x, to);
+        if (x.along == SIZE)
+            for (; p + N <= x.depth || (IN_PARTS && p < x.depth); p += N)
+                for (Count i = (x.padded - 1) / N * N; i >= 0; i -= N) {  // the part of a vector first
+                    if (p + N <= x.depth) square(x, to, p, i, N, end);
+                    else square(x, to, p, i, x.depth - p, end);
+                }
+        if (p < x.depth) one_by_one(x, to, p);
+    }
+};
+
+/* Complex numbers. A as it is, a real and an imaginary part side by side to be broadcast; B split, the real parts of a
+   panel's row as vectors and then the imaginary ones. */
+template <class T> struct ComplexPacking {
+    static void pack_a(const Panel &x) {
+        T *to = (T *)x.to;
+        for (Count p = 0; p < x.depth; p++, to += 2 * x.width)
+            for (Count i = 0; i < x.width; i++) {
+                const T *from = (const T *)(x.from + i * x.across + p * x.along);
+                to[2 * i] = from[0];
+                to[2 * i + 1] = from[1];
+            }
+    }
+
+    static INLINE void split(T *to, const char *from, Count across, const Panel &x) {
+        for (Count j = 0; j < x.width; j++) {
+            to[j] = ((const T *)(from + j * across))[0];
+            to[x.padded + j] = ((const T *)(from + j * across))[1];
+        }
+    }
+    static void pack_b(const Panel &x) {
+        T *to = (T *)x.to;
+        for (Count p = 0; p < x.depth; p++, to += 2 * x.padded) {
+            const char *from = x.from + p * x.along;
+            if (x.across == 2 * sizeof(T)) split(to, from, 2 * sizeof(T), x);
+            else split(to, from, x.across, x);
+            for (Count j = x.width; j < x.padded; j++) to[j] = to[x.padded + j] = 0;
+        }
+    }
+};
+
+#if defined(__AVX512BW__)
+/* For instructions that multiply PER numbers of k at once, PER x BITS = 32: they are side by side in 4 bytes, a k-group.
+
+       for g in 0..depth / PER:
+           for i in 0..width:      panel[g * padded + i] = x[i * across + (g PER + 0, 1, ...) * along]
+           for i in width..padded: panel[g * padded + i] = 0
+
+   The last group is filled up with 0, and so are the groups that are missing to a step of the micro-kernel, which has
+   IN_STEP of them. Where the numbers of a group are adjacent, groups are packed as numbers are, by `Whole`; where those
+   of a row are, vectors of them are shifted and joined. */
+template <class S, int PER, class Whole, int IN_STEP> struct GroupPacking {
+    using Vec = Vector<uint32_t>;
+    static constexpr int N = LANES<uint32_t>, BITS = 32 / PER, SIZE = sizeof(S);
+    static constexpr uint32_t MASK = PER == 2 ? 0xffff : 0xff;
+
+    static INLINE Vec many(const char *x) { return Read<uint32_t, S>::many(x) & MASK; }
+    static INLINE uint32_t one(const char *x) { return (uint32_t)*(const S *)x & MASK; }
+
+    static void pack(const Panel &x) {
+        const Count groups = round_up_2(ceil_div_2(x.depth, PER), IN_STEP);
+        uint32_t *to = (uint32_t *)x.to;
+        Count g = 0;
+        if (x.along == SIZE) {
+            Panel whole = x;
+            g = x.depth / PER;
+            whole.along = PER * SIZE, whole.depth = g;
+            Whole::pack(whole);
+            to += g * x.padded;
+        }
+        for (; g < groups; g++, to += x.padded) {
+            const char *from = x.from + g * PER * x.along;
+            const Count here = max(0, min(PER, x.depth - g * PER));
+            Count i = 0;
+            if (x.across == SIZE && here == PER)
+                for (; i + N <= x.width; i += N) {
+                    Vec joined = many(from + i * SIZE);
+                    UNROLL for (int q = 1; q < PER; q++) joined |= many(from + q * x.along + i * SIZE) << (q * BITS);
+                    store<uint32_t>(to + i, joined);
+                }
+            for (; i < x.width; i++) {
+                uint32_t group = 0;
+                for (Count q = 0; q < here; q++) group |= one(from + i * x.across + q * x.along) << (q * BITS);
+                to[i] = group;
+            }
+            for (; i < x.padded; i++) to[i] = 0;
+        }
+    }
+};
+
+/* A for AMX: a step of k of each row is 64 bytes, one row after the other, then the next step. */
+template <class S> struct StepPacking {
+    static void pack(const Panel &x) {
+        constexpr Count STEP = 64, GROUP = STEP / sizeof(S);
+        char *to = (char *)x.to;
+        for (Count p = 0; p < x.depth; p += GROUP, to += x.width * STEP) {
+            const Count here = min(GROUP, x.depth - p);
+            const char *from = x.from + p * x.along;
+            if (x.along == sizeof(S)) {
+                const Part part = part_of(here * sizeof(S));
+                for (Count i = 0; i < x.width; i++) *(Bytes *)(to + i * STEP) = load_bytes(from + i * x.across, part);
+                continue;
+            }
+            for (Count q = 0; q < GROUP; q++)
+                for (Count i = 0; i < x.width; i++)
+                    ((S *)(to + i * STEP))[q] = q < here ? *(const S *)(from + i * x.across + q * x.along) : 0;
+        }
+    }
+};
+#endif
+
+/* Sums of T, to numbers of C stored as S. */
+template <class T, class S> void unpack(const Sums &x) {
+    for (Count i = 0; i < x.rows; i++) {
+        const T *from = (const T *)(x.from + i * x.rs_from);
+        if (x.cs_c == sizeof(S))
+            for (Count j = 0; j < x.columns; j++) ((S *)(x.c + i * x.rs_c))[j] = stored<S>(from[j]);
+        else
+            for (Count j = 0; j < x.columns; j++) *(S *)(x.c + i * x.rs_c + j * x.cs_c) = stored<S>(from[j]);
+    }
+}
+
+/* Sums of a kind, added to those in C if `add`. */
+template <class Kind> void accumulate(const Sums &x) {
+    using T = typename Kind::Sum;
+    for (Count i = 0; i < x.rows; i++) {
+        const T *from = (const T *)(x.from + i * x.rs_from);
+        char *to = x.c + i * x.rs_c;
+        for (Count j = 0; j < x.columns; j++)
+            for (int part = 0; part < Kind::PARTS; part++) {
+                T *number = (T *)(to + j * x.cs_c) + part;
+                const T sum = from[j * Kind::PARTS + part];
+                *number = x.add ? Kind::add(*number, sum) : sum;
+            }
+    }
+}
+
+}  // namespace
+#endif

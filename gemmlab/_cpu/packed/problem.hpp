@@ -1,0 +1,127 @@
+/* What all files of cpu-packed share: one product C = A B, the kernel that multiplies it, and what the kernel is given.
+
+       problem          this file: a product, a kernel, the operands of its functions
+       simd             vectors of one instruction set
+       numeric          the kinds of numbers, and how they are stored
+       microkernel      the register tile (microkernel_amx: on AMX)  }  compiled once for each instruction set;
+       pack             panels of A and B, and the way of sums to C  }  table.cpp lists the kernels of one
+       macrokernel      the five loops and their blocks
+       strategies       other ways to go through a product, the rule that chooses, the plan
+       batch            many products of one shape
+       workspace        memory for panels
+       observe          kernels that clock or record in place of multiplying
+
+   A is m x k, B is k x n, C is m x n. Strides are in bytes, as BLIS names them: rs_a leads from a row of A to the next,
+   cs_a from a column to the next. Any stride will do, zero and negative ones too.
+
+   All names are in an unnamed namespace: no two libraries share a function, which would run one instruction set's
+   text on a processor that lacks it. */
+#ifndef GEMMLAB_PACKED_PROBLEM_HPP
+#define GEMMLAB_PACKED_PROBLEM_HPP
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define INLINE inline __attribute__((always_inline))
+
+namespace {
+
+using Count = ptrdiff_t;  // extents, and distances in bytes
+
+struct Kernel;
+
+/* The operands of a micro-kernel. `depth` counts steps: groups of k, see `Kernel`. The strides of A and B count where
+   they are not packed; so do `products`, each a step further in A, B and C. */
+struct Tile {
+    const Kernel *kernel;
+    Count rows, columns, depth;
+    const char *a;
+    Count rs_a, cs_a;
+    const char *b;
+    Count rs_b;
+    char *c;
+    Count rs_c, cs_c;
+    bool add;  // to what C holds
+    Count products, a_step, b_step, c_step;
+};
+
+/* A piece of A or B to be packed. `across` is the stride from a row of A, or a column of B, to the next; `along` is
+   that of k. `width` rows or columns are padded with zeros to `padded`; `depth` counts numbers of k. */
+struct Panel {
+    const Kernel *kernel;
+    void *to;
+    const char *from;
+    Count across, along, width, padded, depth;
+};
+
+/* Sums in a buffer, and the part of C that they go to. */
+struct Sums {
+    const Kernel *kernel;
+    const char *from;
+    Count rs_from;
+    char *c;
+    Count rs_c, cs_c, rows, columns;
+    bool add;
+};
+
+using MicroKernel = void (*)(const Tile &);
+using Pack = void (*)(const Panel &);
+using Unpack = void (*)(const Sums &);
+
+/* How numbers of one dtype are multiplied into sums of one dtype, on one instruction set. */
+struct Kernel {
+    const char *dtype, *out;   // of A and B, and of C, by NumPy's names
+    int mc, kc;                // default rows and depth of a block of A
+    int mr, nr, lanes;         // the register tile; sums in one vector
+    int group, step;           // numbers of k that one step multiplies, and their bytes in a panel
+    int stored, sum, result;   // bytes of a number of A or B as stored, of a sum, of a number of C
+    int parts;                 // numbers that make one sum: 2 if complex
+    bool as_stored;            // panels hold the numbers of A and B as they are stored
+    bool narrows;              // C is stored in another type than its sums
+    bool whole_panels;         // panels of A have MR rows, but for the last
+    int unpacked_vectors;      // widest tile on operands that are not packed; 0: none, and no dot products
+    void (*begin)(), (*end)(); // around a run of tiles, or NULL
+    const MicroKernel *packed;    // [rows - 1][columns > lanes]
+    const MicroKernel *unpacked;  // [rows - 1][vectors - 1][the last vector of B is whole]
+    MicroKernel dot, dots;        // one row of A, and DOT_ROWS of them, by one column of B
+    Pack pack_a, pack_b;
+    Unpack unpack;      // sums to C as it is stored
+    Unpack accumulate;  // sums to C as it is summed
+};
+
+/* One product. */
+struct Product {
+    const Kernel *kernel;
+    Count m, n, k;
+    const char *a;
+    Count rs_a, cs_a;
+    const char *b;
+    Count rs_b, cs_b;
+    char *c;
+    Count rs_c, cs_c;
+    int threads;
+    Count mc, kc, nc;    // blocks: rows of A at most, depth, columns of B at most
+    Count max_b;         // bytes of a packed block of B; 0 for the default
+    bool narrows;        // C is stored in another type than its sums
+    const char *packed;  // all of B's panels, made before, or NULL; B is not read then
+    Count packed_n, packed_j;  // columns in them, and the one where this B begins
+    char *buffer;        // of the plan's `workspace` bytes, at a multiple of 64
+};
+
+constexpr int MAX_MR = 32;
+constexpr int UNPACKED_ROWS = 6, MAX_UNPACKED_VECTORS = 4;  // of a tile on operands that are not packed
+constexpr int DOT_ROWS = 4;
+constexpr Count DOT_KC = 4096;    // kc where B is one column of real numbers
+
+INLINE Count min(Count x, Count y) { return x < y ? x : y; }
+INLINE Count max(Count x, Count y) { return x > y ? x : y; }
+INLINE Count ceil_div(Count extent, Count size) { return (extent + size - 1) / size; }
+INLINE Count round_up(Count extent, Count step) { return ceil_div(extent, step) * step; }
+/* The same for powers of two, which need no division. */
+INLINE Count ceil_div_2(Count extent, int size) { return (extent + size - 1) >> __builtin_ctz(size); }
+INLINE Count round_up_2(Count extent, Count step) { return (extent + step - 1) & -step; }
+/* Where part `i` of `count` equal parts begins. */
+INLINE Count share(Count extent, Count i, Count count) { return extent / count * i + min(i, extent % count); }
+
+}  // namespace
+#endif

@@ -1,0 +1,105 @@
+/* Vectors of one instruction set, as wide as its registers. GCC's and Clang's vector extensions do the arithmetic; here
+   is the rest: a part of a vector, loaded and stored, and the transpose of a square of vectors. */
+#ifndef GEMMLAB_PACKED_SIMD_HPP
+#define GEMMLAB_PACKED_SIMD_HPP
+
+#include <string.h>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+#include "problem.hpp"
+#include "rung.h"
+
+/* Before a loop whose bound the compiler knows. The number is the same everywhere: GCC 12 takes no template's here. */
+#define UNROLL _Pragma("GCC unroll 32")
+
+namespace {
+
+template <class T> struct Simd {
+    static constexpr int LANES = VECTOR_BYTES / sizeof(T);
+    typedef T Vector __attribute__((vector_size(VECTOR_BYTES), may_alias));
+    typedef T Unaligned __attribute__((vector_size(VECTOR_BYTES), aligned(1), may_alias));
+};
+template <class T> using Vector = typename Simd<T>::Vector;
+template <class T> constexpr int LANES = Simd<T>::LANES;
+
+template <class T> INLINE Vector<T> load(const void *x) { return *(const typename Simd<T>::Unaligned *)x; }
+template <class T> INLINE void store(void *x, Vector<T> v) { *(typename Simd<T>::Unaligned *)x = v; }
+
+/* A part of a vector: its first bytes, a multiple of 4 of them. What follows is neither read nor written. */
+using Bytes = Vector<char>;
+#if defined(__AVX512BW__)
+using Part = __mmask64;
+INLINE Part part_of(Count bytes) { return bytes >= 64 ? ~0ull : (1ull << bytes) - 1; }
+INLINE Bytes load_bytes(const void *x, Part part) { return (Bytes)_mm512_maskz_loadu_epi8(part, x); }
+INLINE void store_bytes(void *x, Part part, Bytes v) { _mm512_mask_storeu_epi8(x, part, (__m512i)v); }
+#elif defined(__AVX2__)
+using Part = __m256i;
+INLINE Part part_of(Count bytes) {
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)(bytes / 4)), lane);
+}
+INLINE Bytes load_bytes(const void *x, Part part) { return (Bytes)_mm256_maskload_epi32((const int *)x, part); }
+INLINE void store_bytes(void *x, Part part, Bytes v) { _mm256_maskstore_epi32((int *)x, part, (__m256i)v); }
+#else
+using Part = Count;
+INLINE Part part_of(Count bytes) { return min(bytes, VECTOR_BYTES); }
+INLINE Bytes load_bytes(const void *x, Part part) {
+    Bytes v = {};
+    memcpy(&v, x, (size_t)part);
+    return v;
+}
+INLINE void store_bytes(void *x, Part part, Bytes v) { memcpy(x, &v, (size_t)part); }
+#endif
+
+template <class T> INLINE Part part_of_lanes(Count lanes) { return part_of(lanes * (Count)sizeof(T)); }
+template <class T> INLINE Vector<T> load_part(const void *x, Part part) { return (Vector<T>)load_bytes(x, part); }
+template <class T> INLINE void store_part(void *x, Part part, Vector<T> v) { store_bytes(x, part, (Bytes)v); }
+
+/* Constant shuffles of n lanes, of which w make 16 bytes. Within 16 bytes, and of whole such pieces, a shuffle is one
+   plain instruction: `lower` and `upper` interleave the halves of the pieces of two vectors, `even` and `odd` take
+   every other piece of both. */
+constexpr int lower(int i, int w, int n) { return i / w * w + i % w / 2 + i % 2 * n; }
+constexpr int upper(int i, int w, int n) { return lower(i, w, n) + w / 2; }
+constexpr int even(int i, int w, int n) { return i / w * 2 % (n / w) * w + i % w + i / w * 2 / (n / w) * n; }
+constexpr int odd(int i, int w, int n) { return even(i, w, n) + w; }
+constexpr int reversed(int i, int, int n) { return n - 1 - i; }
+
+template <int... I> struct Indices {};
+template <class T, int (*WHICH)(int, int, int), int... I>
+INLINE Vector<T> shuffle(Vector<T> x, Vector<T> y, Indices<I...>) {
+    return __builtin_shufflevector(x, y, WHICH(I, 16 / (int)sizeof(T), sizeof...(I))...);
+}
+template <int N, int... I> struct MakeIndices : MakeIndices<N - 1, N - 1, I...> {};
+template <int... I> struct MakeIndices<0, I...> { using Type = Indices<I...>; };
+template <class T, int (*WHICH)(int, int, int)> INLINE Vector<T> shuffle(Vector<T> x, Vector<T> y) {
+    return shuffle<T, WHICH>(x, y, typename MakeIndices<LANES<T>>::Type());
+}
+
+/* A square of vectors: its pieces of 16 bytes are transposed where they are, and then pieces change places. */
+template <class T> INLINE void transpose(Vector<T> (&x)[LANES<T>]) {
+    constexpr int N = LANES<T>, PIECE = 16 / sizeof(T), PIECES = N / PIECE;
+    Vector<T> next[N];
+    UNROLL for (int first = 0; first < N; first += PIECE)
+        UNROLL for (int w = 1; w < PIECE; w *= 2) {
+            UNROLL for (int i = 0; i < PIECE / 2; i++) {
+                next[2 * i] = shuffle<T, lower>(x[first + i], x[first + i + PIECE / 2]);
+                next[2 * i + 1] = shuffle<T, upper>(x[first + i], x[first + i + PIECE / 2]);
+            }
+            UNROLL for (int i = 0; i < PIECE; i++) x[first + i] = next[i];
+        }
+    if constexpr (PIECES > 1)
+        UNROLL for (int w = 1; w < PIECES; w *= 2) {
+            UNROLL for (int s = 0; s < PIECE; s++)
+                UNROLL for (int i = 0; i < PIECES / 2; i++) {
+                    const Vector<T> first = x[2 * i * PIECE + s], second = x[(2 * i + 1) * PIECE + s];
+                    next[i * PIECE + s] = shuffle<T, even>(first, second);
+                    next[(i + PIECES / 2) * PIECE + s] = shuffle<T, odd>(first, second);
+                }
+            UNROLL for (int i = 0; i < N; i++) x[i] = next[i];
+        }
+}
+
+}  // namespace
+#endif

@@ -1,0 +1,386 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
+"""Calls cpu-packed on NumPy arrays: any strides, batches, every dtype of its tables.
+
+The loops are compiled here, from `_cpu/packed/`; the kernels that they call are in the library of one instruction set.
+"""
+
+cimport numpy as cnp
+
+from gemmlab._cpu._driver cimport CompiledWay, is_columns, is_rows, threads_for, usable_threads
+from gemmlab._cpu.packed_backend.loops cimport (
+    DOT_KC, MAX_AXES, Batch, Buffer, Call, ClockedKernel, Kernel, Plan, Product, Recorder, RecordingKernel,
+    clocked_kernel, drop_buffer, drop_buffers, give_buffer, is_dots, multiply_batch, new_buffer, pack_operand, plan_of,
+    products_in, recording_kernel, take_buffer, workspace_of_batch,
+)
+
+import numpy
+
+from gemmlab._cpu.packed_backend.plan import STRATEGIES, Plan as PlanTuple
+
+cnp.import_array()
+
+cdef enum:
+    TYPES = 25
+    BFLOAT16 = 24  # the place after NumPy's own types; its number is another in each process
+    LEAST_FLOP = 2000  # what a product of a batch costs at least, in multiply-adds that it might have been
+
+least_flop = LEAST_FLOP
+
+# NumPy's numbers of types, by name.
+cdef dict TYPE_NUMBERS = {"bfloat16": [BFLOAT16]}
+for code in "?bBhHiIlLqQefdFD":
+    TYPE_NUMBERS.setdefault(numpy.dtype(code).name, []).append(numpy.dtype(code).num)
+
+ctypedef int (*Access)(void *, const void *, Py_ssize_t, int) noexcept nogil
+ctypedef void (*Called)(void *, Call, const Py_ssize_t *, const void *) noexcept nogil
+
+cdef struct Entry:
+    const Kernel *kernel
+    Py_ssize_t mc, kc, nc
+    double team_flop  # what a team costs: see _driver.pyx
+    Py_ssize_t extent   # products of which no extent is less go the general way; 0: none
+
+
+def _type_numbers(dtype, out):
+    """Where a kernel belongs: the numbers of its types, signed and unsigned where that is one."""
+    outs = [out, "u" + out] if out.startswith("int") else [out]
+    pairs = [(result if dtype == out else dtype, result) for result in outs]
+    return [(narrow, wide) for operand, result in pairs for narrow in TYPE_NUMBERS[operand]
+            for wide in TYPE_NUMBERS[result]]
+
+
+def kernels_of(size_t table):
+    """What a table multiplies: for each pair of dtypes of operands and results, bytes of a number in panels, mc, kc."""
+    cdef const Kernel *kernel = <const Kernel *> table
+    found = {}
+    while kernel.dtype != NULL:
+        found[kernel.dtype.decode(), kernel.out.decode()] = kernel.step // kernel.group, kernel.mc, kernel.kc
+        kernel += 1
+    return found
+
+
+def free_buffers():
+    """Give back the memory that `cpu-packed` keeps between products for its panels.
+
+    Returns
+    -------
+    int
+        Its bytes: a few MiB for each thread that multiplies at the same time.
+
+    Examples
+    --------
+    >>> import gemmlab
+    >>> gemmlab.free_buffers() >= 0
+    True
+    """
+    return drop_buffers()
+
+
+cdef inline void ends(cnp.ndarray x, char **low, char **high) noexcept:
+    """The memory of an array, whichever way its strides lead."""
+    cdef int axis
+    cdef Py_ssize_t reach
+    low[0] = <char *> cnp.PyArray_DATA(x)
+    high[0] = low[0] + cnp.PyArray_ITEMSIZE(x)
+    for axis in range(cnp.PyArray_NDIM(x)):
+        reach = (cnp.PyArray_DIM(x, axis) - 1) * cnp.PyArray_STRIDE(x, axis)
+        if reach < 0:
+            low[0] += reach
+        else:
+            high[0] += reach
+
+
+cdef inline bint apart_in_memory(cnp.ndarray x, cnp.ndarray y) noexcept:
+    cdef char *x_low
+    cdef char *x_high
+    cdef char *y_low
+    cdef char *y_high
+    ends(x, &x_low, &x_high)
+    ends(y, &y_low, &y_high)
+    return x_high <= y_low or y_high <= x_low
+
+
+cdef inline Py_ssize_t even(Py_ssize_t k, Py_ssize_t kc, Py_ssize_t group) noexcept nogil:
+    """A block of k: as many as kc makes, all but equal, in whole groups. A function of k, so that A's rows change no
+    bit."""
+    cdef Py_ssize_t blocks = max(1, (k + kc - 1) // kc)
+    return max(1, ((k + blocks - 1) // blocks + group - 1) // group) * group
+
+
+cdef class PackedOperand:
+    """A matrix B in panels, made once by `gemmlab.pack` for many products `gemmlab.matmul(a, packed)`.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        (k, n).
+    dtype : dtype
+        Of the matrix; `a` must be of it too, or be cast to it without loss.
+    nbytes : int
+        Bytes of the panels.
+    """
+
+    cdef readonly tuple shape
+    cdef readonly object dtype
+    cdef readonly Py_ssize_t nbytes
+    cdef Buffer *buffer
+    cdef Py_ssize_t kc
+
+    def __dealloc__(self):
+        drop_buffer(self.buffer)
+
+    def __repr__(self):
+        return f"<gemmlab.pack of a {self.dtype} matrix of shape {self.shape}>"
+
+
+cdef class PackedKernel(CompiledWay):
+    """The tables of the instruction sets in force, with block sizes for each of their kernels.
+
+    Parameters
+    ----------
+    tables : sequence of int
+        Their addresses; what a later one multiplies goes before an earlier one's.
+    blocks : mapping of (str, str) to (mc, kc, nc, team_flop)
+        For each pair of dtypes, of operands and of results, as in `kernels_of`.
+    extents : mapping of str to int, optional
+        For a dtype, the least extent of products that are not plain, since they may be another backend's.
+    """
+
+    cdef Entry entries[TYPES][TYPES]  # by the dtypes of A and B, and of C
+
+    def __init__(self, tables, blocks, extents=None):
+        cdef const Kernel *kernel
+        cdef Entry *entry
+        cdef int of_a, of_c
+        for table in tables:
+            kernel = <const Kernel *> <size_t> table
+            while kernel.dtype != NULL:
+                names = kernel.dtype.decode(), kernel.out.decode()
+                for of_a, of_c in _type_numbers(*names):
+                    entry = &self.entries[of_a][of_c]
+                    entry.kernel = kernel
+                    entry.mc, entry.kc, entry.nc, entry.team_flop = blocks[names]
+                    entry.extent = (extents or {}).get(names[1], 0)
+                kernel += 1
+
+    cdef inline int type_number(self, cnp.ndarray x) noexcept:
+        """Where the dtype of an array is in the table, or -1."""
+        cdef int type_num = cnp.PyArray_TYPE(x)
+        if type_num < BFLOAT16:
+            return type_num
+        return BFLOAT16 if type_num > 255 and x.dtype.name == "bfloat16" else -1
+
+    cdef inline Entry *entry(self, cnp.ndarray a, cnp.ndarray c) noexcept:
+        """How numbers of the dtype of `a` are multiplied into sums of that of `c`; NULL where they are not."""
+        cdef int of_a = self.type_number(a), of_c = self.type_number(c)
+        if of_a < 0 or of_c < 0 or self.entries[of_a][of_c].kernel == NULL:
+            return NULL
+        return &self.entries[of_a][of_c]
+
+    def widens(self, cnp.ndarray a, cnp.ndarray c):
+        """Whether numbers of the dtype of `a` are multiplied as they are, into sums of the wider dtype of `c`."""
+        return self.entry(a, c) != NULL
+
+    cdef void describe(self, Product *x, const Entry *entry, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c) noexcept:
+        """All of a product but its threads and its buffer, from the last two axes."""
+        cdef int na = cnp.PyArray_NDIM(a), nb = cnp.PyArray_NDIM(b), nc = cnp.PyArray_NDIM(c)
+        cdef cnp.npy_intp *a_steps = cnp.PyArray_STRIDES(a)
+        cdef cnp.npy_intp *b_steps = cnp.PyArray_STRIDES(b)
+        cdef cnp.npy_intp *c_steps = cnp.PyArray_STRIDES(c)
+        x.m, x.k = cnp.PyArray_DIM(a, na - 2), cnp.PyArray_DIM(a, na - 1)
+        x.n = cnp.PyArray_DIM(b, nb - 1)
+        x.a, x.b, x.c = <char *> cnp.PyArray_DATA(a), <char *> cnp.PyArray_DATA(b), <char *> cnp.PyArray_DATA(c)
+        x.rs_a, x.cs_a = a_steps[na - 2], a_steps[na - 1]
+        x.rs_b, x.cs_b = b_steps[nb - 2], b_steps[nb - 1]
+        x.rs_c, x.cs_c = c_steps[nc - 2], c_steps[nc - 1]
+        # of a single row or column NumPy's stride may be anything
+        if x.k == 1:
+            x.cs_a, x.rs_b = cnp.PyArray_ITEMSIZE(a), x.n * cnp.PyArray_ITEMSIZE(b)
+        if x.n == 1:
+            x.cs_b, x.cs_c = cnp.PyArray_ITEMSIZE(b), cnp.PyArray_ITEMSIZE(c)
+        x.kernel, x.narrows = entry.kernel, entry.kernel.narrows
+        x.mc, x.nc = entry.mc, entry.nc
+        x.kc = even(x.k, DOT_KC if is_dots(x[0]) else entry.kc, entry.kernel.group)
+        x.packed, x.packed_n, x.packed_j, x.max_b = <const char *> NULL, x.n, 0, 0
+
+    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out):
+        """Matrices, or batchs that broadcast, of one dtype and agreeing shapes, in any strides; None for all else (see
+        `CompiledWay`)."""
+        cdef const Entry *entry = self.entry(a, a)
+        cdef int type_num = cnp.PyArray_TYPE(a)
+        cdef int na = cnp.PyArray_NDIM(a), nb = cnp.PyArray_NDIM(b), ndim = max(na, nb)
+        cdef cnp.npy_intp shape[MAX_AXES]
+        cdef Product x
+        cdef Batch batch
+        cdef double flop
+        if (entry == NULL or type_num >= BFLOAT16 or cnp.PyArray_TYPE(b) != type_num or na < 2 or nb < 2
+                or not cnp.PyArray_ISBEHAVED_RO(a) or not cnp.PyArray_ISBEHAVED_RO(b)
+                or cnp.PyArray_DIM(a, na - 1) != cnp.PyArray_DIM(b, nb - 2) or cnp.PyArray_DIM(a, na - 1) < 1):
+            return None
+        if entry.extent and min(cnp.PyArray_DIM(a, na - 2), cnp.PyArray_DIM(a, na - 1),
+                              cnp.PyArray_DIM(b, nb - 1)) >= entry.extent:
+            return None
+        shape[ndim - 2], shape[ndim - 1] = cnp.PyArray_DIM(a, na - 2), cnp.PyArray_DIM(b, nb - 1)
+        if shape[ndim - 2] < 1 or shape[ndim - 1] < 1 or not broadcast(a, b, ndim - 2, shape, &batch):
+            return None
+        if out is None:
+            out = cnp.PyArray_EMPTY(ndim, shape, type_num, 0)
+        elif not (cnp.PyArray_NDIM(out) == ndim and cnp.PyArray_TYPE(out) == type_num
+                  and cnp.PyArray_CompareLists(cnp.PyArray_DIMS(out), shape, ndim) and cnp.PyArray_ISBEHAVED(out)
+                  and (cnp.PyArray_IS_C_CONTIGUOUS(out) or ndim == 2 and (is_rows(out) or is_columns(out)))
+                  and apart_in_memory(out, a) and apart_in_memory(out, b)):
+            return None
+        self.describe(&x, entry, a, b, out)
+        flop = products_in(batch) * max(LEAST_FLOP, 2.0 * x.m * x.n * x.k)
+        x.threads = usable_threads(threads_for(flop, entry.team_flop))
+        self.multiply(&x, &batch, out)
+        return out
+
+    def plan(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, int threads=1, Py_ssize_t mc=0, Py_ssize_t kc=0,
+             Py_ssize_t nc=0, PackedOperand packed=None):
+        """The `Plan` of a product, as `run` would follow it; of a batch, that of each of its products."""
+        cdef Product x
+        cdef Plan plan
+        self.prepare(&x, a, b, out, threads, mc, kc, nc, packed)
+        plan = plan_of(x)
+        return PlanTuple(
+            STRATEGIES[plan.strategy], plan.threads, plan.slices, plan.pieces, plan.m, plan.n, plan.k, plan.mr, plan.nr,
+            plan.mc, plan.kc, plan.nc, plan.kr, plan.ns, plan.kept, plan.separate, plan.panel_bytes, plan.workspace)
+
+    def pack(self, cnp.ndarray b, int threads):
+        """The panels of a matrix of a dtype of the table."""
+        cdef PackedOperand packed = PackedOperand.__new__(PackedOperand)
+        cdef const Entry *entry = self.entry(b, b)
+        cdef Product x
+        self.describe(&x, entry, b.T, b, b)  # of A only its columns count here, which are the rows of B
+        x.threads = usable_threads(threads)
+        packed.shape, packed.dtype, packed.kc = (b.shape[0], b.shape[1]), b.dtype, x.kc
+        packed.nbytes = pack_operand(x, NULL)
+        packed.buffer = new_buffer(max(1, packed.nbytes))
+        if packed.buffer == NULL:
+            raise MemoryError(f"no memory for {packed.nbytes} bytes of panels")
+        if packed.nbytes:
+            with nogil:
+                pack_operand(x, packed.buffer.memory)
+        return packed
+
+    def run(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, int threads=1, Py_ssize_t mc=0, Py_ssize_t kc=0,
+            Py_ssize_t nc=0, PackedOperand packed=None, bint clocked=False):
+        """Fill `out` with a @ b: matrices, or batchs of one leading shape, in any strides. `a` and `b` are of one
+        dtype, and `out` is too, or is of one that `widens`. If `clocked`, return the seconds that all threads together
+        spent packing.
+
+        No extent of m, n, k and the batch is 0, and `out` shares no memory with `a` and `b`: nothing is checked here.
+        """
+        cdef cnp.npy_intp shape[MAX_AXES]
+        cdef Product x
+        cdef Batch batch
+        cdef ClockedKernel clock
+        self.prepare(&x, a, b, out, threads, mc, kc, nc, packed)
+        broadcast(a, b, cnp.PyArray_NDIM(out) - 2, shape, &batch)
+        if clocked:
+            clock = clocked_kernel(x.kernel[0])
+            x.kernel = <const Kernel *> &clock
+        self.multiply(&x, &batch, out)
+        return clock.ns * 1e-9 if clocked else None
+
+    def record(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, Py_ssize_t mc=0, Py_ssize_t kc=0,
+               Py_ssize_t nc=0, size_t access=0, size_t context=0, size_t buffer=0):
+        """What `run` would do with these matrices on one thread; no number is read or written.
+
+        Parameters
+        ----------
+        a, b, out : ndarray
+            Matrices: their extents, strides and addresses count.
+        access, context : int, optional
+            Addresses of a function that takes each access of memory, `int access(void *context, const void *address,
+            Py_ssize_t bytes, int write)`, and of what it is called with; it returns 0 to go on.
+        buffer : int, optional
+            The address of the plan's `workspace`; by default memory that does not exist.
+
+        Returns
+        -------
+        list of (str, (int, int, int), int)
+            Without `access`, each call of a function of the kernel: its name, rows, columns and depth, and the address
+            of what it packs or of the part of C that it writes.
+        """
+        cdef Product x
+        cdef Batch batch
+        cdef Recorder recorder
+        cdef RecordingKernel recording
+        calls = []
+        self.prepare(&x, a, b, out, 1, mc, kc, nc, None)
+        recorder.context, recorder.call, recorder.access = <void *> calls, append_call, <Access> access
+        if access:
+            recorder.context, recorder.call = <void *> context, <Called> NULL
+        recording = recording_kernel(x.kernel[0], recorder)
+        x.kernel, x.buffer, batch.axes = <const Kernel *> &recording, <char *> buffer, 0
+        with nogil:
+            multiply_batch(x, batch)
+        return calls
+
+    cdef int prepare(self, Product *x, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads, Py_ssize_t mc,
+                     Py_ssize_t kc, Py_ssize_t nc, PackedOperand packed) except -1:
+        """All of a product but its buffer, with block sizes where they are given."""
+        cdef const Entry *entry = self.entry(a, out)
+        if entry == NULL:
+            raise TypeError(f"no kernel multiplies {a.dtype} into {out.dtype}")
+        self.describe(x, entry, a, b, out)
+        x.mc, x.nc = mc or x.mc, nc or x.nc
+        if kc and not is_dots(x[0]):
+            x.kc = even(x.k, kc, entry.kernel.group)
+        if packed is not None:
+            x.packed, x.kc = packed.buffer.memory, packed.kc
+        x.threads = usable_threads(threads)
+        return 0
+
+    cdef int multiply(self, Product *x, Batch *batch, cnp.ndarray out) except -1:
+        """The product that is described, over the batch, whose steps in A and B are known."""
+        cdef Buffer *buffer = NULL
+        cdef Py_ssize_t bytes
+        cdef int axis
+        for axis in range(batch.axes):
+            batch.c[axis] = cnp.PyArray_STRIDE(out, axis)
+        while batch.axes and batch.b[batch.axes - 1] == 0:  # one B for all: their rows may be the rows of one A
+            axis = batch.axes - 1
+            if x.m == 1:
+                x.rs_a, x.rs_c = batch.a[axis], batch.c[axis]
+            if batch.a[axis] != x.m * x.rs_a or batch.c[axis] != x.m * x.rs_c:
+                break
+            x.m *= batch.shape[axis]
+            batch.axes -= 1
+        bytes = workspace_of_batch(x[0], batch[0])
+        if bytes:
+            buffer = take_buffer(bytes)
+            if buffer == NULL:
+                raise MemoryError(f"no memory for {bytes} bytes of panels")
+            x.buffer = buffer.memory
+        with nogil:
+            multiply_batch(x[0], batch[0])
+        if buffer != NULL:
+            give_buffer(buffer)
+        return 0
+
+
+CALLS = ("pack_a", "pack_b", "packed_tile", "unpacked_tile", "dot", "unpack")  # in the order of `Call` in observe.hpp
+
+
+cdef void append_call(void *calls, Call what, const Py_ssize_t *extents, const void *address) noexcept nogil:
+    with gil:
+        (<list> calls).append((CALLS[<int> what], (extents[0], extents[1], extents[2]), <size_t> address))
+
+
+cdef bint broadcast(cnp.ndarray a, cnp.ndarray b, int axes, cnp.npy_intp *shape, Batch *batch) noexcept:
+    """The leading shape of a product and the steps of A and B in it; False where they do not agree, or are empty."""
+    cdef int axis, to_a = axes + 2 - cnp.PyArray_NDIM(a), to_b = axes + 2 - cnp.PyArray_NDIM(b)
+    cdef Py_ssize_t of_a, of_b
+    batch.axes = axes
+    for axis in range(axes):
+        of_a = cnp.PyArray_DIM(a, axis - to_a) if axis >= to_a else 1
+        of_b = cnp.PyArray_DIM(b, axis - to_b) if axis >= to_b else 1
+        if (of_a != of_b and of_a != 1 and of_b != 1) or of_a == 0 or of_b == 0:
+            return False
+        shape[axis] = batch.shape[axis] = max(of_a, of_b)
+        batch.a[axis] = cnp.PyArray_STRIDE(a, axis - to_a) if of_a > 1 else 0
+        batch.b[axis] = cnp.PyArray_STRIDE(b, axis - to_b) if of_b > 1 else 0
+    return True

@@ -1,0 +1,73 @@
+"""The C++ of cpu-packed, as `_packed.pyx` calls it: see `_cpu/packed/problem.hpp`, where to begin."""
+
+from libc.stddef cimport size_t
+
+cdef extern from "problem.hpp" nogil:
+    enum:
+        DOT_KC
+    ctypedef struct Kernel:
+        const char *dtype
+        const char *out
+        int mc, kc, group, step, unpacked_vectors
+        bint narrows
+    ctypedef struct Product:
+        const Kernel *kernel
+        Py_ssize_t m, n, k
+        const char *a
+        Py_ssize_t rs_a, cs_a
+        const char *b
+        Py_ssize_t rs_b, cs_b
+        char *c
+        Py_ssize_t rs_c, cs_c
+        int threads
+        Py_ssize_t mc, kc, nc, max_b
+        bint narrows
+        const char *packed
+        Py_ssize_t packed_n, packed_j
+        char *buffer
+
+cdef extern from "strategies.hpp" nogil:
+    ctypedef struct Plan:
+        int strategy
+        Py_ssize_t threads, slices, pieces, m, n, k, mr, nr, mc, kc, nc, kr, ns, kept
+        bint separate
+        Py_ssize_t panel_bytes, workspace
+    bint is_dots(const Product &)
+    Plan plan_of(const Product &)
+    Py_ssize_t pack_operand(const Product &, char *)
+
+cdef extern from "batch.hpp" nogil:
+    enum:
+        MAX_AXES
+    ctypedef struct Batch:
+        int axes
+        Py_ssize_t *shape
+        Py_ssize_t *a
+        Py_ssize_t *b
+        Py_ssize_t *c
+    Py_ssize_t products_in(const Batch &)
+    Py_ssize_t workspace_of_batch(const Product &, const Batch &)
+    void multiply_batch(const Product &, const Batch &)
+
+cdef extern from "workspace.hpp" nogil:
+    ctypedef struct Buffer:
+        char *memory
+    Buffer *new_buffer(size_t)
+    Buffer *take_buffer(size_t)
+    void give_buffer(Buffer *)
+    void drop_buffer(Buffer *)
+    size_t drop_buffers()
+
+cdef extern from "observe.hpp" nogil:
+    ctypedef struct ClockedKernel:
+        long long ns
+    ClockedKernel clocked_kernel(const Kernel &)
+    enum Call:
+        pass
+    ctypedef struct Recorder:
+        void *context
+        void (*call)(void *, Call, const Py_ssize_t *, const void *) noexcept nogil
+        int (*access)(void *, const void *, Py_ssize_t, int) noexcept nogil
+    ctypedef struct RecordingKernel:
+        pass
+    RecordingKernel recording_kernel(const Kernel &, const Recorder &)

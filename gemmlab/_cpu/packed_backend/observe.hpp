@@ -1,0 +1,193 @@
+/* Kernels that observe a product: one clocks its packing, the other records what would be done and multiplies nothing.
+
+   Each is a copy of the kernel with other functions. The loops are those of any product: they see no difference. */
+#ifndef GEMMLAB_PACKED_OBSERVE_HPP
+#define GEMMLAB_PACKED_OBSERVE_HPP
+
+#include <time.h>
+
+#include "problem.hpp"
+
+namespace {
+
+/* Packing with a clock beside it; what all threads spend is summed. */
+struct ClockedKernel : Kernel {
+    const Kernel *real;
+    long long ns;
+};
+
+long long now_ns() {
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+void clocked_pack(const Panel &x, Pack Kernel::*pack) {
+    ClockedKernel &clocked = *(ClockedKernel *)x.kernel;
+    const long long start = now_ns();
+    (clocked.real->*pack)(x);
+    __atomic_fetch_add(&clocked.ns, now_ns() - start, __ATOMIC_RELAXED);
+}
+void clocked_pack_a(const Panel &x) { clocked_pack(x, &Kernel::pack_a); }
+void clocked_pack_b(const Panel &x) { clocked_pack(x, &Kernel::pack_b); }
+
+ClockedKernel clocked_kernel(const Kernel &kernel) {
+    ClockedKernel clocked = {kernel, &kernel, 0};
+    clocked.pack_a = clocked_pack_a, clocked.pack_b = clocked_pack_b;
+    return clocked;
+}
+
+/* Which function of a kernel was called. */
+enum Call { PACK_A, PACK_B, PACKED_TILE, UNPACKED_TILE, DOT_TILE, UNPACK };
+
+/* What a product is recorded by. `call` has the extents in numbers and an address: of the operand packed, else of C.
+   `access` has bytes that are read or written, in order; what it returns is no longer 0 when it wants no more. */
+struct Recorder {
+    void *context;
+    void (*call)(void *context, Call what, const Count extents[3], const void *address);
+    int (*access)(void *context, const void *address, Count bytes, int write);
+};
+
+struct RecordingKernel : Kernel {
+    Recorder recorder;
+    bool stopped;
+};
+
+/* One function's recording. A loop over adjacent numbers goes vector by vector, so each piece of memory is one access
+   a pass; prefetches are left out, since what they name is read anyway. */
+struct Recording {
+    RecordingKernel &kernel;
+    const Recorder &recorder;
+
+    Recording(const Kernel *x) : kernel(*(RecordingKernel *)x), recorder(kernel.recorder) {}
+
+    void call(Call what, Count rows, Count columns, Count depth, const void *address) const {
+        const Count extents[3] = {rows, columns, depth};
+        if (recorder.call) recorder.call(recorder.context, what, extents, address);
+    }
+    bool wanted() const { return recorder.access && !kernel.stopped; }
+    void access(const char *address, Count bytes, int write) const {
+        if (wanted() && recorder.access(recorder.context, address, bytes, write)) kernel.stopped = true;
+    }
+    void read(const char *address, Count bytes) const { access(address, bytes, 0); }
+    void write(const char *address, Count bytes) const { access(address, bytes, 1); }
+
+    /* Numbers of `size` bytes, one after the other, in one piece if they are adjacent. */
+    void row(const char *address, Count stride, Count count, Count size, int written) const {
+        if (stride == size) return access(address, count * size, written);
+        for (Count i = 0; i < count; i++) access(address + i * stride, size, written);
+    }
+
+    /* A tile of C: all its rows are read, if they are added to, and then all are written. */
+    void put(const Tile &x) const {
+        for (int written = !x.add; written < 2; written++)
+            for (Count i = 0; i < x.rows; i++) row(x.c + i * x.rs_c, x.cs_c, x.columns, kernel.sum, written);
+    }
+};
+
+/* As in pack.hpp: rows of the panel as they are stored, or squares of vectors, or number by number. `unit` numbers of k
+   are side by side in `bytes` of a panel. */
+void record_panel(const Recording &to, const Panel &x, Count unit, Count bytes) {
+    const Kernel &kernel = to.kernel;
+    const Count size = kernel.stored, lanes = kernel.lanes, rows = ceil_div(x.depth, unit), row_bytes = x.padded * bytes;
+    char *const panel = (char *)x.to;
+    if (x.along == size && x.across != size && kernel.parts == 1) {
+        for (Count p = 0; p < rows; p += lanes)
+            for (Count i = (x.padded - 1) / lanes * lanes; i >= 0; i -= lanes) {
+                const Count numbers = min(lanes * unit, x.depth - p * unit), columns = min(lanes, x.padded - i);
+                for (Count r = i; r < min(i + lanes, x.width); r++)
+                    to.read(x.from + r * x.across + p * unit * size, numbers * size);
+                for (Count q = p; q < min(p + lanes, rows); q++) to.write(panel + q * row_bytes + i * bytes, columns * bytes);
+            }
+        return;
+    }
+    for (Count p = 0; p < rows; p++) {
+        for (Count q = p * unit; q < min((p + 1) * unit, x.depth); q++)
+            to.row(x.from + q * x.along, x.across, x.width, size, 0);
+        to.write(panel + p * row_bytes, row_bytes);
+    }
+}
+
+void record_pack_a(const Panel &x) {
+    const Recording to(x.kernel);
+    to.call(PACK_A, x.width, 0, x.depth, x.from);
+    if (to.wanted()) record_panel(to, x, to.kernel.group, to.kernel.step);
+}
+void record_pack_b(const Panel &x) {
+    const Recording to(x.kernel);
+    to.call(PACK_B, 0, x.width, x.depth, x.from);
+    const Count in_4_bytes = 4 / to.kernel.stored;  // on AMX, a step of B is 16 rows of the panel
+    if (to.wanted()) to.kernel.whole_panels ? record_panel(to, x, in_4_bytes, 4)
+                                            : record_panel(to, x, to.kernel.group, to.kernel.step);
+}
+
+/* A step reads vectors of B, and of each row of A what is multiplied. */
+void record_packed_tile(const Tile &x) {
+    const Recording to(x.kernel);
+    const Kernel &kernel = to.kernel;
+    const Count lanes = kernel.parts == 1 && !kernel.whole_panels ? kernel.lanes : kernel.nr;
+    to.call(PACKED_TILE, x.rows, x.columns, x.depth * kernel.group, x.c);
+    for (Count p = 0; p < x.depth && to.wanted(); p++) {
+        to.read(x.b + p * kernel.nr * kernel.step, round_up_2(x.columns, lanes) * kernel.step);
+        to.read(x.a + p * x.rows * kernel.step, x.rows * kernel.step);
+    }
+    to.put(x);
+}
+
+void record_unpacked_tile(const Tile &x) {
+    const Recording to(x.kernel);
+    to.call(UNPACKED_TILE, x.rows, x.columns, x.depth, x.c);
+    for (Tile y = x; y.products > 0; y.products--, y.a += y.a_step, y.b += y.b_step, y.c += y.c_step) {
+        for (Count p = 0; p < y.depth && to.wanted(); p++) {
+            to.read(y.b + p * y.rs_b, y.columns * to.kernel.sum);
+            for (Count i = 0; i < y.rows; i++) to.read(y.a + i * y.rs_a + p * y.cs_a, to.kernel.sum);
+        }
+        to.put(y);
+    }
+}
+
+void record_dot(const Tile &x) {
+    const Recording to(x.kernel);
+    const Count vector = to.kernel.lanes * to.kernel.sum, bytes = x.depth * to.kernel.sum;
+    to.call(DOT_TILE, x.rows, x.columns, x.depth, x.c);
+    for (Count at = 0; at < bytes && to.wanted(); at += vector) {
+        to.read(x.b + at, min(vector, bytes - at));
+        for (Count i = 0; i < x.rows; i++) to.read(x.a + i * x.rs_a + at, min(vector, bytes - at));
+    }
+    to.put(x);
+}
+
+/* One pass over each row, a cache line at a time. */
+void record_unpack(const Sums &x) {
+    const Recording to(x.kernel);
+    const Count sum = to.kernel.sum, result = to.kernel.result, some = x.cs_c == result ? 64 / max(sum, result) : 1;
+    to.call(UNPACK, x.rows, x.columns, 0, x.c);
+    for (Count i = 0; i < x.rows && to.wanted(); i++)
+        for (Count j = 0; j < x.columns; j += some) {
+            const Count count = min(some, x.columns - j);
+            to.read(x.from + i * x.rs_from + j * sum, count * sum);
+            to.write(x.c + i * x.rs_c + j * x.cs_c, count * result);
+        }
+}
+
+template <MicroKernel record, int N> struct Recorded {
+    MicroKernel at[N];
+    constexpr Recorded() : at() {
+        for (MicroKernel &one : at) one = record;
+    }
+};
+constexpr Recorded<record_packed_tile, MAX_MR * 2> RECORDED_PACKED;
+constexpr Recorded<record_unpacked_tile, UNPACKED_ROWS * MAX_UNPACKED_VECTORS * 2> RECORDED_UNPACKED;
+
+RecordingKernel recording_kernel(const Kernel &kernel, const Recorder &recorder) {
+    RecordingKernel recording = {kernel, recorder, false};
+    recording.begin = recording.end = NULL;
+    recording.pack_a = record_pack_a, recording.pack_b = record_pack_b;
+    recording.packed = RECORDED_PACKED.at, recording.unpacked = RECORDED_UNPACKED.at;
+    recording.dot = recording.dots = record_dot;
+    recording.unpack = record_unpack;
+    return recording;
+}
+
+}  // namespace
+#endif

@@ -1,0 +1,87 @@
+"""The plan of a product on cpu-packed, as its compiled loops say it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+STRATEGIES = ("five loops on packed panels", "in place", "dot products")  # in the order of `Strategy` in strategies.hpp
+
+
+class Plan(NamedTuple):
+    """How a product is cut: its strategy, and the extents of its loops.
+
+    Attributes
+    ----------
+    strategy : str
+        One of `STRATEGIES`.
+    threads : int
+        Of the whole product.
+    slices : int
+        Parts of a long k, each summed by one thread into a partial result, if more than 1.
+    pieces : int
+        Parts of a thin product, each multiplied by one thread, if more than 1.
+    m, n, k : int
+        Extents of one slice or piece, which the other numbers are for.
+    mr, nr : int
+        Rows and columns of the largest register tile.
+    mc, kc, nc, kr, ns : int
+        Blocks of at most `mc` rows, `kc` deep, of `nc` columns and `kr` of k of B packed at once, in strips of `ns`
+        columns of C: the extents of the five loops. All but `kc` are 0 without packed panels.
+    kept : int
+        Blocks of packed A that are kept for the next strip.
+    separate : bool
+        Whether a strip's sums are in a separate accumulator until they are whole.
+    panel_bytes : int
+        Bytes of a number in a panel.
+    workspace : int
+        Bytes of memory for panels, partial results and sums.
+    """
+
+    strategy: str
+    threads: int
+    slices: int
+    pieces: int
+    m: int
+    n: int
+    k: int
+    mr: int
+    nr: int
+    mc: int
+    kc: int
+    nc: int
+    kr: int
+    ns: int
+    kept: int
+    separate: bool
+    panel_bytes: int
+    workspace: int
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether A and B are packed to panels."""
+        return self.strategy == STRATEGIES[0]
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether A is multiplied as it is stored, and B too where its columns are adjacent."""
+        return self.strategy == STRATEGIES[1]
+
+    @property
+    def summary(self) -> str:
+        """The strategy and the threads, in words."""
+        parts = [self.strategy]
+        if self.slices > 1:
+            parts.append(f"{self.slices} slices of k, added in order")
+        if self.pieces > 1:
+            parts.append(f"{self.pieces} pieces for the threads")
+        return ", ".join(parts) + f"; {self.threads} thread{'s' if self.threads > 1 else ''}"
+
+    @property
+    def loops(self) -> str:
+        """The extents of the loops, in one line."""
+        tile = f"tile {self.mr} x {self.nr}, kc {self.kc}"
+        if not self.is_packed:
+            return tile
+        blocks = f"mc {self.mc}, nc {self.nc}, {self.kr} of k packed at once, strips of {self.ns}"
+        kept = f"{self.kept} block{'s' if self.kept > 1 else ''} of A kept"
+        return f"{tile}, {blocks}, {kept}" + (", separate accumulator" if self.separate else "")

@@ -1,0 +1,165 @@
+"""How many bytes cpu-packed moves between the levels of memory, by the rule of `traffic.py`.
+
+Packing reads each number and writes it to memory of its own, which comes into the caches and goes back as any other.
+Then blocks pass:
+
+    for jc, for pr:                     a block of B is packed
+        for ic:                         it has to stay
+            for each strip of columns:
+                for pc:                 a block of A is packed, unless it is kept from the strip before; C has to stay
+                    for jr:             the block of A has to stay
+                        for ir:         a panel of B has to stay: a tile
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from gemmlab._cpu.packed_backend.plan import Plan
+from gemmlab._cpu.rungs.traffic import Cache, asked, of_batch
+from gemmlab._problem import Problem
+
+
+def moved(problem: Problem, caches: Mapping[str, int], plan: Plan, stored: int) -> dict[str, float]:
+    """Bytes that pass from each level towards the core, and back, with the operands' `stored` bytes a number."""
+    m, n, k = problem.m, problem.n, problem.k
+    if not plan.is_packed:
+        return of_batch(problem, _in_place(m, n, k, stored, caches, plan))
+    loops = _Loops(m, n, k, stored, problem.dtype.itemsize, plan)
+    levels = {"l1": loops.l1}
+    for level, cache in asked(caches):
+        levels[level] = loops.of_b(cache) + loops.of_a(cache) + loops.of_c(cache)
+    return of_batch(problem, levels)
+
+
+def _in_place(m: int, n: int, k: int, s: int, caches: Mapping[str, int], plan: Plan) -> dict[str, float]:
+    """For a strip of columns, for a block of k, for a tile of rows: all three as they are stored.
+
+    From a tile to the next the strip of B has to stay; from a block of k to the next the strip of C; from a strip to
+    the next all of A.
+    """
+    rows, columns, kc = plan.mr, min(n, plan.nr), plan.kc
+    strip_of_b, strip_of_c = kc * columns * s, m * columns * s
+    levels = {"l1": m * n * k * s * (1 / rows + 1 / columns) + 2.0 * m * n * s * -(-k // kc)}
+    for level, cache in asked(caches):
+        of_a = m * k * s * cache.passes((-(-n // columns), (m * k + k * columns) * s + strip_of_c))
+        of_b = k * n * s * cache.passes((-(-m // rows), strip_of_b + rows * (kc + columns) * s))
+        of_c = 2 * m * n * s * cache.passes((-(-k // kc), strip_of_b + m * kc * s + strip_of_c))
+        levels[level] = float(of_a + of_b + of_c)
+    return levels
+
+
+@dataclass(frozen=True)
+class _Loops:
+    """The five loops of a product: what each operand moves through a cache of so many bytes.
+
+    Numbers of A and B have `stored` bytes, those of panels `plan.panel_bytes`, those of C `result`. Sums in a separate
+    accumulator are counted as if they were as wide as C.
+    """
+
+    m: int
+    n: int
+    k: int
+    stored: int
+    result: int
+    plan: Plan
+
+    @property
+    def panel(self) -> int:
+        """Bytes of a number in a panel."""
+        return self.plan.panel_bytes
+
+    @property
+    def l1(self) -> float:
+        """A tile loads a row of B and a column of A for each step; then packing, and C."""
+        loads = self.m * self.n * self.k * self.panel * (self.tiles / self.plan.mc + 1 / self.plan.nr)
+        packing = (self.k * self.n + self.m * self.k * self.packings) * (self.stored + self.panel)
+        return loads + packing + 2.0 * self.m * self.n * self.result * -(-self.k // self.plan.kc)
+
+    @cached_property
+    def strips(self) -> list[int]:
+        """Columns of each strip of a block of B."""
+        return [min(self.plan.ns, self.plan.nc - j) for j in range(0, self.plan.nc, self.plan.ns)]
+
+    @property
+    def repeats(self) -> bool:
+        """Whether A is packed anew for each strip, since there is room for one block of k alone."""
+        return self.plan.kept * self.plan.kc < self.plan.kr
+
+    @property
+    def packings(self) -> int:
+        """How often A is packed: for each block of B, and perhaps each strip."""
+        return -(-self.n // self.plan.nc) * (len(self.strips) if self.repeats else 1)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of a block of A, one below the other."""
+        return -(-self.plan.mc // self.plan.mr)
+
+    @property
+    def block_of_a(self) -> int:
+        """Bytes of a packed block of A."""
+        return self.plan.mc * self.plan.kc * self.panel
+
+    @property
+    def block_of_b(self) -> int:
+        """Bytes of a packed block of B."""
+        return self.plan.nc * self.plan.kr * self.panel
+
+    @property
+    def one_tile(self) -> int:
+        """Bytes from one use of a panel of B to the next, a tile further down."""
+        rows, columns = self.plan.mr, self.plan.nr
+        return self.plan.kc * (columns + rows) * self.panel + rows * columns * self.result
+
+    def one_panel(self, cache: Cache) -> int:
+        """Bytes from one use of a block of A to the next, a panel of B further on."""
+        of_b = cache.pieces(self.one_tile) * self.plan.kc * self.panel
+        return self.block_of_a + self.plan.nr * (of_b + self.plan.mc * self.result)
+
+    def one_block_of_k(self, cache: Cache, columns: int) -> int:
+        """Bytes from one use of a strip of C to the next: A as stored and packed, and the block packed before."""
+        plan = self.plan
+        of_a = plan.mc * plan.kc * self.stored + cache.pieces(self.one_panel(cache)) * self.block_of_a
+        return of_a + (plan.mc * self.result + plan.kc * self.panel) * columns
+
+    def of_b(self, cache: Cache) -> float:
+        """Read once to be packed; the panels are written, and read for each block of A."""
+        plan, block, panels = self.plan, self.block_of_b, self.k * self.n * self.panel
+        packing = block + plan.nc * plan.kr * self.stored
+        one_block_of_b = packing + self.m * (plan.kr * self.stored + plan.nc * self.result)
+        strips_of_c = plan.nc + plan.ns * (cache.pieces(self.one_block_of_k(cache, plan.ns)) - 1) * (plan.kr > plan.kc)
+        one_block_of_a = block + plan.mc * (plan.kr * (self.stored + self.panel) + strips_of_c * self.result)
+        written = 2 * (panels if one_block_of_b > cache.size else block)
+        first = packing > cache.size  # what was packed first is no longer cached when all is packed
+        later = (-(-self.m // plan.mc) - 1) * (one_block_of_a > cache.size)
+        read = panels * (first + later) * cache.passes((self.tiles, self.one_tile))
+        return float(self.k * self.n * self.stored + written + read)
+
+    def of_a(self, cache: Cache) -> float:
+        """Read to be packed; a block is written, and read for each panel of B."""
+        plan, block, panels = self.plan, self.block_of_a, self.m * self.k * self.panel
+        operands = (self.m * self.k + self.k * self.n) * self.stored + self.m * self.n * self.result
+        source = self.m * self.k * self.stored * cache.passes((self.packings, operands + self.block_of_b))
+        packing = block + plan.mc * plan.kc * self.stored
+        packed_again = packing + (plan.kept - 1) * block
+        if plan.kept > 1:
+            packed_again += plan.ns * ((plan.kr - plan.kc) * self.panel + plan.mc * self.result)
+        written = 2 * (panels * self.packings if packed_again > cache.size else plan.kept * block)
+        read = 0
+        for number, columns in enumerate(self.strips):
+            one_strip = plan.kr * (plan.mc + columns) * self.panel + 2 * plan.mc * columns * self.result
+            fresh = number == 0 or self.repeats
+            read += (packing if fresh else one_strip) > cache.size
+            read += (-(-columns // plan.nr) - 1) * (self.one_panel(cache) > cache.size)
+        return float(source + written + panels * read * -(-self.n // plan.nc))
+
+    def of_c(self, cache: Cache) -> float:
+        """A strip is loaded and stored for each block of k; a separate accumulator is instead, and C is stored once."""
+        plan, numbers = self.plan, 0
+        for columns in self.strips:
+            passes = -(-self.k // (plan.kc if self.one_block_of_k(cache, columns) > cache.size else plan.kr))
+            numbers += 2 * self.m * columns * (1 + passes if plan.separate and passes > 1 else passes)
+        return float(numbers * self.result * -(-self.n // plan.nc))

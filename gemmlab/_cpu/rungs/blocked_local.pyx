@@ -1,0 +1,87 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
+"""cpu-blocked-local: the blocked loops, with a row piece of C in a buffer of the thread's own.
+
+    parallel for i0 in 0..m by bs_r:                # block rows of C
+        for p0 in 0..k by bs_k:
+            for j0 in 0..n by bs_c:                 # B[p0:p0+bs_k, j0:j0+bs_c] stays in L1
+                for i in i0..i0+bs_r:
+                    for j1 in j0..j0+bs_c by STRIP:
+                        buffer[0:STRIP] = 0
+                        for p in p0..p0+bs_k:
+                            for j in 0..STRIP:      buffer[j] += A[i,p] B[p,j1+j]
+                        C[i,j1:j1+STRIP] += buffer
+
+Source: the appendix of the Russian oneAPI report (2021). No other pointer can reach the buffer and its length
+is known, so the compiler keeps it in vector registers through the whole loop over p (STRIP is eight vectors:
+enough independent sums to hide the latency of a multiply-add).
+
+Traffic: as `cpu-blocked`, but C is loaded and stored once a block instead of once a multiply-add. What is
+left is one load of B for each vector multiply-add, and B is read where it lies: rows of a block are a row of
+the whole matrix apart, and share few cache sets where that distance is a power of two. Packing is the next rung.
+"""
+
+from cython.parallel cimport prange
+
+from gemmlab._cpu.rungs.rung cimport Gemm32, Gemm64, Plan, blocks, past_line, real
+
+
+cdef extern from "rung.h":
+    enum:
+        STRIP_BYTES
+        MOST_IN_STRIP
+
+
+cdef void gemm(real *A, Py_ssize_t lda, real *B, Py_ssize_t ldb, real *C, Py_ssize_t ldc,
+               Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, Plan *plan) noexcept nogil:
+    cdef Py_ssize_t bs_r = plan.bs_r, bs_c = plan.bs_c, bs_k = plan.bs_k
+    cdef Py_ssize_t shift = past_line(B)
+    cdef Py_ssize_t i_block, p_block, j_block, i0, p0, j0, j1
+    for i_block in prange(blocks(m, bs_r), schedule="runtime", num_threads=plan.threads):
+        i0 = i_block * bs_r
+        for p_block in range(blocks(k, bs_k)):
+            p0 = p_block * bs_k
+            for j_block in range(blocks(n + shift, bs_c)):
+                j0 = max(0, j_block * bs_c - shift)
+                j1 = min(n, (j_block + 1) * bs_c - shift)
+                multiply_block(
+                    A + i0 * lda + p0, lda, B + p0 * ldb, ldb, C + i0 * ldc, ldc,
+                    min(bs_r, m - i0), n, j0, j1, min(bs_k, k - p0), p0 == 0)
+
+
+cdef void multiply_block(real *A, Py_ssize_t lda, real *B, Py_ssize_t ldb, real *C, Py_ssize_t ldc, Py_ssize_t rows,
+                         Py_ssize_t n, Py_ssize_t j0, Py_ssize_t j1, Py_ssize_t depth, bint first) noexcept nogil:
+    """C[:rows, j0:j1] += A[:rows, :depth] B[:depth, j0:j1]; the `first` block of k starts from zero.
+
+    A strip always has its full width, so that its length is a constant: one that would stick out of the matrix
+    is moved back into it, and adds only its columns from `j` on.
+    """
+    cdef Py_ssize_t strip = STRIP_BYTES // <Py_ssize_t> sizeof(real)
+    cdef Py_ssize_t i, j, s, start
+    for i in range(rows):
+        for s in range(blocks(j1 - j0, strip)):
+            j = j0 + s * strip
+            start = min(j, n - strip)
+            if start >= 0:
+                multiply_strip(A + i * lda, B + start, ldb, C + i * ldc + start,
+                               strip, j - start, min(j1 - start, strip), depth, first)
+            else:
+                multiply_strip(A + i * lda, B, ldb, C + i * ldc, n, j, j1, depth, first)
+
+
+cdef inline void multiply_strip(real *A, real *B, Py_ssize_t ldb, real *C, Py_ssize_t width,
+                                Py_ssize_t from_, Py_ssize_t to, Py_ssize_t depth, bint first) noexcept nogil:
+    """C[from_:to] += A[:depth] B[:depth, from_:to]; the sums of all `width` columns stay in a buffer until the end."""
+    cdef real buffer[MOST_IN_STRIP]
+    cdef Py_ssize_t j, p
+    for j in range(width):
+        buffer[j] = 0
+    for p in range(depth):
+        for j in range(width):
+            buffer[j] += A[p] * B[p * ldb + j]
+    for j in range(from_, to):
+        C[j] = buffer[j] if first else C[j] + buffer[j]
+
+
+cdef Gemm32 f32 = gemm[float]
+cdef Gemm64 f64 = gemm[double]
+address = {"float32": <size_t> f32, "float64": <size_t> f64}

@@ -1,0 +1,129 @@
+"""The CPU rungs as backends: each row names its file, its source and its parameters.
+
+A rung computes float32 and float64 products of any size. Block sizes that a call leaves open come from the
+caches of the machine that runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gemmlab._backend import Availability, Param, check_params
+from gemmlab._cpu import isa, machine
+from gemmlab._cpu._driver import DEFAULT_SCHEDULE, SCHEDULES, Kernel, allowed_threads, balanced_rows, default_threads
+from gemmlab._cpu.layouts import not_its_dtype, run_in_layouts
+from gemmlab._cpu.rungs import traffic
+from gemmlab._problem import Problem
+
+ITEMSIZE = {"float32": 4, "float64": 8}
+USUAL_L1 = 32 * 1024  # where the system does not tell
+REPORT_R = "oneAPI matrix multiplication report, Nizhny Novgorod 2021"
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and 1 <= int(value) <= 2**31
+
+
+def size(name: str, choices: tuple[int, ...], meaning: str) -> Param:
+    """A block size that a backend works out for itself where a call leaves it open."""
+    return Param(name, None, choices, meaning, "a positive integer", _is_count)
+
+
+SCHEDULE = Param(
+    "schedule", DEFAULT_SCHEDULE, tuple(SCHEDULES), "how OpenMP deals rows of C out to the threads",
+    "one of " + ", ".join(SCHEDULES), lambda value: value in tuple(SCHEDULES),
+)  # fmt: skip
+EDGES = (16, 32, 48, 64, 96, 128, 192, 256, 512, 1024)
+BLOCKS = (
+    size("bs_r", EDGES, "rows of a block row of C; by default equal shares for the threads, at most 192"),
+    size("bs_c", EDGES, "columns of a block of B; by default from the L1 cache"),
+    size("bs_k", EDGES, "rows of a block of B; by default what keeps the block within 3/4 of the L1 cache"),
+    SCHEDULE,
+)
+
+
+class Rung:
+    """One rung of the CPU ladder."""
+
+    kind = "rung"
+
+    def __init__(self, name: str, module: str, summary: str, source: str, params: tuple[Param, ...] = ()) -> None:
+        self.name, self.module, self.summary, self.source = name, module, summary, source
+        self.params: Mapping[str, Param] = {param.name: param for param in params}
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The compiled rung, in the build for this CPU."""
+        address = isa.load("gemmlab._cpu.rungs", self.module).address
+        blocks = {dtype: self.default_block(dtype) for dtype in ITEMSIZE}
+        return Kernel(address["float32"], address["float64"], serial=not self.params, blocks=blocks)
+
+    def default_block(self, dtype: str) -> tuple[int, int]:
+        """`bs_c` and `bs_k`: columns and rows of a block of B that fits 3/4 of the L1 cache.
+
+        `cpu-blocked` takes a square block, a multiple of the vector. `cpu-blocked-local` takes a block as
+        wide as its buffer, eight vectors, and as deep as the cache allows in multiples of 16.
+        """
+        room = machine.caches().get("L1", USUAL_L1) * 3 // 4 // ITEMSIZE[dtype]
+        vector = isa.VECTOR_BYTES[isa.chosen()] // ITEMSIZE[dtype]
+        if self.name == "cpu-blocked-local":
+            return 8 * vector, max(16, room // (8 * vector) // 16 * 16)
+        square = max(vector, math.isqrt(room) // vector * vector)
+        return square, square
+
+    def probe(self) -> Availability:
+        """Available wherever the package was built."""
+        _ = self.kernel
+        return Availability(True, device=machine.cpu_name())
+
+    def supports(self, problem: Problem) -> bool | str:
+        return problem.dtype.name in ITEMSIZE or not_its_dtype(self.name, problem)
+
+    def resolve(self, problem: Problem, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters in force for this problem, defaults filled in."""
+        given = {name: value for name, value in params.items() if value is not None}
+        check_params(self, given)
+        if not self.params:
+            return {}
+        if "bs_r" not in self.params:
+            return {"schedule": DEFAULT_SCHEDULE, **given}
+        bs_c, bs_k = self.default_block(problem.dtype.name)
+        bs_r = balanced_rows(problem.m, self.threads(problem))
+        return {"bs_r": bs_r, "bs_c": bs_c, "bs_k": bs_k, "schedule": DEFAULT_SCHEDULE, **given}
+
+    def threads(self, problem: Problem) -> int:
+        """Threads that one product of this problem runs on."""
+        return allowed_threads(self._asked_threads(problem))
+
+    def _asked_threads(self, problem: Problem) -> int:
+        if not self.params:
+            return 1
+        return problem.threads or default_threads(2.0 * problem.m * problem.n * problem.k)
+
+    def gemm(self, problem: Problem, **params: Any) -> None:
+        """Fill `problem.out`."""
+        plan = self.resolve(problem, params)
+        threads = self._asked_threads(problem)
+        run_in_layouts(problem, "C", lambda a, b, out: self.kernel.run(a, b, out, threads=threads, **plan))
+
+    def traffic(self, problem: Problem, machine: Mapping[str, int], **params: Any) -> dict[str, float]:
+        """Modelled bytes that pass from each memory level towards the core, by `traffic.py`."""
+        return traffic.MODELS[self.name](problem, machine, self.resolve(problem, params))
+
+
+def rungs() -> tuple[Rung, ...]:
+    """The ladder, bottom rung first."""
+    return (
+        Rung("cpu-naive", "naive", "i-j-k, one thread: the textbook's loop", "serial reference of all reports"),
+        Rung("cpu-ikj", "ikj", "i-k-j: rows of B and C in memory order",
+             f"{REPORT_R}, algorithm 1", (SCHEDULE,)),
+        Rung("cpu-blocked", "blocked", "blocks: a block of B stays in L1",
+             f"{REPORT_R}, algorithm 2", BLOCKS),
+        Rung("cpu-blocked-local", "blocked_local", "blocks, a row piece of C in a buffer",
+             f"{REPORT_R}, appendix", BLOCKS),
+    )  # fmt: skip

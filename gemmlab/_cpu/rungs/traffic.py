@@ -1,0 +1,138 @@
+"""How many bytes each rung moves between the levels of memory: the argument behind the ladder, in numbers.
+
+A level's bytes are those that pass from it towards the core, and back. `l1` counts every load and store of a number by
+the instructions; the other levels count what the cache above them does not hold. One rule decides that: what a loop
+uses in every iteration is still there when its turn comes in the next one, if all that is touched meanwhile fits the
+cache; else all of it comes again. Meanwhile an iteration's worth is touched, some of one and some of the next; and of
+what an iteration goes over again and again, both the old piece and the new. So each model is a list of loops, outermost
+first, with the bytes between one use and the next.
+
+Nothing is cached before, and what was written goes back in the end: C is loaded and stored. Two threads on one machine
+are taken to move the same bytes as one. A cache keeps what was used last, wherever it lies: where the rows of a matrix
+are a power of two apart, they push each other out, and more is moved than is said here. The study `cache-model` holds
+all this against a simulation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from math import prod
+from typing import Any, NamedTuple
+
+from gemmlab._problem import Problem
+
+LINE = 64
+ABOVE = {"l2": "L1", "l3": "L2", "dram": "L3"}  # which cache has to miss for a level to be asked
+USUAL = {"L1": 32 << 10, "L2": 1 << 20, "L3": 8 << 20}
+
+
+class Cache(NamedTuple):
+    """Bytes of a cache, and of the one above it: none is above the first."""
+
+    size: int
+    above: int
+
+    def passes(self, *loops: tuple[int, int]) -> int:
+        """How often something passes that each of these loops uses in every iteration.
+
+        A loop is its number of iterations, and the bytes touched from a use to the next.
+        """
+        return prod(iterations for iterations, touched in loops if touched > self.size)
+
+    def pieces(self, touched: int) -> int:
+        """How many pieces count of what an iteration goes over again and again, so many bytes from a use to the next.
+
+        The old one and the new; but a piece that the cache above keeps meanwhile is asked of this one only once, early.
+        """
+        return 2 if touched > self.above else 1
+
+
+Model = Callable[[Problem, Mapping[str, int], Mapping[str, Any]], dict[str, float]]
+
+
+def naive(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any]) -> dict[str, float]:
+    """For i, for j: a row of A meets a column of B, which has a number in each of k lines.
+
+    From j to j + 1 these lines and the row of A have to stay, else each step of B is a line, and A passes anew. From i
+    to i + 1 all of B has to stay.
+    """
+    m, n, k, s = problem.m, problem.n, problem.k, problem.dtype.itemsize
+    row, column, b = k * s, k * LINE, k * n * s
+    moved = {"l1": 4.0 * m * n * k * s}
+    for level, cache in asked(caches):
+        of_b = b * cache.passes((m, b + 2 * row + n * s), (min(n, LINE // s), column + row + LINE))
+        of_a = m * k * s * cache.passes((n, column + row + LINE))
+        moved[level] = of_a + of_b + 2 * m * n * s
+    return of_batch(problem, moved)
+
+
+def ikj(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any]) -> dict[str, float]:
+    """For i, for p: a row of C takes up a row of B.
+
+    From p to p + 1 the row of C has to stay, and the line of A; from i to i + 1 all of B.
+    """
+    m, n, k, s = problem.m, problem.n, problem.k, problem.dtype.itemsize
+    b, rows = k * n * s, 2 * n * s + LINE
+    moved = {"l1": 3.0 * m * n * k * s}
+    for level, cache in asked(caches):
+        of_a = m * k * s * cache.passes((min(k, LINE // s), rows))
+        of_b = b * cache.passes((m, b + k * s + 2 * n * s))
+        of_c = 2 * m * n * s * cache.passes((k, rows))
+        moved[level] = of_a + of_b + of_c
+    return of_batch(problem, moved)
+
+
+def blocked(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any]) -> dict[str, float]:
+    """For a block row of C, for a block of k, for a block of B: its rows meet a block of A, as in `ikj`.
+
+    From a row to the next the block of B has to stay; from a block of B to the next beside it, the block of A; from a
+    block of k to the next, the block row of C; from a block row to the next, all of B.
+    """
+    moved = _blocked_levels(problem, caches, params)
+    return of_batch(problem, {"l1": 3.0 * problem.m * problem.n * problem.k * problem.dtype.itemsize} | moved)
+
+
+def blocked_local(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any]) -> dict[str, float]:
+    """As `blocked`, but the instructions load and store C once a block of k: one number a multiply-add."""
+    m, n, k, s = problem.m, problem.n, problem.k, problem.dtype.itemsize
+    passes_of_c = -(-k // params["bs_k"])
+    moved = _blocked_levels(problem, caches, params)
+    return of_batch(problem, {"l1": float(m * n * k * s + 2 * m * n * s * passes_of_c)} | moved)
+
+
+def _blocked_levels(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any]) -> dict[str, float]:
+    m, n, k, s = problem.m, problem.n, problem.k, problem.dtype.itemsize
+    bs_r, bs_c, bs_k = (min(params[name], size) for name, size in (("bs_r", m), ("bs_c", n), ("bs_k", k)))
+    a, b, c = bs_r * bs_k * s, bs_k * bs_c * s, bs_r * bs_c * s  # blocks
+    beside = a + 2 * b + c
+    moved = {}
+    for level, cache in asked(caches):
+        block_of_k = (bs_r + bs_k) * n * s + cache.pieces(beside) * a
+        block_row = (k * n + bs_r * k + cache.pieces(block_of_k) * bs_r * n) * s
+        of_b = k * n * s * cache.passes((-(-m // bs_r), block_row), (bs_r, b + bs_k * s + 2 * bs_c * s))
+        of_a = m * k * s * cache.passes((-(-n // bs_c), beside))
+        of_c = 2 * m * n * s * cache.passes((-(-k // bs_k), block_of_k), (bs_k, 2 * bs_c * s + LINE))
+        moved[level] = float(of_a + of_b + of_c)
+    return moved
+
+
+def asked(caches: Mapping[str, int]) -> Iterator[tuple[str, Cache]]:
+    """Each level below the first, with the cache above it: what that lacks is asked of the level."""
+    above = 0
+    for level, name in ABOVE.items():
+        size = caches.get(name, USUAL[name])
+        yield level, Cache(size, above)
+        above = size
+
+
+def of_batch(problem: Problem, moved: Mapping[str, float]) -> dict[str, float]:
+    """The same for every product of a batch."""
+    return {level: float(size) * problem.batch for level, size in moved.items()}
+
+
+MODELS: dict[str, Model] = {
+    "cpu-naive": naive,
+    "cpu-ikj": ikj,
+    "cpu-blocked": blocked,
+    "cpu-blocked-local": blocked_local,
+}
