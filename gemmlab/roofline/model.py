@@ -11,8 +11,8 @@
       +-------------+--------------------> intensity: flop a byte moved
         memory-bound  compute-bound
 
-Each memory level has a slope of its own. Nothing here measures or draws: everything is worked out from
-records (`docs/records.md`).
+Each memory level has its own slope. Nothing here measures or draws: everything is computed from records
+(`docs/records.md`).
 
 Source: S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for
 multicore architectures", Communications of the ACM 52(4), 2009; with one slope a cache level as in A. Ilic,
@@ -25,24 +25,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Literal
 
-Record = Mapping[str, Any]
+from gemmlab.measure.records import Record
 
-Definition = Literal["compulsory", "modelled", "simulated", "measured"]
+Definition = Literal["compulsory", "modelled", "simulated"]
 
 LEVELS = ("local", "L1", "L2", "L3", "DRAM")  # from the core outwards; only a device has local memory
-DEFINITIONS: tuple[Definition, ...] = ("compulsory", "modelled", "simulated", "measured")
-_IN_KEYS = {"modelled": "model", "simulated": "simulated", "measured": "measured"}
-# A device does not tell its caches. What fits into the largest one that devices have may come from there.
+DEFINITIONS: tuple[Definition, ...] = ("compulsory", "modelled", "simulated")
+_IN_KEYS = {"modelled": "model", "simulated": "simulated"}
+# The caches of a device are not known. What fits into the largest that devices have may come from there.
 DEVICE_CACHES = {"L1": 128 << 20}
-# Our loops are not the best possible ones, and a machine's clock drifts: so much over a ceiling is no error.
+# Our loops are not the best possible ones, and a machine's clock drifts: this much over a ceiling is no error.
 TOLERANCE = 0.05
 _HOW_TO_MEASURE = "`gemmlab roofline` measures a machine's ceilings"
 
 
 def moved_bytes(record: Record, level: str, definition: Definition) -> float | None:
-    """Bytes that a product moves from a memory level towards the core, by one of the four definitions.
+    """Bytes that a product moves from a memory level towards the core, by one of the three definitions.
 
     Parameters
     ----------
@@ -50,9 +50,8 @@ def moved_bytes(record: Record, level: str, definition: Definition) -> float | N
         A record of kind ``"gemm"``.
     level : {"local", "L1", "L2", "L3", "DRAM"}
         The level that the bytes come from.
-    definition : {"compulsory", "modelled", "simulated", "measured"}
-        Each operand once, the same at every level; by the backend's own model; by a simulation of the caches; by
-        hardware counters.
+    definition : {"compulsory", "modelled", "simulated"}
+        Each operand once, the same at every level; by the backend's own model; by a simulation of the caches.
 
     Returns
     -------
@@ -87,16 +86,15 @@ def intensity(record: Record, level: str = "DRAM", definition: Definition | None
         A record of kind ``"gemm"``.
     level : {"local", "L1", "L2", "L3", "DRAM"}
         The level that the bytes come from.
-    definition : {"compulsory", "modelled", "simulated", "measured"}, optional
-        Which count of the bytes. By default the modelled one, and the compulsory one where there is no model: both
-        are there at every size, while few sizes are simulated and few machines have counters, and a path that
-        changes its definition midway shows a step that no backend made.
+    definition : {"compulsory", "modelled", "simulated"}, optional
+        Which count of the bytes. By default the modelled one, and the compulsory one where there is no model. Few sizes
+        are simulated, and a curve that changed its definition on the way would show a step that no backend made.
 
     Returns
     -------
     flop_per_byte : float
         Infinite where nothing is moved.
-    which : {"compulsory", "modelled", "simulated", "measured"}
+    which : {"compulsory", "modelled", "simulated"}
         The definition that counted.
 
     Raises
@@ -129,7 +127,7 @@ def model_error(record: Record, level: str) -> float | None:
 
 
 class Roof:
-    """The ceilings of one device, and where products stand under them.
+    """The ceilings of one device, and how products compare with them.
 
     Parameters
     ----------
@@ -147,8 +145,8 @@ class Roof:
 
     Notes
     -----
-    Ceilings are measured on one thread and on all. For a thread count in between, the next lower count that
-    was measured stands in: a lower bound of the true roof.
+    Ceilings are measured on one thread and on all. For a thread count in between, those of the next lower count are
+    used: a lower bound of the true roof.
 
     Examples
     --------

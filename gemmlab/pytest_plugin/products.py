@@ -24,15 +24,14 @@ from gemmlab.analysis.groups import devices
 from gemmlab.measure.comparison import Pair, compare, problem_key, ratio
 from gemmlab.measure.comparison_table import nothing_in_common, times
 from gemmlab.measure.environment import environment, thread_pools
+from gemmlab.measure.noise import summarise
 from gemmlab.measure.problems import DTYPES
-from gemmlab.measure.records import RecordFile, complete, read, titled
-from gemmlab.measure.statistics import summarise
+from gemmlab.measure.records import Record, RecordFile, complete, read, titled
 from gemmlab.measure.table import ERROR, LEGEND, NOISE, SPEED, THREADS, WIDTH, Column, filled, shown, size, text_table
-from gemmlab.roofline import kept
-from gemmlab.roofline.apart import measure_ceilings_apart
+from gemmlab.roofline.ceilings import cache
+from gemmlab.roofline.ceilings.isolated import isolated_ceilings
 from gemmlab.roofline.model import LEVELS
 
-Record = dict[str, Any]
 PEAK_S = 1.0
 _PEAK = "thr: threads. peak: share of the multiply-add rate measured on as many."
 _ROOF = "roof: share of what the lowest of its roofs allows."
@@ -118,10 +117,10 @@ class Products:
         """Have the multiply-add rate of as many threads as a product of a CPU ran on, and what is known already."""
         if record["threads"] is None or record["problem"]["dtype"] not in DTYPES:
             return
-        found = [] if self._ceilings else kept.kept(machine.cpu_name(), machine.usable_cpus())
+        found = [] if self._ceilings else cache.cached(machine.cpu_name(), machine.usable_cpus())
         if not any(ceiling["threads"] == record["threads"] for ceiling in (*self._ceilings, *found)):
             with suppress(RuntimeError):  # a run of tests goes on without a peak
-                measured = measure_ceilings_apart(seconds=PEAK_S, threads=record["threads"], bandwidth=False)
+                measured = isolated_ceilings(seconds=PEAK_S, threads=record["threads"], bandwidth=False)
                 found += [self._completed(ceiling, record["device"]) for ceiling in measured]
         self._ceilings += found
         self._keep(found)

@@ -1,8 +1,8 @@
-"""A worker seen from the session: a child process that does one thing at a time, or stands still.
+"""Child processes of gemmlab: one that is run once, and one that is asked again and again.
 
-The worker is asked and answers in lines of JSON. Between two questions it is suspended, so that its idle
-threads cannot take time from whoever is being measured; where the system has no SIGSTOP it keeps running,
-and the records say so.
+A `WorkerProcess` is asked and answers in lines of JSON. Between two questions it is suspended, so that its idle threads
+cannot take time from the process that is being timed. Where the system has no SIGSTOP it keeps running, and the
+records say so.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+Answer = dict[str, Any]  # a JSON object
+
 
 def child_command(module: str, *arguments: str) -> tuple[str, ...]:
     """The command line of a process that runs `main()` of one of gemmlab's modules.
 
-    The child runs the very gemmlab that its parent runs, installed or not. That one's folder leads the search
-    path for one import only, and -P keeps the working directory off it: a source tree there may have no extensions.
+    The child runs the same gemmlab as its parent, installed or not. That one's directory is first on the search path
+    for one import only, and -P keeps the working directory off the path: a source tree there may have no extensions.
     """
-    home = str(Path(__file__).parents[2])
+    home = str(Path(__file__).parents[3])
     start = f"""import sys
 sys.path.insert(0, {home!r})
 import gemmlab
@@ -45,31 +47,32 @@ class ChildFailed(Exception):
 
 
 def ask_child(
-    module: str, wish: Mapping[str, Any], *, environ: Mapping[str, str] | None = None, patience_s: float | None = None
-) -> Any:
-    """Run `main()` of one of our modules on a wish, both ways as JSON, and return the last line that it printed.
+    module: str, request: Mapping[str, object], *, environ: Mapping[str, str] | None = None,
+    timeout_s: float | None = None,
+) -> Any:  # fmt: skip
+    """Run `main()` of one of our modules on a request, both ways as JSON, and return the last line that it printed.
 
     Raises
     ------
     ChildFailed
-        If it ended badly.
+        If it ended with another exit status than 0.
     subprocess.TimeoutExpired
-        If it gave no answer in time.
+        If it gave no answer within `timeout_s`.
     """
     done = subprocess.run(
-        child_command(module, json.dumps(wish)), env={**os.environ, **(environ or {})}, capture_output=True, text=True,
-        check=False, timeout=patience_s,
+        child_command(module, json.dumps(request)), env={**os.environ, **(environ or {})}, capture_output=True,
+        text=True, check=False, timeout=timeout_s,
     )  # fmt: skip
     if done.returncode != 0:
         raise ChildFailed(done.returncode, (done.stderr.strip().splitlines() or ["no message"])[-1])
-    return json.loads(done.stdout.splitlines()[-1])  # a driver may have had something to say before
+    return json.loads(done.stdout.splitlines()[-1])  # a driver may have printed something before
 
 
-BOUND = {"OMP_PROC_BIND": "spread", "OMP_PLACES": "cores"}  # threads stay on cores of their own, and far apart
-WORKER_COMMAND = child_command("gemmlab.measure.worker")
+OPENMP_AFFINITY = {"OMP_PROC_BIND": "spread", "OMP_PLACES": "cores"}  # each thread stays on a core, far from the others
+WORKER_COMMAND = child_command("gemmlab.measure.isolated.worker")
 CAN_SUSPEND = hasattr(signal, "SIGSTOP")
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
-_GOODBYE_S = 2.0
+_EXIT_S = 2.0  # for a process to end by itself
 
 
 class WorkerDied(Exception):
@@ -77,7 +80,7 @@ class WorkerDied(Exception):
 
 
 class WorkerProcess:
-    """One worker process. Ask it; close it.
+    """One worker process: ask it, then close it.
 
     Parameters
     ----------
@@ -85,31 +88,31 @@ class WorkerProcess:
         Set in the environment of the process, where libraries look for it when they are loaded.
     command : sequence of str, optional
         What to start.
-    bound : bool
-        Whether OpenMP's threads are to stay on cores of their own. The first of them is the one that a device's
-        driver starts its own threads from, so that those would share its core.
+    affinity : bool
+        Whether OpenMP keeps each thread on a core of its own. Not for a device: its driver starts threads from the
+        first one, and they would all inherit that core.
     """
 
-    def __init__(self, threads: int, command: Sequence[str] = WORKER_COMMAND, bound: bool = True) -> None:
-        # A library's chatter goes to a file: not among the answers, and not across a progress bar.
-        self._chatter = tempfile.TemporaryFile()  # noqa: SIM115, closed by close
-        self._overdue_s: float | None = None
+    def __init__(self, threads: int, command: Sequence[str] = WORKER_COMMAND, affinity: bool = True) -> None:
+        # What a library prints goes to a file: not among the answers, and not across a progress bar.
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115, closed by close
+        self._exceeded_s: float | None = None
         try:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=self._chatter,
-                env=_environment(threads, BOUND if bound else {}),
+                stderr=self._log,
+                env=_environment(threads, OPENMP_AFFINITY if affinity else {}),
                 text=True,
                 encoding="utf-8",
             )
         except OSError as error:
-            self._chatter.close()
+            self._log.close()
             raise WorkerDied(f"its process cannot be started: {error.strerror or error}") from None
 
-    def ask(self, command: str, limit_s: float, **arguments: Any) -> dict[str, Any]:
-        """Send one command and wait for its answer, asleep.
+    def ask(self, command: str, limit_s: float, **arguments: object) -> Answer:
+        """Send one command and wait for its answer.
 
         Raises
         ------
@@ -118,7 +121,7 @@ class WorkerProcess:
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        watchdog = threading.Timer(min(limit_s, threading.TIMEOUT_MAX), self._kill_as_overdue, [limit_s])
+        watchdog = threading.Timer(min(limit_s, threading.TIMEOUT_MAX), self._kill_after, [limit_s])
         watchdog.daemon = True
         watchdog.start()
         try:
@@ -131,9 +134,9 @@ class WorkerProcess:
         finally:
             watchdog.cancel()
         if not line.endswith("\n"):
-            raise WorkerDied(self._obituary())
+            raise WorkerDied(self._why_it_ended())
         self._suspend()
-        answer: dict[str, Any] = json.loads(line)
+        answer: Answer = json.loads(line)
         return answer
 
     def close(self, gently: bool = True) -> None:
@@ -141,47 +144,47 @@ class WorkerProcess:
         self._resume()
         if gently:
             with suppress(subprocess.TimeoutExpired, ValueError, OSError):
-                self._process.communicate(timeout=_GOODBYE_S)
+                self._process.communicate(timeout=_EXIT_S)
         self._process.kill()
         self._process.wait()
-        self._chatter.close()
+        self._log.close()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with suppress(OSError):  # a command that a dead process never read
                     pipe.close()
 
     def _suspend(self) -> None:
-        if sys.platform != "win32":
+        if CAN_SUSPEND:
             self._process.send_signal(signal.SIGSTOP)
 
     def _resume(self) -> None:
-        if sys.platform != "win32":
+        if CAN_SUSPEND:
             self._process.send_signal(signal.SIGCONT)
 
-    def _kill_as_overdue(self, limit_s: float) -> None:
-        self._overdue_s = limit_s
+    def _kill_after(self, limit_s: float) -> None:
+        self._exceeded_s = limit_s
         self._process.kill()
 
-    def _obituary(self) -> str:
-        """Say why there was no answer, with the last thing that the process said."""
+    def _why_it_ended(self) -> str:
+        """Why there was no answer, with the last line that the process printed."""
         self._process.kill()
         status = self._process.wait()
-        if self._overdue_s is not None:
-            return f"no answer within {self._overdue_s:g} s"
+        if self._exceeded_s is not None:
+            return f"no answer within {self._exceeded_s:g} s"
         ending = f"exit status {status}" if status >= 0 else _signal_name(-status)
-        last_words = self._last_words()
-        return f"its process ended ({ending})" + (f": {last_words}" if last_words else "")
+        last_line = self._last_line()
+        return f"its process ended ({ending})" + (f": {last_line}" if last_line else "")
 
-    def _last_words(self) -> str:
-        self._chatter.seek(0)
-        lines = self._chatter.read().decode(errors="replace").split("\n")
+    def _last_line(self) -> str:
+        self._log.seek(0)
+        lines = self._log.read().decode(errors="replace").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def _environment(threads: int, more: Mapping[str, str]) -> dict[str, str]:
-    """Our environment with the number of threads, which GEMMLAB_THREADS would override, and more that it lacks."""
+def _environment(threads: int, defaults: Mapping[str, str]) -> dict[str, str]:
+    """Our environment with the number of threads, which GEMMLAB_THREADS would override, and defaults for the rest."""
     inherited = {name: value for name, value in os.environ.items() if name != "GEMMLAB_THREADS"}
-    return {**more, **inherited} | dict.fromkeys(_THREAD_VARIABLES, str(threads))
+    return {**defaults, **inherited} | dict.fromkeys(_THREAD_VARIABLES, str(threads))
 
 
 def _signal_name(number: int) -> str:

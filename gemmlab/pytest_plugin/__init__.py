@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gemmlab._problem import Problem
-    from gemmlab.pytest_records import Products
+    from gemmlab.pytest_plugin.products import Products
 
 PRODUCTS: pytest.StashKey[Products] = pytest.StashKey()
 _SHAPING = ("dtype", "casting", "axes")  # options of matmul that say what is multiplied, not how
@@ -55,7 +55,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def _products(config: pytest.Config) -> Products:
     """The products of this run, from the first on."""
     if PRODUCTS not in config.stash:
-        from gemmlab.pytest_records import Products
+        from gemmlab.pytest_plugin.products import Products
 
         config.stash[PRODUCTS] = Products(config.getoption("gemmlab_out"), config.getoption("gemmlab_against"))
     return config.stash[PRODUCTS]
@@ -93,7 +93,7 @@ def gemm_benchmark(request: pytest.FixtureRequest) -> Callable[..., Any]:
         error = max(error, _check(asked, backend))
         work = asked.m * asked.n * asked.k * asked.batch
         if work and benchmark.stats is not None:  # None under --benchmark-disable
-            from gemmlab.pytest_records import title
+            from gemmlab.pytest_plugin.products import title
 
             name = title(backend, [key for key in options if key in calls[0].params], calls[0])
             timed = benchmark.stats
@@ -108,7 +108,7 @@ def _check(product: Problem, backend: str) -> float:
     """Refuse to time a wrong product; return the largest error over its bound."""
     import numpy as np
 
-    from gemmlab.measure.worker import check
+    from gemmlab.measure.isolated.worker import check
 
     if product.dtype.kind in "fc":
         error = check(product.a, product.b, product.out)

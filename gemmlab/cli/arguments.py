@@ -1,18 +1,14 @@
-"""The command line: parse, call `commands.py`. Exit status 0 done, 1 a check failed, 2 wrong usage, 130 interrupted."""
+"""Every command of `gemmlab` with its options, and the checks of their values."""
 
 from __future__ import annotations
 
 import argparse
-import os
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from gemmlab import commands
 from gemmlab._config import MAX_THREADS, check_threads
-from gemmlab._errors import GemmlabError
+from gemmlab.cli import inspecting, measuring
 
 EXAMPLES = """examples:
   gemmlab report                 measure this machine, write report/index.html
@@ -20,24 +16,6 @@ EXAMPLES = """examples:
   gemmlab bench A.npy B.npy      your own matrices
   gemmlab verify cpu-mkl         is it right?
 """
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status."""
-    arguments = parser().parse_args(argv)
-    try:
-        status: int = arguments.run(arguments)
-        sys.stdout.flush()
-        return status
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # the reader of our output has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (GemmlabError, ValueError, TypeError, OSError) as error:
-        print(f"gemmlab: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
 
 
 def parser() -> argparse.ArgumentParser:
@@ -50,20 +28,20 @@ def parser() -> argparse.ArgumentParser:
     )
     subparsers = top.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, run: Callable[[Any], int], text: str) -> argparse.ArgumentParser:
+    def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
         made = subparsers.add_parser(name, help=text, description=text)
         made.set_defaults(run=run)
         return made
 
-    report = command("report", commands.run_report, "measure this machine and every backend, write a page about it")
+    report = command("report", measuring.run_report, "measure this machine and every backend, write a page about it")
     size = report.add_mutually_exclusive_group()
     for plan, text in (
         ("quick", "two minutes on two quiet cores, up to five on noisy ones (the default)"),
         ("full", "to N = 4032, both dtypes, every layer"),
         ("smallest", "seconds: to see that it works, not how fast"),
     ):
-        size.add_argument(f"--{plan}", dest="plan", action="store_const", const=plan, help=text)
-    report.set_defaults(plan="quick")
+        size.add_argument(f"--{plan}", dest="size", action="store_const", const=plan, help=text)
+    report.set_defaults(size="quick")
     report.add_argument("--input", nargs=2, metavar=("A.npy", "B.npy"), help="add the product of your own matrices")
     _fresh(report)
     report.add_argument("--out", type=Path, default=Path("report"), help="folder to write (report)")
@@ -71,9 +49,9 @@ def parser() -> argparse.ArgumentParser:
                         help="draw records again, of several files on one page; measure nothing")  # fmt: skip
     _selection(report)
 
-    _json(command("backends", commands.run_backends, "list every backend, with a tiny product on each that can run"))
+    _json(command("backends", inspecting.run_backends, "list every backend, with a tiny product on each that can run"))
 
-    bench = command("bench", commands.run_bench, "time backends, each in a process of its own")
+    bench = command("bench", measuring.run_bench, "time backends, each in a process of its own")
     bench.add_argument("input", nargs="*", metavar="A.npy B.npy", help="two matrices of your own")
     bench.add_argument("--sizes", type=_sizes, help="edges of squares, such as 512,1024")
     bench.add_argument("--suite", choices=("squares", "layers", "shapes"), help="a whole suite (some of squares)")
@@ -89,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     _selection(bench)
     _json(bench)
 
-    roofline = command("roofline", commands.run_roofline, "measure this machine's ceilings and draw the roofline")
+    roofline = command("roofline", measuring.run_roofline, "measure this machine's ceilings and draw the roofline")
     of_files = roofline.add_mutually_exclusive_group()
     of_files.add_argument("--from", dest="source", metavar="RECORDS", help="draw records again, measure nothing")
     of_files.add_argument("--compare", nargs=2, metavar=("OLD", "NEW"), help="two files of records beside each other")
@@ -98,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
     _selection(roofline)
     _json(roofline)
 
-    study = command("study", commands.run_study, "run a source document's experiment again, its figures beside ours")
+    study = command("study", measuring.run_study, "run a source document's experiment again, its figures beside ours")
     study.add_argument("name", nargs="?", help="a study; none: list them")
     study.add_argument("--quick", action="store_true", help="a short version, for CPU devices and a first look")
     study.add_argument("--sizes", type=_sizes, default=[], help="edges of squares instead of the source's")
@@ -110,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
     study.add_argument("--out", type=Path, help="folder for records, figures and text (study-NAME)")
     _json(study)
 
-    tune = command("tune", commands.run_tune, "search what is fastest here and keep it for this machine")
+    tune = command("tune", measuring.run_tune, "search what is fastest here and keep it for this machine")
     tune.add_argument("backend", nargs="?", default="cpu-packed",
                       help="cpu-packed: its block sizes; auto: which backend it takes (cpu-packed)")  # fmt: skip
     tune.add_argument("--dtype", type=_names, metavar="NAMES", help="with commas (float32,float64)")
@@ -119,17 +97,17 @@ def parser() -> argparse.ArgumentParser:
                       help="edges of the squares that decide (384 to 1536; auto: 256 to 4096)")
     _json(tune)
 
-    verify = command("verify", commands.run_verify, "audit the correctness of a backend, or of all that can run")
+    verify = command("verify", inspecting.run_verify, "audit the correctness of a backend, or of all that can run")
     verify.add_argument("backend", nargs="*", help="a name; none: every available backend")
     verify.add_argument("--seed", type=int, help="repeat an audit")
     verify.add_argument("--thorough", action="store_true", help="more sizes")
     _json(verify)
 
-    cache = command("cache", commands.run_cache, "show the compiled GPU programs on disk, or remove them")
+    cache = command("cache", inspecting.run_cache, "show the compiled GPU programs on disk, or remove them")
     cache.add_argument("action", nargs="?", choices=("show", "clear"), default="show", help="(show)")
     _json(cache)
 
-    _json(command("info", commands.run_info, "show CPU, caches, instruction sets, devices, libraries and versions"))
+    _json(command("info", inspecting.run_info, "show CPU, caches, instruction sets, devices, libraries and versions"))
     return top
 
 
@@ -187,6 +165,3 @@ def _sizes(text: str) -> list[int]:
         raise argparse.ArgumentTypeError("sizes must be at least 1")
     return sizes
 
-
-if __name__ == "__main__":
-    sys.exit(main())
