@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gemmlab._config import config
-from gemmlab._cpu import machine
 from gemmlab.measure.problems import Case, from_files, layers, sized, squares
 from gemmlab.measure.session import Settings
 
@@ -18,20 +16,10 @@ Inputs = tuple[str, str] | None
 
 @dataclass(frozen=True)
 class Campaign:
-    """What is measured, and how.
+    """What is measured: products, on backends that can run here, and ceilings.
 
-    Attributes
-    ----------
-    cases : sequence of Case
-        The products.
-    backends : sequence of str
-        Names of backends that can run here.
-    settings : Settings
-        How the products are measured.
-    ceilings_s : float
-        Seconds for the CPU's ceilings; 0 measures the peak alone.
-    fresh : bool
-        Measure all ceilings, also where this machine's are in the cache.
+    `ceilings_s` are seconds for the CPU's ceilings; 0 measures the peak alone. With `fresh`, all ceilings are measured,
+    also where this machine's are in the cache.
     """
 
     cases: Sequence[Case]
@@ -41,9 +29,9 @@ class Campaign:
     fresh: bool = False
 
     @property
-    def threads(self) -> int:
-        """Threads of each product."""
-        return self.settings.threads or config.threads or machine.usable_cpus()
+    def uses_cache(self) -> bool:
+        """Whether ceilings may come from the cache."""
+        return self.ceilings_s > 0 and not self.fresh
 
 
 def quick(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Campaign:

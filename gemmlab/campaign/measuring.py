@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from gemmlab._cpu import machine
@@ -15,7 +15,7 @@ from gemmlab._registry import availability, plain
 from gemmlab.campaign.campaigns import Campaign
 from gemmlab.measure.environment import environment
 from gemmlab.measure.records import Record, RecordFile, complete
-from gemmlab.measure.session import Progress, Session
+from gemmlab.measure.session import OnRecord, Progress, Session
 from gemmlab.roofline.ceilings import cache, probe_loop
 from gemmlab.roofline.ceilings.isolated import isolated_ceilings, isolated_device_ceilings
 from gemmlab.roofline.simulation import declined, simulate
@@ -25,7 +25,7 @@ SHORT_SIMULATION = 2e7  # accesses: about a tenth of a second
 MIN_CACHED_S = 5.0  # ceilings measured in less time are not stored
 DEVICE_SHARE = 0.4  # of a CPU's time for its ceilings: a device has no instruction sets, thread counts and sweep
 
-OnRecord = Callable[[Record], None]
+Completed = Callable[[Iterable[Record], str], list[Record]]  # measured ceilings of a device, as whole records
 
 
 def measure(campaign: Campaign, path: str | os.PathLike[str], progress: Progress, records: list[Record]) -> None:
@@ -45,84 +45,63 @@ def carry_out(campaign: Campaign, run_id: str, progress: Progress, on_record: On
     The CPU's peak is measured before and after the products, which shows whether the machine's speed changed. All
     other ceilings come from the cache of this machine, or are measured once and stored there.
     """
-    measuring = _Measuring(campaign, run_id, progress, on_record)
-    measuring.cpu_ceilings()
-    measuring.device_ceilings()
-    measuring.products()
-    measuring.last_peaks()
+    facts = environment(pools=[])
 
+    def completed(found: Iterable[Record], device: str) -> list[Record]:
+        return [complete(record, run_id=run_id, device=device, environment=facts) for record in found]
 
-class _Measuring:
-    """One campaign, as it is carried out."""
-
-    def __init__(self, campaign: Campaign, run_id: str, progress: Progress, on_record: OnRecord) -> None:
-        self._campaign, self._run_id = campaign, run_id
-        self._progress, self._on_record = progress, on_record
-        self._environment = environment(pools=[])
-
-    def cpu_ceilings(self) -> None:
-        """The cached ceilings of the CPU with its peak of now after them, or all of them measured."""
-        campaign, device = self._campaign, machine.cpu_name()
-        known = cache.cached(device, campaign.threads) if campaign.ceilings_s and not campaign.fresh else []
-        if known:
-            self._progress(0, 1, f"ceilings: {cache.age(known)}, --fresh measures them again")
-            self._pass_on([*known, *self._peaks()])
-            return
-        self._progress(0, 1, "ceilings")
-        if not campaign.ceilings_s:
-            self._pass_on(self._peaks())
-            return
-        found = isolated_ceilings(seconds=campaign.ceilings_s, threads=campaign.settings.threads)
-        self._store_and_pass_on(self._completed(found, device))
-
-    def device_ceilings(self) -> None:
-        """The ceilings of each device, cached or measured; without `ceilings_s` its peak alone."""
-        campaign = self._campaign
-        for device, backend in devices_of(campaign.backends).items():
-            known = cache.cached(device) if campaign.ceilings_s and not campaign.fresh else []
-            if known:
-                self._pass_on(known)
-                continue
-            self._progress(0, 1, f"ceilings of {device}")
-            seconds = DEVICE_SHARE * (campaign.ceilings_s or PEAK_S)
-            try:
-                found = isolated_device_ceilings(backend, seconds=seconds, bandwidth=campaign.ceilings_s > 0)
-            except RuntimeError as error:  # other devices can be measured all the same
-                warnings.warn(f"{device}: {error}", stacklevel=4)
-                continue
-            self._store_and_pass_on(self._completed(found, device))
-
-    def products(self) -> None:
-        """All products of all backends."""
-        campaign = self._campaign
-        with Session(run_id=self._run_id, probe_command=probe_loop.COMMAND) as session:
-            session.measure(
-                campaign.backends, campaign.cases, campaign.settings, progress=self._progress,
-                on_record=lambda record: self._on_record(record | simulated_bytes(record)),
-            )  # fmt: skip
-
-    def last_peaks(self) -> None:
-        """The CPU's peak after the products; a higher one replaces the cached one."""
-        peaks = self._peaks()
-        self._pass_on(peaks)
-        cache.raise_peaks(peaks)
-
-    def _peaks(self) -> list[Record]:
-        """The CPU's multiply-add rates as they are now."""
-        found = isolated_ceilings(seconds=PEAK_S, threads=self._campaign.settings.threads, bandwidth=False)
-        return self._completed(found, machine.cpu_name())
-
-    def _completed(self, found: Iterable[Record], device: str) -> list[Record]:
-        return [complete(one, run_id=self._run_id, device=device, environment=self._environment) for one in found]
-
-    def _store_and_pass_on(self, ceilings: list[Record]) -> None:
-        if self._campaign.ceilings_s >= MIN_CACHED_S:
-            cache.store(ceilings)
-        self._pass_on(ceilings)
-
-    def _pass_on(self, records: Iterable[Record]) -> None:
+    def pass_on(records: Iterable[Record]) -> None:
         for record in records:
-            self._on_record(record)
+            on_record(record)
+
+    pass_on(_cpu_ceilings(campaign, completed, progress))
+    pass_on(_device_ceilings(campaign, completed, progress))
+    with Session(run_id=run_id, probe_command=probe_loop.COMMAND) as session:
+        session.measure(
+            campaign.backends, campaign.cases, campaign.settings, progress=progress,
+            on_record=lambda record: on_record(record | simulated_bytes(record)),
+        )  # fmt: skip
+    peaks = completed(_peaks(campaign), machine.cpu_name())
+    pass_on(peaks)
+    cache.raise_peaks(peaks)
+
+
+def _cpu_ceilings(campaign: Campaign, completed: Completed, progress: Progress) -> list[Record]:
+    """The cached ceilings of the CPU with its peak of now after them, or all of them measured."""
+    device, threads = machine.cpu_name(), campaign.settings.thread_count
+    known = cache.cached(device, threads) if campaign.uses_cache else []
+    progress(0, 1, f"ceilings: {cache.age(known)}, --fresh measures them again" if known else "ceilings")
+    if known or not campaign.ceilings_s:
+        return [*known, *completed(_peaks(campaign), device)]
+    return _stored(campaign, completed(isolated_ceilings(seconds=campaign.ceilings_s, threads=threads), device))
+
+
+def _device_ceilings(campaign: Campaign, completed: Completed, progress: Progress) -> Iterator[Record]:
+    """The ceilings of each device, cached or measured; without `ceilings_s` its peak alone."""
+    for device, backend in devices_of(campaign.backends).items():
+        if known := cache.cached(device) if campaign.uses_cache else []:
+            yield from known
+            continue
+        progress(0, 1, f"ceilings of {device}")
+        seconds = DEVICE_SHARE * (campaign.ceilings_s or PEAK_S)
+        try:
+            found = isolated_device_ceilings(backend, seconds=seconds, bandwidth=campaign.ceilings_s > 0)
+        except RuntimeError as error:  # other devices can be measured all the same
+            warnings.warn(f"{device}: {error}", stacklevel=2)
+        else:
+            yield from _stored(campaign, completed(found, device))
+
+
+def _stored(campaign: Campaign, ceilings: list[Record]) -> list[Record]:
+    """These ceilings, in the cache too if enough time was spent on them."""
+    if campaign.ceilings_s >= MIN_CACHED_S:
+        cache.store(ceilings)
+    return ceilings
+
+
+def _peaks(campaign: Campaign) -> list[Record]:
+    """The CPU's multiply-add rates as they are now."""
+    return isolated_ceilings(seconds=PEAK_S, threads=campaign.settings.thread_count, bandwidth=False)
 
 
 def simulated_bytes(record: Record) -> dict[str, float]:

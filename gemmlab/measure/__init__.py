@@ -24,24 +24,7 @@ from gemmlab.measure.session import Session, Settings
 from gemmlab.measure.table import Column, gemm_table, text_table
 
 __all__ = [
-    "NOISY_PERCENT",
-    "SUITES",
-    "Case",
-    "Column",
-    "RecordFile",
-    "Session",
-    "Settings",
-    "compare",
-    "complete",
-    "environment",
-    "from_files",
-    "gemm_table",
-    "layers",
-    "operands",
-    "read",
-    "sized",
-    "squares",
-    "summarise",
-    "text_table",
-    "write",
-]
+    "NOISY_PERCENT", "SUITES", "Case", "Column", "RecordFile", "Session", "Settings", "compare", "complete",
+    "environment", "from_files", "gemm_table", "layers", "operands", "read", "sized", "squares", "summarise",
+    "text_table", "write",
+]  # fmt: skip

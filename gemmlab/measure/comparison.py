@@ -99,28 +99,7 @@ class Comparison:
 
 
 def compare(old: Sequence[Record], new: Sequence[Record]) -> Comparison:
-    """Compare the records of two runs.
-
-    Parameters
-    ----------
-    old, new : sequence of dict
-        Records as `docs/records.md` describes them.
-
-    Returns
-    -------
-    Comparison
-        Its pairs are in the order of `new`.
-
-    Examples
-    --------
-    >>> times = {"status": "ok", "error_over_bound": 0.1, "noisy": False, "p20_s": 0.19, "median_s": 0.2, "p80_s": 0.21}
-    >>> problem = {"m": 64, "n": 64, "k": 64, "batch": 1, "dtype": "float32", "layout": "CCC"}
-    >>> what = {"kind": "gemm", "device": "a CPU", "threads": 2, "transfers_counted": None, "environment": {}}
-    >>> old = {**what, **times, "backend": "cpu-ikj", "params": {}, "problem": problem, "gflop": 1.0}
-    >>> new = old | {"p20_s": 0.1, "median_s": 0.1, "p80_s": 0.1}
-    >>> [(pair.verdict, pair.ratio) for pair in compare([old], [new]).products]
-    [('faster', 2.0)]
-    """
+    """Compare the records of two runs: pairs in the order of `new`, and what only one of them has."""
     before, after = _sorted(old), _sorted(new)
     pairs = [pair for key, own in after.items() for pair in _pairs(before.get(key, {}), own)]
     paired = {id(record) for pair in pairs for record in (pair.old, pair.new)}

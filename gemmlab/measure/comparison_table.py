@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import geometric_mean
+from typing import TypeVar
 
 from gemmlab.measure.comparison import NO_DIFFERENCE, Comparison, Pair, isa_of, problem_key, speed
 from gemmlab.measure.records import Record
@@ -15,7 +16,7 @@ ratio within the p20 to p80 intervals of both times. No difference seen: these
 intervals overlap."""
 _NOISY = "!: noisy; beside a speed, its record says why."
 _OTHER_MACHINE = "Another device, instruction set or number of threads is another machine, and not compared."
-_MACHINE = {"device", "instruction set", "threads"}
+Group = TypeVar("Group")
 _MAX_LISTED = 4  # values of a property that only one run has
 
 # What two records of a pair have in common, as a reader calls it.
@@ -32,17 +33,7 @@ _PROPERTIES: Mapping[str, Callable[[Record], object]] = {
 
 
 def comparison_text(comparison: Comparison, old: str, new: str, ceilings: bool = True) -> str:
-    """Return a comparison as text of 80 columns.
-
-    Parameters
-    ----------
-    comparison : Comparison
-        Of `gemmlab.measure.comparison.compare`.
-    old, new : str
-        What the two runs are called.
-    ceilings : bool, optional
-        Whether ceilings have a table, or one line alone.
-    """
+    """A comparison as text of 80 columns, of two runs called `old` and `new`; its ceilings as a table, or one line."""
     parts = [wrapped(f"{new} (new) against {old} (old): {_counted(len(comparison.products), 'product')} in both.")]
     for title, pairs in _grouped(comparison.products, heading).items():
         parts += _products(title, pairs)
@@ -97,9 +88,9 @@ def _products(title: str, pairs: Sequence[Pair]) -> Iterator[str]:
     yield "\n".join(_sum(backend, own) for backend, own in by_backend.items() if backend not in same)
 
 
-def _grouped(pairs: Iterable[Pair], by: Callable[[Record], str]) -> dict[str, list[Pair]]:
+def _grouped(pairs: Iterable[Pair], by: Callable[[Record], Group]) -> dict[Group, list[Pair]]:
     """Pairs by a property of their new records."""
-    found: dict[str, list[Pair]] = {}
+    found: dict[Group, list[Pair]] = {}
     for pair in pairs:
         found.setdefault(by(pair.new), []).append(pair)
     return found
@@ -113,11 +104,8 @@ def _ceilings(device: str, pairs: Sequence[Pair]) -> str:
 
 def _titles(pairs: Sequence[Pair]) -> dict[int, str]:
     """Each pair's backend, with the parameters that differ between several pairs of one problem."""
-    together: dict[tuple[object, ...], list[Pair]] = {}
-    for pair in pairs:
-        together.setdefault((pair.new["backend"], pair.new["threads"], problem_key(pair.new)), []).append(pair)
     titles = {}
-    for own in together.values():
+    for own in _grouped(pairs, lambda new: (new["backend"], new["threads"], problem_key(new))).values():
         names = [name for name in own[0].new["params"] if len({str(pair.new["params"].get(name)) for pair in own}) > 1]
         for pair in own:
             params = (f"{name}={pair.new['params'].get(name)}" for name in names)
@@ -160,10 +148,8 @@ def _changed(pairs: Sequence[Pair]) -> Iterator[str]:
 def _other_speed(pairs: Sequence[Pair]) -> str:
     """A line on the pairs between which the machine's own speed changed."""
     changes = [pair.machine_percent for pair in pairs if pair.other_speed]
-    if not changes:
-        return ""
-    largest = max(changes, key=abs)
-    return wrapped(
+    largest = max(changes, key=abs, default=0.0)
+    return bool(changes) * wrapped(
         f"The machine ran at another speed at {len(changes)} of {len(pairs)} products: by up to {largest:+.1f} % in "
         "the new run, as the probes beside them say. A difference there may come from the clock or from another load."
     )
@@ -173,25 +159,22 @@ def _in_one_run(comparison: Comparison, old: str, new: str) -> Iterator[str]:
     """For each run, how many products only it has, and the properties that only they have."""
     before = [*comparison.only_old, *(pair.old for pair in comparison.products)]
     after = [*comparison.only_new, *(pair.new for pair in comparison.products)]
-    other_machine = False
-    for name, records, others in ((old, comparison.only_old, after), (new, comparison.only_new, before)):
+    own: set[str] = set()
+    for run, records, others in ((old, comparison.only_old, after), (new, comparison.only_new, before)):
+        only = {name: _values_only_in(records, others, value_of) for name, value_of in _PROPERTIES.items() if others}
+        listed = "; ".join(f"{name} {_listed(values)}" for name, values in only.items() if values)
         if records:
-            own = _own_properties(records, others) if others else {}
-            listed = "; ".join(f"{name} {_listed(values)}" for name, values in own.items())
-            yield f"Only in {name}: {_counted(len(records), 'product')}{f' ({listed})' * bool(listed)}."
-            other_machine |= bool(_MACHINE & own.keys())
-    if other_machine:
+            yield f"Only in {run}: {_counted(len(records), 'product')}{f' ({listed})' * bool(listed)}."
+        own |= {name for name, values in only.items() if values}
+    if own & {"device", "instruction set", "threads"}:
         yield _OTHER_MACHINE
 
 
-def _own_properties(records: Sequence[Record], others: Sequence[Record]) -> dict[str, list[object]]:
-    """Values that some records have and no other has."""
-    own = {}
-    for name, value_of in _PROPERTIES.items():
-        not_own = {None, *map(value_of, others)}
-        if values := [value for value in dict.fromkeys(map(value_of, records)) if value not in not_own]:
-            own[name] = values
-    return own
+def _values_only_in(
+    records: Sequence[Record], others: Sequence[Record], value_of: Callable[[Record], object]
+) -> list[object]:
+    not_own = {None, *map(value_of, others)}
+    return [value for value in dict.fromkeys(map(value_of, records)) if value not in not_own]
 
 
 def _listed(values: Sequence[object]) -> str:

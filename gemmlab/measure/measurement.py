@@ -21,17 +21,7 @@ MAX_SAMPLES_A_ROUND = 200
 
 @dataclass
 class Measurement:
-    """One isolated backend at one case.
-
-    Attributes
-    ----------
-    rounds : list of list of float
-        Seconds a call, of the samples of each round.
-    kernels_s : list of float
-        A device's own time of the kernels of one call, from each round.
-    probes : list of float
-        GFLOP/s of the session's probe before and after each round.
-    """
+    """One isolated backend at one case."""
 
     backend: IsolatedBackend
     case: Case
@@ -39,9 +29,9 @@ class Measurement:
     status: str = "ok"
     reason: str | None = None
     prepared: Answer = field(default_factory=dict)
-    rounds: list[list[float]] = field(default_factory=list)
-    kernels_s: list[float] = field(default_factory=list)
-    probes: list[float] = field(default_factory=list)
+    rounds: list[list[float]] = field(default_factory=list)  # seconds a call, of each sample
+    kernels_s: list[float] = field(default_factory=list)  # by a device's clock, of one call a round
+    probes: list[float] = field(default_factory=list)  # GFLOP/s before and after each round
     calls_per_sample: int | None = None
 
     def prepare(self) -> None:

@@ -31,23 +31,7 @@ STUDENT = (0, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20,
 
 
 def summarise(samples_s: Sequence[float]) -> dict[str, int | float | bool]:
-    """Statistics of one call's time, under the names they have in a record.
-
-    Parameters
-    ----------
-    samples_s : sequence of float
-        Seconds a call, one number a timed sample; at least one.
-
-    Returns
-    -------
-    dict
-        ``samples``, ``median_s``, ``p20_s``, ``p80_s``, ``min_s``, ``noise_percent`` (100 (p80 - p20) / median) and
-        ``noisy`` (whether that is over `NOISY_PERCENT`: the rule without rounds).
-
-    Raises
-    ------
-    ValueError
-        If there is no sample.
+    """Statistics of one call's time under their names in a record; `samples_s` are seconds a call, at least one sample.
 
     Examples
     --------
@@ -66,7 +50,7 @@ def summarise(samples_s: Sequence[float]) -> dict[str, int | float | bool]:
         "p80_s": p80,
         "min_s": float(min(samples_s)),
         "noise_percent": noise_percent,
-        "noisy": noise_percent > NOISY_PERCENT,
+        "noisy": noise_percent > NOISY_PERCENT,  # the rule without rounds
     }
 
 

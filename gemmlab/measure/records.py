@@ -15,7 +15,6 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import IO, Any
 
 from gemmlab._errors import CannotWrite
@@ -54,16 +53,7 @@ _GONE = ("turns", "bytes_measured_dram", "probe_drop_percent", "steal_percent")
 def complete(record: Record, *, run_id: str, device: str, environment: Record) -> Record:
     """Return a whole record: what was measured, what the run adds, and null for the rest.
 
-    Parameters
-    ----------
-    record : mapping
-        At least ``kind``, and the keys that apply.
-    run_id : str
-        The same for all records of one run.
-    device : str
-        Name of the processor or GPU.
-    environment : mapping
-        From `gemmlab.measure.environment`.
+    `record` has at least its ``kind`` and the keys that apply; `environment` is from `gemmlab.measure.environment`.
 
     Raises
     ------
@@ -75,14 +65,13 @@ def complete(record: Record, *, run_id: str, device: str, environment: Record) -
         raise ValueError(f"a record's kind is one of {', '.join(KEYS)}, not {kind!r}")
     if unknown := record.keys() - set(KEYS[kind]):
         raise ValueError(f"not a key of a {kind} record: {', '.join(sorted(unknown))}")
-    added = {
+    given = record | {
         "schema_version": SCHEMA_VERSION,
         "run_id": run_id,
         "time_utc": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": device,
-        "environment": dict(environment),
+        "environment": environment,
     }
-    given = {**record, **added}
     return {key: given.get(key) for key in KEYS[kind]}
 
 
@@ -97,16 +86,10 @@ def titled(name: str, transfers_counted: bool | None) -> str:
 
 
 class RecordFile:
-    """A file of records that is whole, or not there.
+    """A file of records that is whole, or does not exist.
 
-    Records go to ``PATH.partial`` as they come; `close` gives that file its name, in place of any earlier
-    one. A run that is interrupted closes too, and keeps what it has. A device or a pipe, which has no
-    second name, is written directly.
-
-    Parameters
-    ----------
-    path : path
-        Where the records are to stand. Tried at once, so that nothing is measured in vain.
+    Records go to ``PATH.partial`` as they come; `close` gives that file its name, in place of an earlier one, also
+    after an interruption. A device or a pipe is written directly. The path is tried at once.
 
     Raises
     ------
@@ -160,9 +143,7 @@ class RecordFile:
     def __enter__(self) -> RecordFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _abandon(self) -> None:

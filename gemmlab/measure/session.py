@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from time import perf_counter
-from types import TracebackType
 
 from gemmlab._config import config
 from gemmlab._cpu import machine
@@ -35,7 +34,6 @@ from gemmlab.measure.records import Record, complete
 Progress = Callable[[int, int, str], None]
 OnRecord = Callable[[Record], None]
 Group = Sequence[Measurement]  # measurements of one case, whose operands fit into memory together
-Key = tuple[str, int, int, bool]  # name, number of a set of parameters, threads, resident
 MORE_TIME = 1.0  # for further rounds, as a multiple of the time of the planned ones
 TRANSFERS = ("both", "with", "without")
 
@@ -51,13 +49,11 @@ class Settings:
     threads : int or None
         Threads of each product; None: `gemmlab.config.threads`, else all usable CPUs.
     transfers : {"both", "with", "without"}
-        Whether moving operands to a device and the result back is in the times of a backend on a device, or both, in
-        separate processes and records. A CPU moves nothing.
+        Whether a device's times include moving operands to it and the result back; both: in separate records.
     cap_s : float
         A product that is predicted to take longer is skipped.
     rounds : int
-        Rounds of each backend at each case. From three on their disagreement is known, and those that disagree have
-        more, for at most as long again as all these rounds took.
+        Rounds of each backend at each case; from three on, those whose rounds disagree have more (`noise.py`).
     budget_s : float
         Seconds of timing of a backend at a case in all these rounds. Every round takes at least one sample.
     """
@@ -73,18 +69,17 @@ class Settings:
         if self.transfers not in TRANSFERS:
             raise ValueError(f"transfers is one of {', '.join(TRANSFERS)}, not {self.transfers!r}")
 
+    @property
+    def thread_count(self) -> int:
+        """Threads of each product, as a number."""
+        return self.threads or config.threads or machine.usable_cpus()
+
 
 class Session:
     """Worker processes, and the records of what they measured.
 
-    Parameters
-    ----------
-    run_id : str, optional
-        In every record; made up if not given.
-    worker_command : sequence of str, optional
-        What to start as a worker.
-    probe_command : sequence of str, optional
-        What to start as a probe, such as `gemmlab.roofline.ceilings.probe_loop.COMMAND`. By default there is none.
+    `run_id` is in every record. `worker_command` starts a worker, and `probe_command` a probe, such as
+    `gemmlab.roofline.ceilings.probe_loop.COMMAND`; by default there is no probe.
 
     Examples
     --------
@@ -101,14 +96,12 @@ class Session:
         self._worker_command = worker_command
         self._probe = SpeedProbe(probe_command)
         self._environment = environment(pools=[])
-        self._backends: dict[Key, IsolatedBackend] = {}
+        self._backends: dict[tuple[str, int, int, bool], IsolatedBackend] = {}
 
     def __enter__(self) -> Session:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(gently=kind is None)
 
     def close(self, gently: bool = True) -> None:
@@ -118,40 +111,26 @@ class Session:
             self._backends.popitem()[1].close(gently)
 
     def measure(
-        self,
-        backends: Sequence[str],
-        cases: Sequence[Case],
-        settings: Settings | None = None,
-        *,
-        progress: Progress | None = None,
-        on_record: OnRecord | None = None,
-    ) -> list[Record]:
-        """Measure every backend at every case; one record each, for a backend on a device one or two.
+        self, backends: Sequence[str], cases: Sequence[Case], settings: Settings | None = None, *,
+        progress: Progress | None = None, on_record: OnRecord | None = None,
+    ) -> list[Record]:  # fmt: skip
+        """Measure backends, by their names, at cases: one record each, for a backend on a device one or two.
 
-        Parameters
-        ----------
-        backends : sequence of str
-            Their names.
-        cases : sequence of Case
-            In any order; they are measured from the least work to the most.
-        settings : Settings, optional
-            How to measure.
-        progress : callable, optional
-            Called with steps done, all steps, and what comes next.
-        on_record : callable, optional
-            Called with each record as soon as it and those before it have no more rounds. After an interruption it has
-            been called with everything that was measured.
+        Cases are measured from the least work to the most. `progress` is called with steps done, all steps, and what
+        comes next; `on_record` with each record as soon as it and those before it have no more rounds. After an
+        interruption it has been called with everything that was measured.
 
         Returns
         -------
         list of dict
             Records of kind "gemm", as `docs/records.md` describes them.
         """
-        settings = settings or Settings()
-        steps = _Steps(progress)
-        threads = settings.threads or config.threads or machine.usable_cpus()
-        isolated = list(self._isolated(backends, settings, threads, steps))
-        self._probe.start(threads)
+        settings, show = settings or Settings(), progress or (lambda done, total, text: None)
+        isolated: list[tuple[IsolatedBackend, Params]] = []
+        for name in backends:
+            show(0, 1, f"starting {name}")
+            isolated += self._isolated(name, settings)
+        self._probe.start(settings.thread_count)
         groups = [
             [Measurement(backend, case, params) for backend, params in together]
             for case in sorted(cases, key=lambda case: case.gflop) for together in _that_fit(isolated, case)
@@ -165,30 +144,25 @@ class Session:
                     if on_record is not None:
                         on_record(records[-1])
 
-        _measure_in_rounds(groups, settings, self._probe, steps, finish)
+        _Rounds(settings, self._probe, show).measure(groups, finish)
         return records
 
-    def _isolated(
-        self, backends: Sequence[str], settings: Settings, threads: int, steps: _Steps
-    ) -> Iterator[tuple[IsolatedBackend, Params]]:
-        """Each backend's processes, started, with their parameters: for a device two, where both times are wanted."""
-        for name in backends:
-            steps.say(f"starting {name}")
-            own = settings.params.get(name, {})
-            for number, params in enumerate([own] if isinstance(own, Mapping) else own):
-                resident = settings.transfers != "with"
-                backend = self._started((name, number, threads, resident), settings.cap_s)
-                yield backend, params
-                if resident and settings.transfers == "both" and backend.on_device:
-                    yield self._started((name, number, threads, False), settings.cap_s), params
+    def _isolated(self, name: str, settings: Settings) -> Iterator[tuple[IsolatedBackend, Params]]:
+        """A backend's processes, started, with their parameters: for a device two, where both times are wanted.
 
-    def _started(self, key: Key, cap_s: float) -> IsolatedBackend:
-        """A backend's process; it and its rates are kept from one measurement to the next."""
-        name, _, threads, resident = key
-        backend = self._backends.setdefault(key, IsolatedBackend(name, threads, self._worker_command, resident))
-        backend.cap_s = cap_s
-        backend.start()
-        return backend
+        A process and its rates are kept from one measurement to the next.
+        """
+        own = settings.params.get(name, {})
+        for number, params in enumerate([own] if isinstance(own, Mapping) else own):
+            for resident in {"both": (True, False), "with": (False,), "without": (True,)}[settings.transfers]:
+                key = name, number, settings.thread_count, resident
+                new = IsolatedBackend(name, settings.thread_count, self._worker_command, resident)
+                backend = self._backends.setdefault(key, new)
+                backend.cap_s = settings.cap_s
+                backend.start()
+                yield backend, params
+                if not backend.on_device:
+                    break
 
     def _record(self, measurement: Measurement) -> Record:
         hello = measurement.backend.hello
@@ -200,79 +174,65 @@ class Session:
         )
 
 
-class _Steps:
-    """Counts steps for a progress display."""
+class _Rounds:
+    """The rounds of one call of `Session.measure`."""
 
-    def __init__(self, progress: Progress | None) -> None:
-        self._total = self._done = 0
-        self._progress = progress
+    def __init__(self, settings: Settings, probe: SpeedProbe, progress: Progress) -> None:
+        self._settings, self._probe, self._progress = settings, probe, progress
+        self._done = self._total = 0  # steps: two for each measurement in each round
 
-    def expect(self, groups: Sequence[Group], rounds: int) -> None:
-        """So many rounds follow: two steps for each measurement."""
-        self._total += 2 * rounds * sum(map(len, groups))
+    def measure(self, groups: Sequence[Group], finish: Callable[[Group], None]) -> None:
+        """Take the planned rounds of all, then more of those that disagree; call `finish` with each group in order.
 
-    def say(self, text: str) -> None:
-        """Show what comes next."""
-        if self._progress is not None:
-            self._progress(self._done, max(self._total, 1), text)
+        A group is finished as soon as it and those before it have no more rounds, at the latest at an interruption.
+        """
+        rounds = self._settings.rounds
+        unfinished = list(groups)
+        start_s = perf_counter()
+        self._total = 2 * rounds * sum(map(len, groups))
+        try:
+            for number in range(rounds):
+                _restart(groups if number else [])
+                for group in groups:
+                    self._take(group, number)
+                    if number == rounds - 1 and group is unfinished[0] and not self._with_more(group):
+                        finish(unfinished.pop(0))
+            number, end_s = rounds, perf_counter() + MORE_TIME * (perf_counter() - start_s)
+            while perf_counter() < end_s and (again := list(filter(None, map(self._with_more, unfinished)))):
+                self._total += 2 * sum(map(len, again))
+                _restart(again)
+                for group in again:
+                    self._take(group, number)
+                number += 1
+        finally:
+            for group in unfinished:
+                finish(group)
 
-    def take(self, measurement: Measurement, step: Callable[[], None]) -> None:
-        """Show what comes next, and do it."""
-        self.say(f"{measurement.backend.title} {measurement.case.label}")
+    def _with_more(self, group: Group) -> Group:
+        """The measurements that need more rounds."""
+        enough = self._settings.rounds < MIN_ROUNDS
+        return [] if enough else [measurement for measurement in group if measurement.needs_more_rounds]
+
+    def _take(self, group: Group, number: int) -> None:
+        """One round: prepare all, time one after the other, and check all; each round another is timed first."""
+        for measurement in group:
+            self._step(measurement, measurement.prepare)
+        first, seconds = number % len(group), self._settings.budget_s / self._settings.rounds
+        before = self._probe.speed()
+        for measurement in (*group[first:], *group[:first]):
+            self._step(measurement, partial(measurement.time, seconds))
+            after = self._probe.speed()
+            measurement.probes += before + after
+            before = after
+        for measurement in group:
+            measurement.attempt(measurement.release)
+
+    def _step(self, measurement: Measurement, step: Callable[[], None]) -> None:
+        self._progress(self._done, self._total, f"{measurement.backend.title} {measurement.case.label}")
         measurement.attempt(step)
         self._done += 1
         if self._done == self._total:
-            self.say("")
-
-
-def _measure_in_rounds(
-    groups: Sequence[Group], settings: Settings, probe: SpeedProbe, steps: _Steps, finish: Callable[[Group], None]
-) -> None:
-    """The planned rounds for all; then more for those that disagree. `finish` is called with each group in order.
-
-    A group is finished as soon as it and those before it have no more rounds, at the latest at an interruption.
-    """
-    unfinished = list(groups)
-    start_s = perf_counter()
-    steps.expect(groups, settings.rounds)
-    round_s = settings.budget_s / settings.rounds
-    extend = settings.rounds >= MIN_ROUNDS
-    try:
-        for number in range(settings.rounds):
-            _restart(groups if number else [])
-            for group in groups:
-                _measure_round(group, number, round_s, probe, steps)
-                if number == settings.rounds - 1 and group is unfinished[0] and not (extend and _that_need_more(group)):
-                    finish(unfinished.pop(0))
-        number, end_s = settings.rounds, perf_counter() + MORE_TIME * (perf_counter() - start_s)
-        while extend and perf_counter() < end_s and (again := list(filter(None, map(_that_need_more, unfinished)))):
-            steps.expect(again, 1)
-            _restart(again)
-            for group in again:
-                _measure_round(group, number, round_s, probe, steps)
-            number += 1
-    finally:
-        for group in unfinished:
-            finish(group)
-
-
-def _measure_round(group: Group, number: int, seconds: float, probe: SpeedProbe, steps: _Steps) -> None:
-    """Prepare all, time one after the other, and check all; each round another is timed first."""
-    for measurement in group:
-        steps.take(measurement, measurement.prepare)
-    first = number % len(group)
-    before = probe.speed()
-    for measurement in (*group[first:], *group[:first]):
-        steps.take(measurement, partial(measurement.time, seconds))
-        after = probe.speed()
-        measurement.probes += before + after
-        before = after
-    for measurement in group:
-        measurement.attempt(measurement.release)
-
-
-def _that_need_more(group: Group) -> Group:
-    return [measurement for measurement in group if measurement.needs_more_rounds]
+            self._progress(self._done, self._total, "")
 
 
 def _restart(groups: Sequence[Group]) -> None:

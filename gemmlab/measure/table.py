@@ -33,14 +33,8 @@ class Column(NamedTuple):
 def text_table(rows: Sequence[Any], columns: Sequence[Column], block: Callable[[Any], str] | None = None) -> str:
     """Align rows under their heads: numbers to the right, text to the left.
 
-    Parameters
-    ----------
-    rows : sequence
-        What the cells are made from: records, as a rule.
-    columns : sequence of Column
-        Where they do not fit into 80 characters, the widest columns of text are cut, which an ellipsis shows.
-    block : callable, optional
-        The title of the block that a row is in, shown above the block's first row.
+    Where the columns do not fit into 80 characters, the widest columns of text are cut, with an ellipsis. `block` gives
+    the title of the block that a row is in, shown above the block's first row.
 
     Examples
     --------
@@ -72,22 +66,16 @@ def text_table(rows: Sequence[Any], columns: Sequence[Column], block: Callable[[
 
 
 def gemm_table(records: Iterable[Record], peak: Peak | None = None) -> str:
-    """Return records of kind "gemm" as text: a table for each dtype and device, then what was not measured.
+    """Records of kind "gemm" as text: a table for each dtype and device, then what was not measured.
 
-    Times with transfers have a table of their own. A column in which no row has anything is left out.
-
-    Parameters
-    ----------
-    records : iterable of dict
-        Records of other kinds are passed over.
-    peak : callable, optional
-        GFLOP/s that a record's device could reach, or None; fills the column "peak".
+    Times with transfers have a separate table. A column without any value is left out. `peak` gives the GFLOP/s that a
+    record's device could reach, or None, for the column "peak".
     """
     products = [record for record in records if record["kind"] == "gemm"]
     measured = [record for record in products if record["status"] == "ok"]
     parts = []
     for title, group in groupby(sorted(measured, key=heading), key=heading):
-        rows = _by_size(group)
+        rows = sorted(group, key=lambda row: (row["gflop"], row["problem"]["label"]))
         parts.append(f"{wrapped(title)}\n\n{text_table(rows, filled(_columns(peak), rows))}")
     if measured:
         parts.append(_legend(measured))
@@ -151,10 +139,6 @@ def heading(record: Record) -> str:
 def _legend(measured: Sequence[Record]) -> str:
     on_device = [record["transfers_counted"] is not None for record in measured]
     return "\n".join([_CPU_LEGEND] * (not all(on_device)) + [LEGEND] + [_DEVICE_LEGEND] * any(on_device))
-
-
-def _by_size(rows: Iterable[Record]) -> list[Record]:
-    return sorted(rows, key=lambda row: (row["gflop"], row["problem"]["label"]))
 
 
 def _reason_line(record: Record) -> str:

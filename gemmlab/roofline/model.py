@@ -42,26 +42,10 @@ _HOW_TO_MEASURE = "`gemmlab roofline` measures a machine's ceilings"
 
 
 def moved_bytes(record: Record, level: str, definition: Definition) -> float | None:
-    """Bytes that a product moves from a memory level towards the core, by one of the three definitions.
+    """Bytes that a product moves from a memory level towards the core; None where its record has no such count.
 
-    Parameters
-    ----------
-    record : mapping
-        A record of kind ``"gemm"``.
-    level : {"local", "L1", "L2", "L3", "DRAM"}
-        The level that the bytes come from.
-    definition : {"compulsory", "modelled", "simulated"}
-        Each operand once, the same at every level; by the backend's own model; by a simulation of the caches.
-
-    Returns
-    -------
-    float or None
-        None where the record has no such count.
-
-    Raises
-    ------
-    ValueError
-        For a level or a definition that is not one of these.
+    The definitions are: compulsory, each operand once, the same at every level; modelled, by the backend's own model;
+    simulated, by a simulation of the caches. An unknown level or definition is a ValueError.
 
     Examples
     --------
@@ -78,29 +62,11 @@ def moved_bytes(record: Record, level: str, definition: Definition) -> float | N
 
 
 def intensity(record: Record, level: str = "DRAM", definition: Definition | None = None) -> tuple[float, Definition]:
-    """Floating-point operations for each byte that a product moves from a memory level towards the core.
+    """Floating-point operations per byte that a product moves from a memory level, and the definition that counted.
 
-    Parameters
-    ----------
-    record : mapping
-        A record of kind ``"gemm"``.
-    level : {"local", "L1", "L2", "L3", "DRAM"}
-        The level that the bytes come from.
-    definition : {"compulsory", "modelled", "simulated"}, optional
-        Which count of the bytes. By default the modelled one, and the compulsory one where there is no model. Few sizes
-        are simulated, and a curve that changed its definition on the way would show a step that no backend made.
-
-    Returns
-    -------
-    flop_per_byte : float
-        Infinite where nothing is moved.
-    which : {"compulsory", "modelled", "simulated"}
-        The definition that counted.
-
-    Raises
-    ------
-    ValueError
-        For a level or a definition that is not one of these, or one that the record has no count of.
+    By default that is the modelled count, and the compulsory one where there is no model. Few sizes are simulated, and
+    a curve that changed its definition on the way would show a step that no backend made. Infinite where nothing is
+    moved; ValueError for a level or a definition that is unknown, or that the record has no count of.
 
     Examples
     --------
@@ -131,17 +97,16 @@ class Roof:
 
     Parameters
     ----------
-    records : iterable of mapping
-        Records; those that are not ceilings of the device are passed over. Of a ceiling measured more than
-        once, the best counts.
+    records : iterable of dict
+        Those that are not ceilings of the device are ignored. Of a ceiling measured more than once, the best counts.
     device : str, optional
         Whose ceilings; may be left out if the records have those of one device only.
 
     Raises
     ------
     ValueError
-        If the records have no ceiling of the device, or have several devices and none is named. The
-        methods raise it, too, for a ceiling that was not measured.
+        If the records have no ceiling of the device, or have several devices and none is named. The methods raise it,
+        too, for a ceiling that was not measured.
 
     Notes
     -----
@@ -195,10 +160,9 @@ class Roof:
     def feeding_level(self, record: Record) -> str:
         """The memory level that a product's operands come from when it is repeated.
 
-        The innermost level with a measured bandwidth that has room for them. Up to twice its size counts
-        as room, since a part of the operands is then still found there and a roof must not be too low. L1
-        and L2 count once for each thread. Of a device, which counts no threads, the caches' sizes are not known:
-        there it is L1 up to a size that no cache has.
+        The innermost level with a measured bandwidth that is at least half as large as they are: then a part of them
+        is still there, and a roof must not be too low. L1 and L2 count once for each thread. The cache sizes of a
+        device are not known: there it is L1 up to a size that no cache has.
         """
         self._check_device(record)
         threads = record["threads"] or 1
@@ -235,9 +199,8 @@ class Roof:
     def above_roof(self, record: Record) -> bool:
         """Whether a product is faster than it can be: then a measurement, or a ceiling, is wrong.
 
-        The roof is the highest that applies: over the compulsory bytes, since a traffic model may count too
-        many, and 5 % up, since a ceiling is a lower bound. False, because nothing can be said, where
-        no ceiling has the product's number of threads.
+        The roof is the highest that applies: over the compulsory bytes, since a traffic model may count too many, and
+        5 % higher, since a ceiling is a lower bound. False where no ceiling has the product's number of threads.
         """
         if all(ceiling["threads"] != record["threads"] for ceiling in self.ceilings):
             return False
@@ -256,9 +219,7 @@ class Roof:
         counts = {c["threads"] or 0 for c in matching if (c["threads"] or 0) <= (threads or 0)}
         if not counts:
             what = " ".join(wanted.values())
-            raise ValueError(
-                f"no ceiling '{what}' of {self.device} for threads: {threads}; {_HOW_TO_MEASURE}"
-            )
+            raise ValueError(f"no ceiling '{what}' of {self.device} for threads: {threads}; {_HOW_TO_MEASURE}")
         return float(max(c[value] for c in matching if (c["threads"] or 0) == max(counts)))
 
     def _check_device(self, record: Record) -> None:

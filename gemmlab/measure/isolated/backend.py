@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
 from gemmlab._gpu import RUNTIMES
 from gemmlab._registry import plain
@@ -33,14 +32,6 @@ class NotMeasured(Exception):
         self.status = status
 
 
-@dataclass(frozen=True)
-class Rate:
-    """How fast a backend did its last work of a sort."""
-
-    gflop: float
-    gflop_per_s: float
-
-
 class IsolatedBackend:
     """One backend in a session; with `resident`, a device's operands are on the device beforehand."""
 
@@ -52,7 +43,7 @@ class IsolatedBackend:
         self.hello: Answer = {}
         self._command = command
         self._process: WorkerProcess | None = None
-        self._rates: dict[str, Rate] = {}  # by dtype and parameters
+        self._last: dict[str, tuple[float, float]] = {}  # GFLOP, and GFLOP/s at it, by dtype and parameters
         self._cannot_run: tuple[str, str] | None = None  # status and reason
 
     def ask(self, command: str, more_s: float = 0.0, **arguments: object) -> Answer:
@@ -96,7 +87,7 @@ class IsolatedBackend:
     def prepare(self, case: Case, params: Params) -> Answer:
         """Run the product once, have it checked, and remember how fast it was."""
         answer = self.ask("prepare", case=case.to_json(), params=dict(params))
-        self._rates[_sort_of_work(case, params)] = Rate(case.gflop, case.gflop / max(answer["call_s"], 1e-9))
+        self._last[_sort_of_work(case, params)] = case.gflop, case.gflop / max(answer["call_s"], 1e-9)
         return answer
 
     def prepare_again(self, case: Case, params: Params, call_s: float) -> None:
@@ -109,15 +100,16 @@ class IsolatedBackend:
         The rate of a small product says little about a large one. So before a case is found too long, trials are run:
         squares of growing size, each as large as is still cheap.
         """
-        while True:
-            rate = self._rates.get(_sort_of_work(case, params))
-            if rate is None and case.gflop <= _TRIAL_GFLOP:
+        sort = _sort_of_work(case, params)
+        if sort not in self._last:
+            if case.gflop <= _TRIAL_GFLOP:
                 return 0.0
-            predicted_s = case.gflop / rate.gflop_per_s if rate else float("inf")
-            cheap_gflop = rate.gflop_per_s * self.cap_s * _TRIAL_SHARE if rate else _TRIAL_GFLOP
-            trial = _square(min(cheap_gflop, case.gflop), case.dtype)
-            if predicted_s <= self.cap_s or (rate and trial.gflop < _TRIAL_GROWTH * rate.gflop):
-                return predicted_s
+            self.prepare(_square(_TRIAL_GFLOP, case.dtype), params)
+        while True:
+            gflop, rate = self._last[sort]
+            trial = _square(min(rate * self.cap_s * _TRIAL_SHARE, case.gflop), case.dtype)
+            if case.gflop / rate <= self.cap_s or trial.gflop < _TRIAL_GROWTH * gflop:
+                return case.gflop / rate
             self.prepare(trial, params)
 
     @contextmanager

@@ -82,15 +82,8 @@ class WorkerDied(Exception):
 class WorkerProcess:
     """One worker process: ask it, then close it.
 
-    Parameters
-    ----------
-    threads : int
-        Set in the environment of the process, where libraries look for it when they are loaded.
-    command : sequence of str, optional
-        What to start.
-    affinity : bool
-        Whether OpenMP keeps each thread on a core of its own. Not for a device: its driver starts threads from the
-        first one, and they would all inherit that core.
+    `threads` is set in its environment, where libraries look for it when they are loaded. With `affinity`, OpenMP keeps
+    each thread on its own core. Not for a device: its driver's threads would all inherit the core of the first one.
     """
 
     def __init__(self, threads: int, command: Sequence[str] = WORKER_COMMAND, affinity: bool = True) -> None:
@@ -99,14 +92,9 @@ class WorkerProcess:
         self._exceeded_s: float | None = None
         try:
             self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._log,
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, encoding="utf-8",
                 env=_environment(threads, OPENMP_AFFINITY if affinity else {}),
-                text=True,
-                encoding="utf-8",
-            )
+            )  # fmt: skip
         except OSError as error:
             self._log.close()
             raise WorkerDied(f"its process cannot be started: {error.strerror or error}") from None
@@ -125,7 +113,7 @@ class WorkerProcess:
         watchdog.daemon = True
         watchdog.start()
         try:
-            self._resume()
+            self._suspend(False)
             self._process.stdin.write(json.dumps({"command": command, **arguments}) + "\n")
             self._process.stdin.flush()
             line = self._process.stdout.readline()
@@ -141,25 +129,20 @@ class WorkerProcess:
 
     def close(self, gently: bool = True) -> None:
         """End the process and reap it; gently lets it finish by itself first."""
-        self._resume()
+        self._suspend(False)
         if gently:
             with suppress(subprocess.TimeoutExpired, ValueError, OSError):
                 self._process.communicate(timeout=_EXIT_S)
         self._process.kill()
         self._process.wait()
         self._log.close()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with suppress(OSError):  # a command that a dead process never read
-                    pipe.close()
+        for pipe in filter(None, (self._process.stdin, self._process.stdout)):
+            with suppress(OSError):  # a command that a dead process never read
+                pipe.close()
 
-    def _suspend(self) -> None:
+    def _suspend(self, suspended: bool = True) -> None:
         if CAN_SUSPEND:
-            self._process.send_signal(signal.SIGSTOP)
-
-    def _resume(self) -> None:
-        if CAN_SUSPEND:
-            self._process.send_signal(signal.SIGCONT)
+            self._process.send_signal(signal.SIGSTOP if suspended else signal.SIGCONT)
 
     def _kill_after(self, limit_s: float) -> None:
         self._exceeded_s = limit_s
@@ -172,13 +155,9 @@ class WorkerProcess:
         if self._exceeded_s is not None:
             return f"no answer within {self._exceeded_s:g} s"
         ending = f"exit status {status}" if status >= 0 else _signal_name(-status)
-        last_line = self._last_line()
-        return f"its process ended ({ending})" + (f": {last_line}" if last_line else "")
-
-    def _last_line(self) -> str:
         self._log.seek(0)
-        lines = self._log.read().decode(errors="replace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        last_lines = self._log.read().decode(errors="replace").strip().split("\n")[-1:]
+        return ": ".join(filter(None, [f"its process ended ({ending})", *last_lines]))
 
 
 def _environment(threads: int, defaults: Mapping[str, str]) -> dict[str, str]:

@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 import gemmlab
-from gemmlab._backend import Backend
 from gemmlab._problem import Array
-
-if TYPE_CHECKING:
-    from gemmlab._gpu.backend import DeviceBackend
 
 
 class Product:
@@ -25,8 +21,8 @@ class Product:
     Calling `start` does the product; it is complete when `finish` has returned.
     """
 
-    def __init__(self, backend: Backend, a: Array, b: Array, params: dict[str, Any]) -> None:
-        self.a, self.b = a, b
+    def __init__(self, backend: Any, a: Array, b: Array, params: dict[str, Any]) -> None:
+        self.a, self.b, self._backend = a, b, backend
         nothing = np.full((*a.shape[:-1], b.shape[-1]), np.nan, a.dtype)
         left, right, self._out = (self._placed(x) for x in (a, b, nothing))
         self.start = partial(gemmlab.matmul, left, right, out=self._out, backend=backend.name, **params)
@@ -56,10 +52,6 @@ class Product:
 
 class ResidentProduct(Product):
     """The same with all three on the device: a call starts the work and returns."""
-
-    def __init__(self, backend: DeviceBackend, a: Array, b: Array, params: dict[str, Any]) -> None:
-        self._backend = backend
-        super().__init__(backend, a, b, params)
 
     def finish(self) -> None:
         from gemmlab._gpu import arrays

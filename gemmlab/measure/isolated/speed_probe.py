@@ -33,7 +33,7 @@ class SpeedProbe:
             return [self._process.ask("probe", TIMEOUT_S)["gflop_per_s"]]
         except WorkerDied:
             self.close(gently=False)
-            return []
+        return []
 
     def close(self, gently: bool = True) -> None:
         """End the process."""

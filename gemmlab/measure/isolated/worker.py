@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from time import perf_counter_ns
 from typing import Any
@@ -73,7 +73,7 @@ class Worker:
         return {"on_cpu": self._on_cpu, "thread_pools": thread_pools(), **self._machine()}
 
     def _machine(self) -> Answer:
-        """What the backend runs on; the session knows the memory of a CPU."""
+        """What the backend runs on."""
         if self._on_cpu:
             scope = f"environment and threadpoolctl; reaches {thread_scope(self._backend.name)}"
             return {"device": machine.cpu_name(), "thread_scope": scope}
@@ -100,8 +100,8 @@ class Worker:
             "copies": calls[-1].copies,
             "params": dict(calls[-1].params),
             "threads": calls[-1].threads if self._on_cpu else None,
-            "traffic": self._traffic(problem, calls[-1].params),
-            "packing_share": self._packing_share(problem, params) if call_s <= _LONG_CALL_S else None,
+            "traffic": self._optional("traffic", problem, machine.caches(), **calls[-1].params),
+            "packing_share": self._optional("packing_share", problem, **params) if call_s <= _LONG_CALL_S else None,
         }
 
     def prepare_again(self, case: Answer, params: Answer, call_s: float) -> Answer:
@@ -139,15 +139,10 @@ class Worker:
         gc.collect()
         return {"error_over_bound": error}
 
-    def _traffic(self, problem: Problem, params: Mapping[str, object]) -> dict[str, float] | None:
-        """Bytes that pass from each memory level, by the backend's own model."""
-        model = getattr(self._backend, "traffic", None)
-        return None if model is None else dict(model(problem, machine.caches(), **params))
-
-    def _packing_share(self, problem: Problem, params: Mapping[str, object]) -> float | None:
-        """The share of its time that the backend spends packing its operands; None if it cannot say."""
-        measured = getattr(self._backend, "packing_share", None)
-        return None if measured is None else float(measured(problem, **params))
+    def _optional(self, method: str, *arguments: object, **params: object) -> object:
+        """What a method of the backend returns: bytes by its own model, its share of time for packing; None without."""
+        found = getattr(self._backend, method, None)
+        return None if found is None else found(*arguments, **params)
 
 
 def seconds_a_call(start: Callable[[], object], calls: int, finish: Callable[[], None] = lambda: None) -> float:

@@ -30,12 +30,7 @@ def path() -> Path:
 def cached(device: str, threads: int | None = None) -> list[Record]:
     """The stored ceilings of a device of this machine, for one thread and for `threads`; empty where there are none.
 
-    Parameters
-    ----------
-    device : str
-        Its name in records: of the processor, or of a GPU.
-    threads : int, optional
-        What "all threads" has to mean; None for a device, which counts no threads.
+    `device` is its name in records. A device of a runtime counts no threads: None.
 
     Examples
     --------

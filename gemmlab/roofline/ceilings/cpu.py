@@ -41,18 +41,14 @@ def measure_ceilings(*, seconds: float = 12.0, threads: int | None = None, bandw
     Returns
     -------
     list of dict
-        Records of kind ``"ceiling"`` (`docs/records.md`), to be completed by `gemmlab.measure.records.complete`.
+        Records of kind ``"ceiling"`` (`docs/records.md`), to be completed by `gemmlab.measure.records.complete`. The
+        multiply-add loop runs in every instruction set of this CPU, and with single numbers; the bandwidth loops in the
+        one that is used. Working sets are those of one thread.
 
     Raises
     ------
     ValueError
         For a thread count out of range.
-
-    Notes
-    -----
-    The multiply-add loop runs in every instruction set that this CPU has, and with single numbers; the bandwidth
-    loops in the one in force. Working sets are those of one thread. Bytes are the ones that the program reads and
-    writes. The clock is read from a chain of dependent additions right after each multiply-add loop.
     """
     counts = _thread_counts(threads)
     loops = [

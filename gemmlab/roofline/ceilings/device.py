@@ -83,17 +83,9 @@ def working_set(device: Device) -> int:
 
 
 def measure_device_ceilings(queue: Queue, *, seconds: float = 4.0, bandwidth: bool = True) -> list[Record]:
-    """Measure the ceilings of a device.
+    """Measure the ceilings of the device of a queue, within about `seconds` once the kernels are built.
 
-    Parameters
-    ----------
-    queue : Queue
-        A queue of the device.
-    seconds : float
-        About how long it may take once the kernels are built. Each ceiling has at least 5 samples, so it takes longer
-        than a small value.
-    bandwidth : bool, optional
-        Whether to measure memory and transfers too, or multiply-adds alone.
+    Each ceiling has at least 5 samples. Without `bandwidth`, multiply-adds alone are measured.
 
     Returns
     -------
@@ -195,14 +187,8 @@ def _transfers(queue: Queue, seconds: float) -> Iterator[Record]:
         upload, download = partial(queue.upload, memory, host), partial(queue.download, host, memory)
         for operation, copy in (("to device", upload), ("from device", download)):
             timing = _time(partial(_host_s, copy), seconds / 4)
-            yield {
-                "ceiling": "transfer",
-                "operation": operation,
-                "memory": kind,
-                "working_set_bytes": nbytes,
-                "gb_per_s": nbytes / timing["median_s"] / 1e9,
-                **timing,
-            }
+            where = {"operation": operation, "memory": kind, "working_set_bytes": nbytes}
+            yield _rate("transfer", nbytes, timing) | where
 
     yield from measured("pageable", np.empty(nbytes, np.uint8))
     with suppress(DeviceError):
@@ -210,15 +196,12 @@ def _transfers(queue: Queue, seconds: float) -> Iterator[Record]:
 
 
 def _bandwidth(level: str, operation: str, working_set_bytes: int, moved: int, timing: Record) -> Record:
-    return {
-        "ceiling": "bandwidth",
-        "dtype": "float32",
-        "level": level,
-        "operation": operation,
-        "working_set_bytes": working_set_bytes,
-        "gb_per_s": moved / timing["median_s"] / 1e9,
-        **timing,
-    }
+    where = {"level": level, "operation": operation, "working_set_bytes": working_set_bytes}
+    return _rate("bandwidth", moved, timing) | {"dtype": "float32", **where}
+
+
+def _rate(ceiling: str, moved: int, timing: Record) -> Record:
+    return {"ceiling": ceiling, "gb_per_s": moved / timing["median_s"] / 1e9, **timing}
 
 
 def _loop(queue: Queue, text: str, name: str, form: Form, **macros: int) -> Callable[..., Event]:

@@ -34,13 +34,7 @@ def isolated_ceilings(*, seconds: float = 12.0, threads: int | None = None, band
 
 
 def isolated_device_ceilings(backend: str, *, seconds: float = 4.0, bandwidth: bool = True) -> list[Record]:
-    """`measure_device_ceilings` in a fresh process, of the device that a backend multiplies on.
-
-    Raises
-    ------
-    RuntimeError
-        If that process fails; the message is its last line.
-    """
+    """`measure_device_ceilings` in a fresh process, of a backend's device. RuntimeError as `isolated_ceilings`."""
     return _in_child({"backend": backend, "seconds": seconds, "bandwidth": bandwidth})
 
 
