@@ -138,7 +138,7 @@ def is_wrong(record: Record) -> bool:
     return record["status"] == "wrong" or (error is not None and not error <= 1)
 
 
-def problem_key(record: Record) -> Key:
+def problem_key(record: Record) -> tuple[int, int, int, int, str]:
     """What makes two problems the same: sizes, batch and layout."""
     problem = record["problem"]
     return problem["m"], problem["n"], problem["k"], problem["batch"] or 1, problem["layout"] or "CCC"

@@ -1,7 +1,9 @@
 """The pytest plugin: a fixture that times a product, a table at the end of the run, and its records in a file.
 
-pytest loads this file in every project where gemmlab is installed, so it imports the standard library alone
-until its fixture is used, and it works without pytest-benchmark (then only the fixture is missing its clock).
+pytest loads this file in every project where gemmlab is installed, so it imports the standard library alone until its
+fixture is used. Without pytest-benchmark only the fixture does not work.
+
+    products.py     records of the timed products, the ceilings of their machine, and the table
 
     def test_my_product(gemm_benchmark):
         gemm_benchmark(a, b, backend="cpu-blocked")
@@ -19,7 +21,9 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gemmlab._problem import Problem
+    from numpy.typing import ArrayLike
+
+    from gemmlab._problem import Array, Problem
     from gemmlab.pytest_plugin.products import Products
 
 PRODUCTS: pytest.StashKey[Products] = pytest.StashKey()
@@ -36,8 +40,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Find out what is wrong with our options before anything is timed."""
-    if hasattr(config, "workerinput"):  # of pytest-xdist: nothing is timed in its workers
+    """Check our options before anything is timed."""
+    if hasattr(config, "workerinput"):  # of pytest-xdist: its workers time nothing
         return
     if config.getoption("gemmlab_out") or config.getoption("gemmlab_against"):
         try:
@@ -47,13 +51,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Keep the records, whether the run came to its end or not."""
+    """Give the file of records its name, also after an interrupted run."""
     if PRODUCTS in config.stash:
         config.stash[PRODUCTS].close()
 
 
 def _products(config: pytest.Config) -> Products:
-    """The products of this run, from the first on."""
+    """The products of this run; made when first needed."""
     if PRODUCTS not in config.stash:
         from gemmlab.pytest_plugin.products import Products
 
@@ -62,25 +66,25 @@ def _products(config: pytest.Config) -> Products:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Have pytest-benchmark take a test that uses our fixture for a benchmark."""
+    """Make pytest-benchmark treat a test that uses our fixture as a benchmark."""
     names = getattr(item, "fixturenames", [])
     if "gemm_benchmark" in names and "benchmark" not in names and item.config.pluginmanager.hasplugin("benchmark"):
         names.append("benchmark")
 
 
 @pytest.fixture
-def gemm_benchmark(request: pytest.FixtureRequest) -> Callable[..., Any]:
+def gemm_benchmark(request: pytest.FixtureRequest) -> Callable[..., Array]:
     """Time `gemmlab.matmul(a, b, **options)` with pytest-benchmark, checked before and after.
 
-    The problem, GFLOP/s and the share of the measured peak go to the benchmark's `extra_info`, marked as
-    measured in a shared process: other libraries' threads live beside it. `gemmlab bench` keeps them apart. On a
-    device, moving the operands there and the result back is in the time.
+    The problem, GFLOP/s and the share of the measured peak go to the benchmark's `extra_info`, marked as measured in a
+    process that is shared with other libraries' threads; `gemmlab bench` isolates backends. On a device, the time
+    includes moving the operands there and the result back.
     """
     if not request.config.pluginmanager.hasplugin("benchmark"):
         pytest.skip("gemm_benchmark needs pytest-benchmark: pip install 'gemmlab[test]'")
     benchmark = request.getfixturevalue("benchmark")
 
-    def run(a: Any, b: Any, *, backend: str, **options: Any) -> Any:
+    def run(a: ArrayLike, b: ArrayLike, *, backend: str, **options: Any) -> Array:
         import numpy as np
 
         import gemmlab
@@ -118,8 +122,8 @@ def _check(product: Problem, backend: str) -> float:
     return error
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the table: what pytest-benchmark's own columns cannot show."""
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the table of products."""
     text = config.stash[PRODUCTS].text() if PRODUCTS in config.stash else ""
     if text:
         terminalreporter.section("gemmlab: products (measured in one shared process)")
