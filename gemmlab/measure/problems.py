@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.format import open_memmap
-from numpy.typing import NDArray
+
+from gemmlab._problem import Array
 
 DTYPES = ("float32", "float64")
 
@@ -165,7 +166,7 @@ def from_files(a_path: str | PathLike[str], b_path: str | PathLike[str]) -> Case
     return Case("files", f"{m}x{n}x{k}", m, n, k, str(a.dtype), a_path, b_path, layout)
 
 
-def operands(case: Case) -> tuple[NDArray[Any], NDArray[Any]]:
+def operands(case: Case) -> tuple[Array, Array]:
     """Make A and B of a case: from its files, else uniform in [0, 1), the same in every process.
 
     Returns
@@ -181,7 +182,7 @@ def operands(case: Case) -> tuple[NDArray[Any], NDArray[Any]]:
     return a, b
 
 
-def _random(rng: np.random.Generator, shape: tuple[int, int], letter: str, case: Case) -> NDArray[Any]:
+def _random(rng: np.random.Generator, shape: tuple[int, int], letter: str, case: Case) -> Array:
     stack = (case.batch,) if case.batch > 1 else ()
     dtype = np.float32 if case.dtype == "float32" else np.float64
     if letter == "F":  # column-major: each matrix is the transpose of a row-major one
@@ -211,5 +212,5 @@ def _open_matrix(path: str) -> np.memmap[Any, Any]:
     return matrix
 
 
-def _letter(matrix: NDArray[Any]) -> str:
+def _letter(matrix: Array) -> str:
     return "C" if matrix.flags.c_contiguous else "F"
