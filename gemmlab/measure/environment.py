@@ -56,7 +56,7 @@ def environment(pools: list[dict[str, Any]] | None = None) -> dict[str, Any]:
 
 
 def show_versions() -> None:
-    """Print the environment and the versions of everything that gemmlab can use, for a bug report.
+    """Print the environment and the versions of all packages that gemmlab can use, for a bug report.
 
     Examples
     --------

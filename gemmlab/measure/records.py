@@ -41,13 +41,12 @@ KEYS = {
     "gemm": (*_COMMON, *_GEMM, "environment"),
     "ceiling": (*_COMMON, *_CEILING, "environment"),
 }
-# Keys that some files of version 1 lack, and those that it has no more in version 2.
+# Keys that some files of version 1 lack.
 _LATER = (
     "kernel_s", "kernel_p20_s", "kernel_p80_s", "build_s", "start_s", "memory", "bytes_model_local",
     "bytes_simulated_l2", "bytes_simulated_l3", "bytes_simulated_dram", "packing_percent", "rounds",
     "interval_percent", "noisy_because", "probe_gflop_per_s", "clock_ghz",
 )  # fmt: skip
-_GONE = ("turns", "bytes_measured_dram", "probe_drop_percent", "steal_percent")
 
 
 def complete(record: Record, *, run_id: str, device: str, environment: Record) -> Record:
@@ -207,10 +206,8 @@ def _parse(line: bytes) -> Record:
 
 def _from_version_1(record: Record, keys: Iterable[str]) -> Record:
     """The same record in today's version."""
-    found = dict.fromkeys(key for key in _LATER if key in keys) | record | {"schema_version": SCHEMA_VERSION}
-    if "turns" in record:
-        found["rounds"] = record["turns"]
-    return {key: value for key, value in found.items() if key not in _GONE}
+    found = dict.fromkeys(_LATER) | record | {"schema_version": SCHEMA_VERSION, "rounds": record.get("turns")}
+    return {key: found[key] for key in keys if key in found}
 
 
 def _line(record: Record) -> str:

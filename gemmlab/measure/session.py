@@ -42,28 +42,17 @@ TRANSFERS = ("both", "with", "without")
 class Settings:
     """How a session measures.
 
-    Attributes
-    ----------
-    params : mapping of str to mapping or sequence of mapping
-        Parameters of a backend, by its name. Several sets of them are measured as if they were several backends.
-    threads : int or None
-        Threads of each product; None: `gemmlab.config.threads`, else all usable CPUs.
-    transfers : {"both", "with", "without"}
-        Whether a device's times include moving operands to it and the result back; both: in separate records.
-    cap_s : float
-        A product that is predicted to take longer is skipped.
-    rounds : int
-        Rounds of each backend at each case; from three on, those whose rounds disagree have more (`noise.py`).
-    budget_s : float
-        Seconds of timing of a backend at a case in all these rounds. Every round takes at least one sample.
+    `params` are parameters of backends, by their names; several sets of them are measured as if they were several
+    backends. `transfers` ("both", "with" or "without") says whether a device's times include moving operands to it and
+    the result back; both are separate records.
     """
 
     params: Mapping[str, Params | Sequence[Params]] = field(default_factory=dict)
-    threads: int | None = None
+    threads: int | None = None  # None: `gemmlab.config.threads`, else all usable CPUs
     transfers: str = "both"
-    cap_s: float = 2.0
-    rounds: int = 5
-    budget_s: float = 1.0
+    cap_s: float = 2.0  # a product that is predicted to take longer is skipped
+    rounds: int = 5  # of each backend at each case; from three on, those whose rounds disagree have more
+    budget_s: float = 1.0  # of timing of a backend at a case, in all rounds; each round has at least one sample
 
     def __post_init__(self) -> None:
         if self.transfers not in TRANSFERS:

@@ -125,7 +125,7 @@ def _columns(peak: Peak | None) -> list[Column]:
         Column("median", lambda row: seconds(row["median_s"])),
         Column("kernel", lambda row: shown(seconds, row["kernel_s"])),
         SPEED,
-        Column("peak", lambda row: _share(row["gflop_per_s"], peak and peak(row))),
+        Column("peak", lambda row: shown(lambda top: f"{100 * row['gflop_per_s'] / top:.0f}%", peak and peak(row))),
         NOISE,
         ERROR,
     ]
@@ -149,10 +149,6 @@ def _reason_line(record: Record) -> str:
 def wrapped(text: str) -> str:
     """Text in lines of 80 characters; a word or a path that is longer is not broken."""
     return textwrap.fill(text, WIDTH, break_on_hyphens=False, break_long_words=False)
-
-
-def _share(rate: float, peak: float | None) -> str:
-    return f"{100 * rate / peak:.0f}%" if peak else NOTHING
 
 
 def shown(text: Callable[[Any], str], value: Any) -> str:

@@ -52,12 +52,7 @@ def ask_child(
 ) -> Any:  # fmt: skip
     """Run `main()` of one of our modules on a request, both ways as JSON, and return the last line that it printed.
 
-    Raises
-    ------
-    ChildFailed
-        If it ended with another exit status than 0.
-    subprocess.TimeoutExpired
-        If it gave no answer within `timeout_s`.
+    ChildFailed if its exit status is not 0; subprocess.TimeoutExpired if there was no answer within `timeout_s`.
     """
     done = subprocess.run(
         child_command(module, json.dumps(request)), env={**os.environ, **(environ or {})}, capture_output=True,

@@ -1,7 +1,4 @@
-"""The product that a worker times: its operands in host memory, or on a device beforehand.
-
-With operands in host memory, a device's product includes moving them there and the result back.
-"""
+"""The product that a worker times: its operands in host memory, which a device copies, or on a device beforehand."""
 
 from __future__ import annotations
 
