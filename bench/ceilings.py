@@ -24,8 +24,8 @@ from statistics import median
 
 from gemmlab._cpu.isa import chosen
 from gemmlab._cpu.machine import caches, usable_cpus
-from gemmlab.roofline.bandwidth import _point, page_aligned
-from gemmlab.roofline.multiply_adds import SCALAR, MultiplyAdds
+from gemmlab.roofline.ceilings.bandwidth import measure_point, page_aligned
+from gemmlab.roofline.ceilings.multiply_adds import SCALAR, MultiplyAdds
 
 KB, MB = 1000, 1000 * 1000  # as likwid-bench counts
 BEYOND = max(128 * MB, 2 * caches().get("L3", 0) // MB * MB)
@@ -58,7 +58,7 @@ def bandwidth(operation: str, working_set: int, threads: int) -> float:
     stream = import_module(f"gemmlab.roofline.{chosen()}._stream")
     buffer = page_aligned(threads * (working_set + 3 * stream.PAGE_BYTES), stream.PAGE_BYTES)
     stream.touch(buffer, threads)
-    return median(_point(stream, buffer, operation, working_set, threads, SECONDS).gb_per_s)
+    return median(measure_point(stream, buffer, operation, working_set, threads, SECONDS).gb_per_s)
 
 
 def cases() -> list[tuple[str, int, str, str]]:

@@ -173,14 +173,14 @@ def test_the_records_are_drawn_by_roofline_and_report(run, pytester):
 KEPT = """
 import made_up_records as made
 from gemmlab._cpu.machine import cpu_name
-from gemmlab.roofline import kept
+from gemmlab.roofline.ceilings import cache
 
-kept.kept = lambda device, threads: [record | {"device": cpu_name()} for record in made.ceilings(threads=1)]
+cache.cached = lambda device, threads: [record | {"device": cpu_name()} for record in made.ceilings(threads=1)]
 """
 
 
 @needs_benchmark
-def test_ceilings_that_are_kept_give_the_share_of_the_roof_and_go_to_the_file(run, pytester, monkeypatch):
+def test_ceilings_that_are_stored_give_the_share_of_the_roof_and_go_to_the_file(run, pytester, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT), prepend=":")
     pytester.makeconftest(KEPT)
     done = run(PRODUCT, "--gemmlab-out=records.jsonl", *BRIEF)

@@ -1,46 +1,47 @@
-"""Two runs beside each other: what is in both, how many times the speed, and whether a difference was seen.
+"""Two runs compared: what is in both, the ratio of the speeds, and whether a difference was seen.
 
 One rule decides, here and in the report: where the p20 to p80 intervals of two times overlap, no difference was seen,
-and no ratio is told. A ratio has an interval too, from the slow end of one against the fast end of the other. Of two
-runs on a CPU the intervals must also lie apart, the same way round, when each time is counted in the probes beside it:
-else it may be the clock that changed. Nothing here measures or prints: a comparison is worked out from records alone.
+and no ratio is given. The interval of a ratio is from the slow end of one time against the fast end of the other, and
+back. A pair is noisy if one of its records is, or if the machine ran at another speed: the probes beside the two differ
+by more than 1 %. Nothing here measures or prints: a comparison is made from records alone.
 
     products   the same backend, problem, layout, threads and transfers, on the same device and instruction set
     ceilings   the same loop, memory level, number type and threads, on the same device
 
-Of what a run has several times the fastest counts, as in the report. Where a run has a backend with several sets of
-parameters, they are told apart. With one set each, the two are compared and what differs is named: most parameters
-are worked out for machine and problem, and two ways to work them out are what a comparison is for.
+Where a run has several times of one product, the fastest counts. Where it has several sets of parameters of a backend,
+equal sets are compared. With one set each, the two are compared and the parameters that differ are named: most are
+computed from machine and problem, and a comparison may be about two ways to compute them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from gemmlab.measure.records import Record
 
-Key = tuple[Any, ...]
+Key = tuple[object, ...]
 NO_DIFFERENCE = "no difference seen"
+SAME_SPEED_PERCENT = 1.0  # by which the probes beside two records may differ
 
 _CEILING_KEYS = ("device", "isa", "threads", "ceiling", "dtype", "operation", "level", "memory")
-_COMPARED_CEILINGS = ("fma", "bandwidth", "transfer")  # a sweep's points are what bandwidths are taken from
+_COMPARED_CEILINGS = ("fma", "bandwidth", "transfer")  # bandwidths are computed from the points of the sweep
 
 
 @dataclass(frozen=True)
 class Pair:
-    """The same work measured twice: `ratio` is the new speed over the old one, between `low` and `high`.
-
-    `seen` says whether that is a difference; if not, the ratio means nothing.
-    """
+    """The same work measured twice: `ratio` is the new speed divided by the old one, `low` to `high` its interval."""
 
     old: Record
     new: Record
     ratio: float
     low: float
     high: float
-    seen: bool
+
+    @property
+    def seen(self) -> bool:
+        """Whether a difference was seen; if not, the ratio means nothing."""
+        return self.low > 1 or self.high < 1
 
     @property
     def verdict(self) -> str:
@@ -50,17 +51,29 @@ class Pair:
         return "faster" if self.ratio > 1 else "slower"
 
     @property
-    def ratio_in_probes(self) -> float:
-        """The ratio, had each been timed by the probes beside it: what a clock does alike to all is not in it."""
-        return self.ratio / _probes_ratio(self.old, self.new)
+    def machine_percent(self) -> float:
+        """How much faster the machine was beside the new record, in per cent of its probe; 0 where that is not known.
+
+        Probes on another number of threads say nothing of it, nor do probes of the CPU of a device.
+        """
+        before, after = self.old.get("probe_gflop_per_s"), self.new.get("probe_gflop_per_s")
+        threads = self.old.get("threads")
+        if not before or not after or threads is None or threads != self.new.get("threads"):
+            return 0.0
+        return float(100 * (after / before - 1))
+
+    @property
+    def other_speed(self) -> bool:
+        """Whether the machine ran at another speed."""
+        return abs(self.machine_percent) > SAME_SPEED_PERCENT
 
     @property
     def noisy(self) -> bool:
-        """Whether one of the two is."""
-        return bool(self.old["noisy"] or self.new["noisy"])
+        """Whether one of the two records is noisy, or the machine ran at another speed."""
+        return bool(self.old["noisy"] or self.new["noisy"] or self.other_speed)
 
     @property
-    def changed_params(self) -> dict[str, tuple[Any, Any]]:
+    def changed_params(self) -> dict[str, tuple[object, object]]:
         """Parameters of a product whose values differ: the old one and the new one."""
         old, new = self.old.get("params") or {}, self.new.get("params") or {}
         return {name: (old.get(name), new.get(name)) for name in {**old, **new} if old.get(name) != new.get(name)}
@@ -68,15 +81,15 @@ class Pair:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What two runs have in common; `only_old` and `only_new` hold the timed products that one of them has alone."""
+    """What two runs have in common; `only_old` and `only_new` hold the timed products that are in one run only."""
 
     products: tuple[Pair, ...]
     ceilings: tuple[Pair, ...]
     only_old: tuple[Record, ...]
     only_new: tuple[Record, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The comparison as JSON can carry it; there is no ratio where no difference was seen."""
+    def to_dict(self) -> dict[str, object]:
+        """The comparison for JSON; there is no ratio where no difference was seen."""
         return {
             "products": [_row(pair, ("backend", "problem", "transfers_counted")) for pair in self.products],
             "ceilings": [_row(pair, _CEILING_KEYS) for pair in self.ceilings],
@@ -86,28 +99,7 @@ class Comparison:
 
 
 def compare(old: Sequence[Record], new: Sequence[Record]) -> Comparison:
-    """Put the records of two runs beside each other.
-
-    Parameters
-    ----------
-    old, new : sequence of mapping
-        Records as `docs/records.md` describes them.
-
-    Returns
-    -------
-    Comparison
-        Its pairs are in the order of `new`.
-
-    Examples
-    --------
-    >>> times = {"status": "ok", "error_over_bound": 0.1, "noisy": False, "p20_s": 0.19, "median_s": 0.2, "p80_s": 0.21}
-    >>> problem = {"m": 64, "n": 64, "k": 64, "batch": 1, "dtype": "float32", "layout": "CCC"}
-    >>> what = {"kind": "gemm", "device": "a CPU", "threads": 2, "transfers_counted": None, "environment": {}}
-    >>> old = {**what, **times, "backend": "cpu-ikj", "params": {}, "problem": problem, "gflop": 1.0}
-    >>> new = old | {"p20_s": 0.1, "median_s": 0.1, "p80_s": 0.1}
-    >>> [(pair.verdict, pair.ratio) for pair in compare([old], [new]).products]
-    [('faster', 2.0)]
-    """
+    """Compare the records of two runs: pairs in the order of `new`, and what only one of them has."""
     before, after = _sorted(old), _sorted(new)
     pairs = [pair for key, own in after.items() for pair in _pairs(before.get(key, {}), own)]
     paired = {id(record) for pair in pairs for record in (pair.old, pair.new)}
@@ -127,9 +119,7 @@ def ratio(old: Record, new: Record) -> Pair:
     """
     before, after = _of_a_unit(old), _of_a_unit(new)
     low, high = before["p20_s"] / after["p80_s"], before["p80_s"] / after["p20_s"]
-    probes = _probes_ratio(old, new)
-    seen = low > max(1.0, probes) or high < min(1.0, probes)
-    return Pair(old, new, before["told_s"] / after["told_s"], low, high, seen)
+    return Pair(old, new, before["time_s"] / after["time_s"], low, high)
 
 
 def overlap(first: Record, second: Record) -> bool:
@@ -138,7 +128,7 @@ def overlap(first: Record, second: Record) -> bool:
 
 
 def is_good(record: Record) -> bool:
-    """Whether a product has a time that may be believed: it ran, and its error is within the bound."""
+    """Whether a product ran and its error is within the bound, so that its time counts."""
     return record["status"] == "ok" and bool(record["median_s"]) and not is_wrong(record)
 
 
@@ -148,7 +138,7 @@ def is_wrong(record: Record) -> bool:
     return record["status"] == "wrong" or (error is not None and not error <= 1)
 
 
-def problem_key(record: Record) -> Key:
+def problem_key(record: Record) -> tuple[int, int, int, int, str]:
     """What makes two problems the same: sizes, batch and layout."""
     problem = record["problem"]
     return problem["m"], problem["n"], problem["k"], problem["batch"] or 1, problem["layout"] or "CCC"
@@ -160,7 +150,7 @@ def isa_of(record: Record) -> str | None:
 
 
 def _sorted(records: Iterable[Record]) -> dict[Key, dict[Key, Record]]:
-    """What can be compared, by what must be the same, and there by parameters; of several, the fastest."""
+    """Records that can be compared, by `_key`, then by parameters; of several with the same, the fastest."""
     found: dict[Key, dict[Key, Record]] = {}
     for record in records:
         if (key := _key(record)) is not None:
@@ -172,7 +162,7 @@ def _sorted(records: Iterable[Record]) -> dict[Key, dict[Key, Record]]:
 
 
 def _key(record: Record) -> Key | None:
-    """What must be the same in a pair; None for a record that has no time, or is not compared."""
+    """What two records of a pair have in common; None for a record without a time, or one that is not compared."""
     if record["kind"] == "gemm" and is_good(record) and record["gflop"] and record["p20_s"]:
         where = record["device"], isa_of(record), record["threads"], bool(record["transfers_counted"])
         return *where, record["backend"], record["problem"]["dtype"], *problem_key(record)
@@ -184,10 +174,8 @@ def _key(record: Record) -> Key | None:
 def _pairs(old: Mapping[Key, Record], new: Mapping[Key, Record]) -> Iterator[Pair]:
     if len(old) == len(new) == 1:
         yield ratio(*old.values(), *new.values())
-        return
-    for params, record in new.items():
-        if params in old:
-            yield ratio(old[params], record)
+    else:
+        yield from (ratio(old[params], record) for params, record in new.items() if params in old)
 
 
 def _products_but(found: Mapping[Key, Mapping[Key, Record]], paired: set[int]) -> tuple[Record, ...]:
@@ -196,30 +184,14 @@ def _products_but(found: Mapping[Key, Mapping[Key, Record]], paired: set[int]) -
 
 
 def _of_a_unit(record: Record) -> dict[str, float]:
-    """Seconds that a unit of the work took: those that its speed is told from, and the interval.
+    """Seconds for a unit of the work: the time that gives the speed, and its interval.
 
-    A ceiling of multiply-adds is told from its fastest sample, all else from the median. Two versions of a ceiling's
-    loop may do different amounts of work a call, hence the unit.
+    The speed of multiply-adds is that of the fastest sample, all others are from the median. Two versions of a
+    ceiling's loop may do different amounts of work a call, so times are compared for a unit of work.
     """
-    told_s = record["min_s" if record.get("ceiling") == "fma" else "median_s"]
-    work = record["gflop"] if record["kind"] == "gemm" else told_s * speed(record)
-    return {
-        "told_s": told_s / work,
-        "p20_s": min(told_s, record["p20_s"]) / work,
-        "p80_s": record["p80_s"] / work,
-    }
-
-
-def _probes_ratio(old: Record, new: Record) -> float:
-    """The speed of the probes beside the new record over that beside the old one; 1 where they tell nothing.
-
-    A device's time has none that matter, and those on other threads are others.
-    """
-    before, after = old.get("probe_gflop_per_s"), new.get("probe_gflop_per_s")
-    threads = old.get("threads")
-    if threads is None or threads != new.get("threads") or not before or not after:
-        return 1.0
-    return float(after / before)
+    time_s = record["min_s" if record.get("ceiling") == "fma" else "median_s"]
+    work = record["gflop"] if record["kind"] == "gemm" else time_s * speed(record)
+    return {"time_s": time_s / work, "p20_s": min(time_s, record["p20_s"]) / work, "p80_s": record["p80_s"] / work}
 
 
 def speed(record: Record) -> float:
@@ -227,7 +199,7 @@ def speed(record: Record) -> float:
     return float(record["gflop_per_s"] or record["gb_per_s"])
 
 
-def _row(pair: Pair, keys: Iterable[str]) -> dict[str, Any]:
+def _row(pair: Pair, keys: Iterable[str]) -> Record:
     unit = "gflop_per_s" if pair.new["gflop_per_s"] else "gb_per_s"
     row = {"device": pair.new["device"], "threads": pair.new["threads"]} | {key: pair.new[key] for key in keys}
     if pair.changed_params:
@@ -240,4 +212,5 @@ def _row(pair: Pair, keys: Iterable[str]) -> dict[str, Any]:
         "ratio_low": pair.low,
         "ratio_high": pair.high,
         "noisy": pair.noisy,
+        "machine_percent": pair.machine_percent,
     }

@@ -1,27 +1,26 @@
-"""A comparison as plain text: a row a pair, what that comes to for each backend, and what only one run has."""
+"""A comparison as plain text: one row a pair, a sum for each backend, and what only one run has."""
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import geometric_mean
-from typing import Any
+from typing import TypeVar
 
 from gemmlab.measure.comparison import NO_DIFFERENCE, Comparison, Pair, isa_of, problem_key, speed
 from gemmlab.measure.records import Record
-from gemmlab.measure.table import NOTHING, WIDTH, Column, filled, heading, size, text_table, three_digits
+from gemmlab.measure.table import NOTHING, Column, filled, heading, size, text_table, three_digits, wrapped
 
-_LEGEND = """new / old: how many times the speed; in brackets the least and the most that
-the p20 to p80 intervals of both times allow. No difference: they overlap, or
-they would at the same clock, as the probes beside both times tell it."""
-_NOISY = "!: noisy; the record says why."
+_LEGEND = """new / old: how many times the speed; in brackets the smallest and the largest
+ratio within the p20 to p80 intervals of both times. No difference seen: these
+intervals overlap."""
+_NOISY = "!: noisy; beside a speed, its record says why."
 _OTHER_MACHINE = "Another device, instruction set or number of threads is another machine, and not compared."
-_MACHINE = {"device", "instruction set", "threads"}
-_LISTED = 4  # of a trait's values that only one run has
+Group = TypeVar("Group")
+_MAX_LISTED = 4  # values of a property that only one run has
 
-# What a product's record must share with another, as a reader calls it.
-_TRAITS: Mapping[str, Callable[[Record], Any]] = {
+# What two records of a pair have in common, as a reader calls it.
+_PROPERTIES: Mapping[str, Callable[[Record], object]] = {
     "device": lambda record: record["device"],
     "instruction set": isa_of,
     "threads": lambda record: record["threads"],
@@ -34,31 +33,22 @@ _TRAITS: Mapping[str, Callable[[Record], Any]] = {
 
 
 def comparison_text(comparison: Comparison, old: str, new: str, ceilings: bool = True) -> str:
-    """Return a comparison as text of 80 columns.
-
-    Parameters
-    ----------
-    comparison : Comparison
-        Of `gemmlab.measure.comparison.compare`.
-    old, new : str
-        What the two runs are called.
-    ceilings : bool, optional
-        Whether ceilings have a table, or a line alone.
-    """
-    parts = [_wrapped(f"{new} (new) against {old} (old): {_counted(len(comparison.products), 'product')} in both.")]
-    for title, pairs in _apart(comparison.products, heading).items():
+    """A comparison as text of 80 columns, of two runs called `old` and `new`; its ceilings as a table, or one line."""
+    parts = [wrapped(f"{new} (new) against {old} (old): {_counted(len(comparison.products), 'product')} in both.")]
+    for title, pairs in _grouped(comparison.products, heading).items():
         parts += _products(title, pairs)
-    for device, pairs in _apart(comparison.ceilings, lambda record: record["device"]).items():
-        parts.append(_ceilings(device, pairs) if ceilings else _tally(f"Ceilings of {device}", pairs))
-    parts += ["\n".join(_changed(comparison.products)), "\n".join(map(_wrapped, _alone(comparison, old, new)))]
+    for device, pairs in _grouped(comparison.ceilings, lambda record: record["device"]).items():
+        parts.append(_ceilings(device, pairs) if ceilings else _sum(f"Ceilings of {device}", pairs))
+    parts += ["\n".join(_changed(comparison.products)), "\n".join(map(wrapped, _in_one_run(comparison, old, new)))]
+    parts.append(_other_speed(comparison.products))
     shown = (*comparison.products, *(comparison.ceilings if ceilings else ()))
     parts.append("\n".join([_LEGEND] * bool(shown) + [_NOISY] * any(pair.noisy for pair in shown)))
     return "\n\n".join(filter(None, parts))
 
 
 def nothing_in_common(comparison: Comparison, old: str, new: str) -> str:
-    """One line on two runs without a pair: what each has that the other lacks."""
-    return " ".join([f"{new} and {old} have nothing in common that was timed.", *_alone(comparison, old, new)])
+    """One line on two runs without a pair: what each has that the other has not."""
+    return " ".join([f"{new} and {old} have nothing in common that was timed.", *_in_one_run(comparison, old, new)])
 
 
 def times(pair: Pair) -> str:
@@ -77,14 +67,14 @@ def times(pair: Pair) -> str:
 
 
 _THREADS = Column("thr", lambda pair: str(pair.new["threads"] or NOTHING))
-_OLD = Column("old", lambda pair: _marked(pair.old))
-_NEW = Column("new", lambda pair: _marked(pair.new))
-_RATIO = Column("new / old", times, number=False)
+_OLD = Column("old", lambda pair: _speed(pair.old))
+_NEW = Column("new", lambda pair: _speed(pair.new))
+_RATIO = Column("new / old", lambda pair: times(pair) + " !" * pair.other_speed, number=False)
 
 
 def _products(title: str, pairs: Sequence[Pair]) -> Iterator[str]:
     """The table of a dtype on a device, and how many differ of each backend."""
-    by_backend = _apart(sorted(pairs, key=lambda pair: pair.new["gflop"]), lambda record: record["backend"])
+    by_backend = _grouped(sorted(pairs, key=lambda pair: pair.new["gflop"]), lambda record: record["backend"])
     rows = [pair for own in by_backend.values() for pair in own]
     titles = _titles(rows)
     columns = [
@@ -92,37 +82,34 @@ def _products(title: str, pairs: Sequence[Pair]) -> Iterator[str]:
         Column("m x n x k", lambda pair: size(pair.new["problem"])),
         _THREADS, _OLD, _NEW, _RATIO,
     ]  # fmt: skip
-    yield f"{_wrapped(f'{title}, GFLOP/s')}\n\n{text_table(rows, filled(columns, rows))}"
+    yield f"{wrapped(f'{title}, GFLOP/s')}\n\n{text_table(rows, filled(columns, rows))}"
     if same := [backend for backend, own in by_backend.items() if not any(pair.seen for pair in own)]:
-        yield _wrapped(f"No difference seen at any product of {', '.join(same)}.")
-    yield "\n".join(_tally(backend, own) for backend, own in by_backend.items() if backend not in same)
+        yield wrapped(f"No difference seen at any product of {', '.join(same)}.")
+    yield "\n".join(_sum(backend, own) for backend, own in by_backend.items() if backend not in same)
 
 
-def _apart(pairs: Iterable[Pair], of: Callable[[Record], str]) -> dict[str, list[Pair]]:
-    """Pairs by something that their new records have."""
-    found: dict[str, list[Pair]] = {}
+def _grouped(pairs: Iterable[Pair], by: Callable[[Record], Group]) -> dict[Group, list[Pair]]:
+    """Pairs by a property of their new records."""
+    found: dict[Group, list[Pair]] = {}
     for pair in pairs:
-        found.setdefault(of(pair.new), []).append(pair)
+        found.setdefault(by(pair.new), []).append(pair)
     return found
 
 
 def _ceilings(device: str, pairs: Sequence[Pair]) -> str:
     columns = [Column("ceiling", lambda pair: _ceiling(pair.new), number=False), _THREADS, _OLD, _NEW, _RATIO]
-    title = _wrapped(f"Ceilings of {device}: multiply-adds in GFLOP/s, all else in GB/s")
-    return f"{title}\n\n{text_table(pairs, filled(columns, pairs))}\n\n{_tally('Ceilings', pairs)}"
+    title = wrapped(f"Ceilings of {device}: multiply-adds in GFLOP/s, all others in GB/s")
+    return f"{title}\n\n{text_table(pairs, filled(columns, pairs))}\n\n{_sum('Ceilings', pairs)}"
 
 
 def _titles(pairs: Sequence[Pair]) -> dict[int, str]:
-    """Each pair's backend, with those parameters that tell it from others at the same problem."""
-    together: dict[Any, list[Pair]] = {}
-    for pair in pairs:
-        together.setdefault((pair.new["backend"], pair.new["threads"], problem_key(pair.new)), []).append(pair)
+    """Each pair's backend, with the parameters that differ between several pairs of one problem."""
     titles = {}
-    for own in together.values():
+    for own in _grouped(pairs, lambda new: (new["backend"], new["threads"], problem_key(new))).values():
         names = [name for name in own[0].new["params"] if len({str(pair.new["params"].get(name)) for pair in own}) > 1]
         for pair in own:
-            words = [pair.new["backend"], *(f"{name}={pair.new['params'].get(name)}" for name in names)]
-            titles[id(pair)] = " ".join(words)
+            params = (f"{name}={pair.new['params'].get(name)}" for name in names)
+            titles[id(pair)] = " ".join([pair.new["backend"], *params])
     return titles
 
 
@@ -135,15 +122,15 @@ def _ceiling(record: Record) -> str:
     return f"{record['operation']}, {record['memory']}{runtime}"
 
 
-def _tally(what: str, pairs: Sequence[Pair]) -> str:
+def _sum(what: str, pairs: Sequence[Pair]) -> str:
     """How many differ; a mean ratio only where more than half of them do."""
-    said = [f"{verdict} at {count}" for verdict, count in Counter(pair.verdict for pair in pairs).most_common()]
-    text = f"{what}: {', '.join(said)} of {len(pairs)}"
+    verdicts = [f"{verdict} at {count}" for verdict, count in Counter(pair.verdict for pair in pairs).most_common()]
+    text = f"{what}: {', '.join(verdicts)} of {len(pairs)}"
     seen = [pair.ratio for pair in pairs if pair.seen]
     if 1 < len(pairs) < 2 * len(seen):
         over = "" if len(seen) == len(pairs) else f" over those {len(seen)}"
         text += f"; {three_digits(geometric_mean(seen))} times the speed in the geometric mean{over}"
-    return _wrapped(f"{text}.")
+    return wrapped(f"{text}.")
 
 
 def _changed(pairs: Sequence[Pair]) -> Iterator[str]:
@@ -154,47 +141,50 @@ def _changed(pairs: Sequence[Pair]) -> Iterator[str]:
             step = " to ".join("unset" if value is None else str(value) for value in values)
             changed.setdefault(pair.new["backend"], {}).setdefault(name, {})[step] = None
     for backend, params in changed.items():
-        said = "; ".join(f"{name} {_listed(list(values))}" for name, values in params.items())
-        yield _wrapped(f"{backend} ran with other parameters, old to new: {said}.")
+        steps = "; ".join(f"{name} {_listed(list(values))}" for name, values in params.items())
+        yield wrapped(f"{backend} ran with other parameters, old to new: {steps}.")
 
 
-def _alone(comparison: Comparison, old: str, new: str) -> Iterator[str]:
-    """What each run has alone: how many, and what it is about them that the other lacks."""
+def _other_speed(pairs: Sequence[Pair]) -> str:
+    """A line on the pairs between which the machine's own speed changed."""
+    changes = [pair.machine_percent for pair in pairs if pair.other_speed]
+    largest = max(changes, key=abs, default=0.0)
+    return bool(changes) * wrapped(
+        f"The machine ran at another speed at {len(changes)} of {len(pairs)} products: by up to {largest:+.1f} % in "
+        "the new run, as the probes beside them say. A difference there may come from the clock or from another load."
+    )
+
+
+def _in_one_run(comparison: Comparison, old: str, new: str) -> Iterator[str]:
+    """For each run, how many products only it has, and the properties that only they have."""
     before = [*comparison.only_old, *(pair.old for pair in comparison.products)]
     after = [*comparison.only_new, *(pair.new for pair in comparison.products)]
-    other_machine = False
-    for name, records, others in ((old, comparison.only_old, after), (new, comparison.only_new, before)):
+    own: set[str] = set()
+    for run, records, others in ((old, comparison.only_old, after), (new, comparison.only_new, before)):
+        only = {name: _values_only_in(records, others, value_of) for name, value_of in _PROPERTIES.items() if others}
+        listed = "; ".join(f"{name} {_listed(values)}" for name, values in only.items() if values)
         if records:
-            own = _own_traits(records, others) if others else {}
-            said = "; ".join(f"{trait} {_listed(values)}" for trait, values in own.items())
-            yield f"Only in {name}: {_counted(len(records), 'product')}{f' ({said})' * bool(said)}."
-            other_machine |= bool(_MACHINE & own.keys())
-    if other_machine:
+            yield f"Only in {run}: {_counted(len(records), 'product')}{f' ({listed})' * bool(listed)}."
+        own |= {name for name, values in only.items() if values}
+    if own & {"device", "instruction set", "threads"}:
         yield _OTHER_MACHINE
 
 
-def _own_traits(records: Sequence[Record], others: Sequence[Record]) -> dict[str, list[Any]]:
-    """What some records have that no other has."""
-    own = {}
-    for trait, value_of in _TRAITS.items():
-        lacking = {None, *map(value_of, others)}
-        if values := [value for value in dict.fromkeys(map(value_of, records)) if value not in lacking]:
-            own[trait] = values
-    return own
+def _values_only_in(
+    records: Sequence[Record], others: Sequence[Record], value_of: Callable[[Record], object]
+) -> list[object]:
+    not_own = {None, *map(value_of, others)}
+    return [value for value in dict.fromkeys(map(value_of, records)) if value not in not_own]
 
 
-def _listed(values: Sequence[Any]) -> str:
-    text = ", ".join(map(str, values[:_LISTED]))
-    return text if len(values) <= _LISTED else f"{text} and {len(values) - _LISTED} more"
+def _listed(values: Sequence[object]) -> str:
+    text = ", ".join(map(str, values[:_MAX_LISTED]))
+    return text if len(values) <= _MAX_LISTED else f"{text} and {len(values) - _MAX_LISTED} more"
 
 
 def _counted(count: int, what: str) -> str:
     return f"{count or 'no'} {what}{'s' * (count != 1)}"
 
 
-def _marked(record: Record) -> str:
+def _speed(record: Record) -> str:
     return f"{three_digits(speed(record))}{'!' if record['noisy'] else ' '}"
-
-
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, WIDTH, break_on_hyphens=False, break_long_words=False)

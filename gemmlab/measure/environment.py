@@ -1,6 +1,6 @@
 """The machine and the software behind a number, so that the number can be compared.
 
-Whatever the system does not tell is None. Nothing here names a person, a host or a path.
+What the system does not say is None. Nothing here names a person, a host or a path.
 """
 
 from __future__ import annotations
@@ -17,45 +17,20 @@ from gemmlab import _cpu
 from gemmlab._cpu import isa, machine
 from gemmlab._version import __version__
 
-_OPTIONAL = (
-    "threadpoolctl",
-    "Cython",
-    "pyopencl",
-    "dpctl",
-    "dpnp",
-    "cupy",
-    "mkl",
-    "blis",
-    "matplotlib",
-    "dask",
-)
-_POOL_KEYS = (
-    "user_api",
-    "internal_api",
-    "prefix",
-    "version",
-    "architecture",
-    "threading_layer",
-    "num_threads",
-)
+_OPTIONAL = ("threadpoolctl", "Cython", "pyopencl", "dpctl", "dpnp", "cupy", "mkl", "blis", "matplotlib", "dask")
+_POOL_KEYS = ("user_api", "internal_api", "prefix", "version", "architecture", "threading_layer", "num_threads")
 
 
 def environment(pools: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    """Return the `environment` entry of a record, as `docs/records.md` describes it.
-
-    Parameters
-    ----------
-    pools : list of dict, optional
-        What `thread_pools` gave in the timed process, where that is another one.
+    """The `environment` entry of a record; `pools` are the `thread_pools` of the timed process, if that is another.
 
     Examples
     --------
     >>> environment()["cpus_usable"] >= 1
     True
     """
-    cpuinfo = _read("/proc/cpuinfo") or ""
-    levels = machine.caches()
-    build = _cpu.build_info()
+    levels, build = machine.caches(), _cpu.build_info()
+    mhz, flags = _cpuinfo("cpu MHz"), _cpuinfo("flags")  # only x86 has them
     return {
         "gemmlab": __version__,
         "python": platform.python_version(),
@@ -68,10 +43,10 @@ def environment(pools: list[dict[str, Any]] | None = None) -> dict[str, Any]:
         "cpus_machine": os.cpu_count(),
         "cpus_usable": machine.usable_cpus(),
         "cache_bytes": {level: levels.get(level) for level in ("L1", "L2", "L3")},
-        "mhz": _mhz(cpuinfo),
+        "mhz": float(mhz) if mhz else None,
         "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "huge_pages": _chosen(_read("/sys/kernel/mm/transparent_hugepage/enabled")),
-        "virtual_machine": _virtual_machine(cpuinfo),
+        "virtual_machine": "hypervisor" in flags.split() if flags else None,
         "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
         "load_1min": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "compiler": build["compiler"],
@@ -81,7 +56,7 @@ def environment(pools: list[dict[str, Any]] | None = None) -> dict[str, Any]:
 
 
 def show_versions() -> None:
-    """Print the environment and the versions of everything that gemmlab can use, for a bug report.
+    """Print the environment and the versions of all packages that gemmlab can use, for a bug report.
 
     Examples
     --------
@@ -130,16 +105,7 @@ def _chosen(text: str | None) -> str | None:
     return text.partition("[")[2].partition("]")[0] or None if text else None
 
 
-def _mhz(cpuinfo: str) -> float | None:
-    for line in cpuinfo.splitlines():
-        if line.startswith("cpu MHz"):
-            return float(line.partition(":")[2])
-    return None
-
-
-def _virtual_machine(cpuinfo: str) -> bool | None:
-    """Whether an x86 CPU says that a hypervisor stands between; other kinds do not say."""
-    for line in cpuinfo.splitlines():
-        if line.startswith("flags"):
-            return "hypervisor" in line.split()
-    return None
+def _cpuinfo(name: str) -> str | None:
+    """The first value of a field of /proc/cpuinfo."""
+    lines = (_read("/proc/cpuinfo") or "").splitlines()
+    return next((line.partition(":")[2] for line in lines if line.startswith(name)), None)

@@ -1,7 +1,7 @@
-"""What is measured: shape suites, a user's own files, and the operands that go with them.
+"""What is measured: shape suites, a user's own files, and their operands.
 
-A `Case` is a product described by numbers and paths alone, so that it travels to another process as
-JSON; `operands` makes the same arrays from it in every process.
+A `Case` describes a product by numbers and paths alone, so that it can be sent to another process as JSON. `operands`
+makes the same arrays from it in every process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.format import open_memmap
-from numpy.typing import NDArray
+
+from gemmlab._problem import Array
 
 DTYPES = ("float32", "float64")
 
@@ -90,12 +91,12 @@ class Case:
 
     @property
     def bytes_compulsory(self) -> int:
-        """Bytes of A, B and C together: what must move if each is moved once."""
+        """Bytes of A, B and C together: each is moved once."""
         numbers = self.m * self.k + self.k * self.n + self.m * self.n
         return numbers * self.batch * np.dtype(self.dtype).itemsize
 
     def problem(self) -> dict[str, Any]:
-        """Return the `problem` entry of a record."""
+        """The `problem` entry of a record."""
         return {key: value for key, value in asdict(self).items() if key not in ("a_path", "b_path")}
 
     def to_json(self) -> dict[str, Any]:
@@ -114,21 +115,12 @@ def sized(edges: Iterable[int], dtype: str = "float32", suite: str = "sizes") ->
 
 
 def squares(quick: bool = True, dtype: str = "float32") -> list[Case]:
-    """Square products, smallest first: the source documents' sizes, and smaller ones.
-
-    Examples
-    --------
-    >>> [case.n for case in squares()][:3]
-    [64, 128, 256]
-    """
+    """Square products, smallest first: the source documents' sizes, and smaller ones."""
     return sized(SQUARES_QUICK if quick else SQUARES_FULL, dtype, "squares")
 
 
 def layers(quick: bool = True, dtype: str = "float32") -> list[Case]:
-    """Products inside real networks: ResNet-50, BERT-base and GPT-J 6B.
-
-    Wide, tall, thin and batched: what squares do not show.
-    """
+    """Products inside real networks, wide, tall, thin and batched: ResNet-50, BERT-base and GPT-J 6B."""
     return [
         Case("layers", label, m, n, k, dtype, batch=batch)
         for label, batch, m, n, k in _RESNET50 + _BERT_BASE + _GPT_J
@@ -137,13 +129,7 @@ def layers(quick: bool = True, dtype: str = "float32") -> list[Case]:
 
 
 def shapes(quick: bool = True, dtype: str = "float32") -> list[Case]:
-    """Forty shapes: the layers, and odd, tall, wide, flat and deep ones drawn with a fixed seed.
-
-    Examples
-    --------
-    >>> len(shapes(quick=False))
-    40
-    """
+    """Forty shapes: the layers, and odd, tall, wide, flat and deep ones, drawn with a fixed seed."""
     draw = Random(_SEED)
     drawn = []
     for sort, (count, *edges) in _SORTS.items():
@@ -159,12 +145,7 @@ SUITES = {"squares": squares, "layers": layers, "shapes": shapes}
 
 
 def from_files(a_path: str | PathLike[str], b_path: str | PathLike[str]) -> Case:
-    """Return the product of two matrices that stand in .npy files.
-
-    Parameters
-    ----------
-    a_path, b_path : path
-        Files with one 2-D array each, both float32 or both float64.
+    """The product of two matrices in .npy files: one 2-D array each, both float32 or both float64.
 
     Raises
     ------
@@ -185,7 +166,7 @@ def from_files(a_path: str | PathLike[str], b_path: str | PathLike[str]) -> Case
     return Case("files", f"{m}x{n}x{k}", m, n, k, str(a.dtype), a_path, b_path, layout)
 
 
-def operands(case: Case) -> tuple[NDArray[Any], NDArray[Any]]:
+def operands(case: Case) -> tuple[Array, Array]:
     """Make A and B of a case: from its files, else uniform in [0, 1), the same in every process.
 
     Returns
@@ -201,7 +182,7 @@ def operands(case: Case) -> tuple[NDArray[Any], NDArray[Any]]:
     return a, b
 
 
-def _random(rng: np.random.Generator, shape: tuple[int, int], letter: str, case: Case) -> NDArray[Any]:
+def _random(rng: np.random.Generator, shape: tuple[int, int], letter: str, case: Case) -> Array:
     stack = (case.batch,) if case.batch > 1 else ()
     dtype = np.float32 if case.dtype == "float32" else np.float64
     if letter == "F":  # column-major: each matrix is the transpose of a row-major one
@@ -231,5 +212,5 @@ def _open_matrix(path: str) -> np.memmap[Any, Any]:
     return matrix
 
 
-def _letter(matrix: NDArray[Any]) -> str:
+def _letter(matrix: Array) -> str:
     return "C" if matrix.flags.c_contiguous else "F"

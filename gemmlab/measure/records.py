@@ -1,6 +1,9 @@
 """Records: one JSON object a measurement, with the keys that `docs/records.md` describes.
 
 Everything that draws or judges reads records, so nothing has to be measured twice.
+
+Version 2 of the schema has `rounds` and `interval_percent`. Version 1 had `turns` for `rounds`, and keys that are gone:
+`bytes_measured_dram`, `probe_drop_percent`, `steal_percent`. Files of both are read as records of version 2.
 """
 
 from __future__ import annotations
@@ -12,12 +15,11 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import IO, Any
 
 from gemmlab._errors import CannotWrite
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 Record = dict[str, Any]  # one measurement, with the keys below
 
 _COMMON = (
@@ -28,8 +30,8 @@ _GEMM = (
     "status", "reason", "backend", "params", "problem", "transfers_counted", "copies", "kernel_s", "kernel_p20_s",
     "kernel_p80_s", "build_s", "start_s", "gflop", "gflop_per_s", "error_over_bound", "bytes_compulsory",
     "bytes_model_local", "bytes_model_l1", "bytes_model_l2", "bytes_model_l3", "bytes_model_dram",
-    "bytes_simulated_l2", "bytes_simulated_l3", "bytes_simulated_dram", "bytes_measured_dram", "packing_percent",
-    "turns", "noisy_because", "probe_gflop_per_s", "probe_drop_percent", "steal_percent", "wait_policy", "thread_scope",
+    "bytes_simulated_l2", "bytes_simulated_l3", "bytes_simulated_dram", "packing_percent", "rounds", "interval_percent",
+    "noisy_because", "probe_gflop_per_s", "wait_policy", "thread_scope",
 )  # fmt: skip
 _CEILING = (
     "ceiling", "isa", "dtype", "gflop_per_s", "operation", "level", "memory", "working_set_bytes", "gb_per_s",
@@ -39,29 +41,18 @@ KEYS = {
     "gemm": (*_COMMON, *_GEMM, "environment"),
     "ceiling": (*_COMMON, *_CEILING, "environment"),
 }
-# Keys that files of an earlier gemmlab lack. They are read as null, so nothing else has to know of older files.
-_LATER = frozenset(
-    (
-        "kernel_s", "kernel_p20_s", "kernel_p80_s", "build_s", "start_s", "memory", "bytes_model_local",
-        "bytes_simulated_l2", "bytes_simulated_l3", "bytes_simulated_dram", "bytes_measured_dram", "packing_percent",
-        "turns", "noisy_because", "probe_gflop_per_s", "probe_drop_percent", "steal_percent", "clock_ghz",
-    )
-)
+# Keys that some files of version 1 lack.
+_LATER = (
+    "kernel_s", "kernel_p20_s", "kernel_p80_s", "build_s", "start_s", "memory", "bytes_model_local",
+    "bytes_simulated_l2", "bytes_simulated_l3", "bytes_simulated_dram", "packing_percent", "rounds",
+    "interval_percent", "noisy_because", "probe_gflop_per_s", "clock_ghz",
+)  # fmt: skip
 
 
-def complete(record: Mapping[str, Any], *, run_id: str, device: str, environment: Mapping[str, Any]) -> dict[str, Any]:
+def complete(record: Record, *, run_id: str, device: str, environment: Record) -> Record:
     """Return a whole record: what was measured, what the run adds, and null for the rest.
 
-    Parameters
-    ----------
-    record : mapping
-        At least ``kind``, and the keys that apply.
-    run_id : str
-        The same for all records of one run.
-    device : str
-        Name of the processor or GPU.
-    environment : mapping
-        From `gemmlab.measure.environment`.
+    `record` has at least its ``kind`` and the keys that apply; `environment` is from `gemmlab.measure.environment`.
 
     Raises
     ------
@@ -73,19 +64,18 @@ def complete(record: Mapping[str, Any], *, run_id: str, device: str, environment
         raise ValueError(f"a record's kind is one of {', '.join(KEYS)}, not {kind!r}")
     if unknown := record.keys() - set(KEYS[kind]):
         raise ValueError(f"not a key of a {kind} record: {', '.join(sorted(unknown))}")
-    added = {
+    given = record | {
         "schema_version": SCHEMA_VERSION,
         "run_id": run_id,
         "time_utc": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": device,
-        "environment": dict(environment),
+        "environment": environment,
     }
-    given = {**record, **added}
     return {key: given.get(key) for key in KEYS[kind]}
 
 
-def name_of(record: Mapping[str, Any]) -> str:
-    """The backend, and whether moving data to and from a device is in its time: that is another contest."""
+def name_of(record: Record) -> str:
+    """The backend, and whether transfers are in its time: with them it is compared with others."""
     return titled(record["backend"], record["transfers_counted"])
 
 
@@ -95,16 +85,10 @@ def titled(name: str, transfers_counted: bool | None) -> str:
 
 
 class RecordFile:
-    """A file of records that is whole, or not there.
+    """A file of records that is whole, or does not exist.
 
-    Records go to ``PATH.partial`` as they come; `close` gives that file its name, in place of any earlier
-    one. A run that is interrupted closes too, and keeps what it has. A device or a pipe, which has no
-    second name, is written directly.
-
-    Parameters
-    ----------
-    path : path
-        Where the records are to stand. Tried at once, so that nothing is measured in vain.
+    Records go to ``PATH.partial`` as they come; `close` gives that file its name, in place of an earlier one, also
+    after an interruption. A device or a pipe is written directly. The path is tried at once.
 
     Raises
     ------
@@ -131,7 +115,7 @@ class RecordFile:
             self._abandon()
             raise self._cannot(error) from None
 
-    def write(self, record: Mapping[str, Any]) -> None:
+    def write(self, record: Record) -> None:
         """Append one record; when this returns, the system has it."""
         try:
             self._file.write(_line(record))
@@ -158,9 +142,7 @@ class RecordFile:
     def __enter__(self) -> RecordFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _abandon(self) -> None:
@@ -172,14 +154,14 @@ class RecordFile:
         return CannotWrite(f"cannot write {self.path}: {getattr(error, 'strerror', None) or error}")
 
 
-def write(path: str | os.PathLike[str], records: Iterable[Mapping[str, Any]]) -> None:
+def write(path: str | os.PathLike[str], records: Iterable[Record]) -> None:
     """Write records to a file, one a line; CannotWrite, one line, if that cannot be done."""
     with RecordFile(path) as file:
         for record in records:
             file.write(record)
 
 
-def read(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+def read(path: str | os.PathLike[str]) -> list[Record]:
     """Read a file of records.
 
     Raises
@@ -200,20 +182,20 @@ def read(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     return records
 
 
-def _parse(line: bytes) -> dict[str, Any]:
+def _parse(line: bytes) -> Record:
     try:
-        record = json.loads(line)
+        record: Record = json.loads(line)
     except ValueError as error:
         raise ValueError(f"not JSON ({error})") from None
     if not isinstance(record, dict):
         raise ValueError("not a record (a JSON object)")
-    if record.get("schema_version") != SCHEMA_VERSION:
-        found = record.get("schema_version")
-        raise ValueError(f"schema_version is {found!r}; this gemmlab reads {SCHEMA_VERSION}")
+    if (version := record.get("schema_version")) not in (1, SCHEMA_VERSION):
+        raise ValueError(f"schema_version is {version!r}; this gemmlab reads 1 and {SCHEMA_VERSION}")
     kind = record.get("kind")
     if not isinstance(kind, str) or kind not in KEYS:
         raise ValueError(f"kind is {kind!r}, not one of {', '.join(KEYS)}")
-    record = dict.fromkeys(_LATER.intersection(KEYS[kind])) | record
+    if version == 1:
+        record = _from_version_1(record, KEYS[kind])
     if missing := [key for key in KEYS[kind] if key not in record]:
         raise ValueError(f"lacks {', '.join(missing)}")
     for key in ("environment", "problem"):
@@ -222,7 +204,13 @@ def _parse(line: bytes) -> dict[str, Any]:
     return record
 
 
-def _line(record: Mapping[str, Any]) -> str:
+def _from_version_1(record: Record, keys: Iterable[str]) -> Record:
+    """The same record in today's version."""
+    found = dict.fromkeys(_LATER) | record | {"schema_version": SCHEMA_VERSION, "rounds": record.get("turns")}
+    return {key: found[key] for key in keys if key in found}
+
+
+def _line(record: Record) -> str:
     return json.dumps(_plain(record), allow_nan=False) + "\n"
 
 

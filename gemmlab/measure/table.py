@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from gemmlab.measure.records import name_of, titled
+from gemmlab.measure.records import Record, name_of, titled
 
 WIDTH = 80
 _GAP = "  "
 _SHORTEST_TEXT = 6
 NOTHING = "-"
-LEGEND = """noise: spread of the middle 60 % of the samples; !: noisy, the record says why.
-err/bd: largest error over the bound of rounding; over 1 would be wrong."""
+LEGEND = """noise: p20 to p80 spread of the samples; !: noisy, the record says why.
+err/bd: largest error divided by its bound; over 1 would be wrong."""
 _CPU_LEGEND = "thr: threads."
-_DEVICE_LEGEND = """kernel: the device's own time of its kernels, of a call alone.
-+ transfers: bringing operands to the device and the result back is timed too."""
+_DEVICE_LEGEND = """kernel: the kernels of one call alone, by the device's own clock.
++ transfers: with moving operands to the device and the result back."""
 
-Record = Mapping[str, Any]
 Peak = Callable[[Record], float | None]
 
 
 class Column(NamedTuple):
-    """A column: its head, the text of a row's cell, and whether it holds numbers."""
+    """A column: its head, the text of a row in it, and whether it holds numbers."""
 
     head: str
     cell: Callable[[Any], str]
@@ -32,16 +31,10 @@ class Column(NamedTuple):
 
 
 def text_table(rows: Sequence[Any], columns: Sequence[Column], block: Callable[[Any], str] | None = None) -> str:
-    """Lay rows out under their heads: numbers to the right, words to the left.
+    """Align rows under their heads: numbers to the right, text to the left.
 
-    Parameters
-    ----------
-    rows : sequence
-        What the cells are made from: records, as a rule.
-    columns : sequence of Column
-        Where they do not fit into 80 characters, the widest column of words is cut, and shows so.
-    block : callable, optional
-        The title of the block that a row is in; it stands above the block's first row.
+    Where the columns do not fit into 80 characters, the widest columns of text are cut, with an ellipsis. `block` gives
+    the title of the block that a row is in, shown above the block's first row.
 
     Examples
     --------
@@ -67,29 +60,23 @@ def text_table(rows: Sequence[Any], columns: Sequence[Column], block: Callable[[
     for row, line in zip(rows, cells, strict=True):
         if block is not None and block(row) != title:
             title = block(row)
-            text += ["", *textwrap.wrap(title, WIDTH)]
+            text += ["", wrapped(title)]
         text.append(laid_out(line))
     return "\n".join(text)
 
 
 def gemm_table(records: Iterable[Record], peak: Peak | None = None) -> str:
-    """Return records of kind "gemm" as text: a table for each dtype and device, then what was not measured.
+    """Records of kind "gemm" as text: a table for each dtype and device, then what was not measured.
 
-    Times with transfers have a table of their own. A column in which no row has anything is left out.
-
-    Parameters
-    ----------
-    records : iterable of dict
-        Records of other kinds are passed over.
-    peak : callable, optional
-        GFLOP/s that a record's device could reach, or None; fills the column "peak".
+    Times with transfers have a separate table. A column without any value is left out. `peak` gives the GFLOP/s that a
+    record's device could reach, or None, for the column "peak".
     """
     products = [record for record in records if record["kind"] == "gemm"]
     measured = [record for record in products if record["status"] == "ok"]
     parts = []
     for title, group in groupby(sorted(measured, key=heading), key=heading):
-        rows = _by_size(group)
-        parts.append(f"{textwrap.fill(title, WIDTH)}\n\n{text_table(rows, filled(_columns(peak), rows))}")
+        rows = sorted(group, key=lambda row: (row["gflop"], row["problem"]["label"]))
+        parts.append(f"{wrapped(title)}\n\n{text_table(rows, filled(_columns(peak), rows))}")
     if measured:
         parts.append(_legend(measured))
     if others := [record for record in products if record["status"] != "ok"]:
@@ -117,7 +104,7 @@ def seconds(value: float) -> str:
     return f"{three_digits(value / 1e-9)} ns"
 
 
-def size(problem: Mapping[str, Any]) -> str:
+def size(problem: Record) -> str:
     """Return "512" for a square product, else "m x n x k" without spaces, after the batch if there is one."""
     m, n, k, batch = (problem[key] for key in ("m", "n", "k", "batch"))
     shape = str(m) if m == n == k else f"{m}x{n}x{k}"
@@ -138,7 +125,7 @@ def _columns(peak: Peak | None) -> list[Column]:
         Column("median", lambda row: seconds(row["median_s"])),
         Column("kernel", lambda row: shown(seconds, row["kernel_s"])),
         SPEED,
-        Column("peak", lambda row: _share(row["gflop_per_s"], peak and peak(row))),
+        Column("peak", lambda row: shown(lambda top: f"{100 * row['gflop_per_s'] / top:.0f}%", peak and peak(row))),
         NOISE,
         ERROR,
     ]
@@ -154,17 +141,14 @@ def _legend(measured: Sequence[Record]) -> str:
     return "\n".join([_CPU_LEGEND] * (not all(on_device)) + [LEGEND] + [_DEVICE_LEGEND] * any(on_device))
 
 
-def _by_size(rows: Iterable[Record]) -> list[Record]:
-    return sorted(rows, key=lambda row: (row["gflop"], row["problem"]["label"]))
-
-
 def _reason_line(record: Record) -> str:
     text = f"{name_of(record)} {size(record['problem'])} {record['status']}: {record['reason']}"
     return textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="      ")
 
 
-def _share(rate: float, peak: float | None) -> str:
-    return f"{100 * rate / peak:.0f}%" if peak else NOTHING
+def wrapped(text: str) -> str:
+    """Text in lines of 80 characters; a word or a path that is longer is not broken."""
+    return textwrap.fill(text, WIDTH, break_on_hyphens=False, break_long_words=False)
 
 
 def shown(text: Callable[[Any], str], value: Any) -> str:
@@ -173,7 +157,7 @@ def shown(text: Callable[[Any], str], value: Any) -> str:
 
 
 def three_digits(value: float) -> str:
-    """A number with two or three digits, or all that stand before its point.
+    """A number with two or three digits, or all digits before its point.
 
     Examples
     --------
@@ -188,10 +172,10 @@ def three_digits(value: float) -> str:
 
 
 def _fitted(widths: list[int], columns: Sequence[Column]) -> list[int]:
-    """Take what is over the line's width from the widest columns of words."""
-    words = [i for i, column in enumerate(columns) if not column.number]
+    """Take what exceeds the line's width from the widest columns of text."""
+    of_text = [i for i, column in enumerate(columns) if not column.number]
     excess = sum(widths) + len(_GAP) * (len(widths) - 1) - WIDTH
-    for i in sorted(words, key=lambda i: -widths[i]):
+    for i in sorted(of_text, key=lambda i: -widths[i]):
         taken = min(max(excess, 0), max(widths[i] - _SHORTEST_TEXT, 0))
         widths[i] -= taken
         excess -= taken

@@ -11,8 +11,8 @@
       +-------------+--------------------> intensity: flop a byte moved
         memory-bound  compute-bound
 
-Each memory level has a slope of its own. Nothing here measures or draws: everything is worked out from
-records (`docs/records.md`).
+Each memory level has its own slope. Nothing here measures or draws: everything is computed from records
+(`docs/records.md`).
 
 Source: S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for
 multicore architectures", Communications of the ACM 52(4), 2009; with one slope a cache level as in A. Ilic,
@@ -25,44 +25,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Literal
 
-Record = Mapping[str, Any]
+from gemmlab.measure.records import Record
 
-Definition = Literal["compulsory", "modelled", "simulated", "measured"]
+Definition = Literal["compulsory", "modelled", "simulated"]
 
 LEVELS = ("local", "L1", "L2", "L3", "DRAM")  # from the core outwards; only a device has local memory
-DEFINITIONS: tuple[Definition, ...] = ("compulsory", "modelled", "simulated", "measured")
-_IN_KEYS = {"modelled": "model", "simulated": "simulated", "measured": "measured"}
-# A device does not tell its caches. What fits into the largest one that devices have may come from there.
+DEFINITIONS: tuple[Definition, ...] = ("compulsory", "modelled", "simulated")
+_IN_KEYS = {"modelled": "model", "simulated": "simulated"}
+# The caches of a device are not known. What fits into the largest that devices have may come from there.
 DEVICE_CACHES = {"L1": 128 << 20}
-# Our loops are not the best possible ones, and a machine's clock drifts: so much over a ceiling is no error.
+# Our loops are not the best possible ones, and a machine's clock drifts: this much over a ceiling is no error.
 TOLERANCE = 0.05
 _HOW_TO_MEASURE = "`gemmlab roofline` measures a machine's ceilings"
 
 
 def moved_bytes(record: Record, level: str, definition: Definition) -> float | None:
-    """Bytes that a product moves from a memory level towards the core, by one of the four definitions.
+    """Bytes that a product moves from a memory level towards the core; None where its record has no such count.
 
-    Parameters
-    ----------
-    record : mapping
-        A record of kind ``"gemm"``.
-    level : {"local", "L1", "L2", "L3", "DRAM"}
-        The level that the bytes come from.
-    definition : {"compulsory", "modelled", "simulated", "measured"}
-        Each operand once, the same at every level; by the backend's own model; by a simulation of the caches; by
-        hardware counters.
-
-    Returns
-    -------
-    float or None
-        None where the record has no such count.
-
-    Raises
-    ------
-    ValueError
-        For a level or a definition that is not one of these.
+    The definitions are: compulsory, each operand once, the same at every level; modelled, by the backend's own model;
+    simulated, by a simulation of the caches. An unknown level or definition is a ValueError.
 
     Examples
     --------
@@ -79,30 +62,11 @@ def moved_bytes(record: Record, level: str, definition: Definition) -> float | N
 
 
 def intensity(record: Record, level: str = "DRAM", definition: Definition | None = None) -> tuple[float, Definition]:
-    """Floating-point operations for each byte that a product moves from a memory level towards the core.
+    """Floating-point operations per byte that a product moves from a memory level, and the definition that counted.
 
-    Parameters
-    ----------
-    record : mapping
-        A record of kind ``"gemm"``.
-    level : {"local", "L1", "L2", "L3", "DRAM"}
-        The level that the bytes come from.
-    definition : {"compulsory", "modelled", "simulated", "measured"}, optional
-        Which count of the bytes. By default the modelled one, and the compulsory one where there is no model: both
-        are there at every size, while few sizes are simulated and few machines have counters, and a path that
-        changes its definition midway shows a step that no backend made.
-
-    Returns
-    -------
-    flop_per_byte : float
-        Infinite where nothing is moved.
-    which : {"compulsory", "modelled", "simulated", "measured"}
-        The definition that counted.
-
-    Raises
-    ------
-    ValueError
-        For a level or a definition that is not one of these, or one that the record has no count of.
+    By default that is the modelled count, and the compulsory one where there is no model. Few sizes are simulated, and
+    a curve that changed its definition on the way would show a step that no backend made. Infinite where nothing is
+    moved; ValueError for a level or a definition that is unknown, or that the record has no count of.
 
     Examples
     --------
@@ -129,26 +93,25 @@ def model_error(record: Record, level: str) -> float | None:
 
 
 class Roof:
-    """The ceilings of one device, and where products stand under them.
+    """The ceilings of one device, and how products compare with them.
 
     Parameters
     ----------
-    records : iterable of mapping
-        Records; those that are not ceilings of the device are passed over. Of a ceiling measured more than
-        once, the best counts.
+    records : iterable of dict
+        Those that are not ceilings of the device are ignored. Of a ceiling measured more than once, the best counts.
     device : str, optional
         Whose ceilings; may be left out if the records have those of one device only.
 
     Raises
     ------
     ValueError
-        If the records have no ceiling of the device, or have several devices and none is named. The
-        methods raise it, too, for a ceiling that was not measured.
+        If the records have no ceiling of the device, or have several devices and none is named. The methods raise it,
+        too, for a ceiling that was not measured.
 
     Notes
     -----
-    Ceilings are measured on one thread and on all. For a thread count in between, the next lower count that
-    was measured stands in: a lower bound of the true roof.
+    Ceilings are measured on one thread and on all. For a thread count in between, those of the next lower count are
+    used: a lower bound of the true roof.
 
     Examples
     --------
@@ -197,10 +160,9 @@ class Roof:
     def feeding_level(self, record: Record) -> str:
         """The memory level that a product's operands come from when it is repeated.
 
-        The innermost level with a measured bandwidth that has room for them. Up to twice its size counts
-        as room, since a part of the operands is then still found there and a roof must not be too low. L1
-        and L2 count once for each thread. Of a device, which counts no threads, the caches' sizes are not known:
-        there it is L1 up to a size that no cache has.
+        The innermost level with a measured bandwidth that is at least half as large as they are: then a part of them
+        is still there, and a roof must not be too low. L1 and L2 count once for each thread. The cache sizes of a
+        device are not known: there it is L1 up to a size that no cache has.
         """
         self._check_device(record)
         threads = record["threads"] or 1
@@ -237,9 +199,8 @@ class Roof:
     def above_roof(self, record: Record) -> bool:
         """Whether a product is faster than it can be: then a measurement, or a ceiling, is wrong.
 
-        The roof is the highest that applies: over the compulsory bytes, since a traffic model may count too
-        many, and 5 % up, since a ceiling is a lower bound. False, because nothing can be said, where
-        no ceiling has the product's number of threads.
+        The roof is the highest that applies: over the compulsory bytes, since a traffic model may count too many, and
+        5 % higher, since a ceiling is a lower bound. False where no ceiling has the product's number of threads.
         """
         if all(ceiling["threads"] != record["threads"] for ceiling in self.ceilings):
             return False
@@ -258,9 +219,7 @@ class Roof:
         counts = {c["threads"] or 0 for c in matching if (c["threads"] or 0) <= (threads or 0)}
         if not counts:
             what = " ".join(wanted.values())
-            raise ValueError(
-                f"no ceiling '{what}' of {self.device} for threads: {threads}; {_HOW_TO_MEASURE}"
-            )
+            raise ValueError(f"no ceiling '{what}' of {self.device} for threads: {threads}; {_HOW_TO_MEASURE}")
         return float(max(c[value] for c in matching if (c["threads"] or 0) == max(counts)))
 
     def _check_device(self, record: Record) -> None:

@@ -94,7 +94,7 @@ def first_calls(backend: str, case: Record, started_s: float) -> isolated.Answer
     start_s = time.time() - started_s
     import numpy as np
 
-    from gemmlab.measure.worker import check, seconds_a_call
+    from gemmlab.measure.isolated.worker import check, seconds_a_call
 
     a, b = operands(Case.from_json(case))
     out = np.full((a.shape[0], b.shape[1]), np.nan, a.dtype)

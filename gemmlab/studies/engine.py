@@ -14,11 +14,13 @@ from gemmlab import _registry
 from gemmlab._errors import BackendUnavailable
 from gemmlab._gpu import RUNTIMES
 from gemmlab.analysis.findings import Finding
+from gemmlab.campaign import Campaign, carry_out, make_directory
 from gemmlab.measure.environment import environment
+from gemmlab.measure.isolated.backend import Params
 from gemmlab.measure.problems import Case, sized
 from gemmlab.measure.records import Record, RecordFile, complete
-from gemmlab.measure.session import Params
-from gemmlab.report import job, require
+from gemmlab.measure.session import Progress, Settings
+from gemmlab.report import require
 from gemmlab.studies import isolated
 from gemmlab.studies.curves import Scenario, of_study, scenarios
 from gemmlab.studies.judges import judged
@@ -28,7 +30,7 @@ from gemmlab.studies.summary import text_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Contest = dict[str, Params]  # the backends to compare, with their parameters
+Contest = dict[str, Params | Sequence[Params]]  # the backends to compare, with their parameters
 Keep = Callable[[Record], None]
 QUICK_CAP_S = 0.5
 
@@ -62,7 +64,7 @@ class Task:
     contest: Contest
     options: Options
     keep: Keep
-    progress: job.Progress
+    progress: Progress
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def _check(study: Study, runtimes: Sequence[str]) -> None:
         raise ValueError(f"{study.name} compares runtimes, so it takes one device of each")
 
 
-def run(study: Study, options: Options, directory: Path, progress: job.Progress) -> Outcome:
+def run(study: Study, options: Options, directory: Path, progress: Progress) -> Outcome:
     """Measure a study, and write its records, figures and text into a directory.
 
     Interrupted, it writes what was measured so far, and raises KeyboardInterrupt again.
@@ -159,7 +161,7 @@ def run(study: Study, options: Options, directory: Path, progress: job.Progress)
     """
     require()
     contests, absent = line_up(study, options)
-    job.make_folder(directory)
+    make_directory(directory)
     records: list[Record] = []
     try:
         with RecordFile(directory / "records.jsonl") as file:
@@ -212,7 +214,7 @@ def conclude(study: Study, records: Sequence[Record], directory: Path) -> Outcom
 
 def _measure(
     study: Study, options: Options, contests: Sequence[Contest], absent: Mapping[str, str], keep: Keep,
-    progress: job.Progress,
+    progress: Progress,
 ) -> None:  # fmt: skip
     sizes = options.sizes or (study.quick_sizes if options.quick else study.sizes)
     cases = sized(sizes, suite=study.name)
@@ -229,16 +231,17 @@ def _measure(
         if study.measure is not None:
             study.measure(Task(cases, contest, options, completed, show))
         else:
-            job.carry_out(_plan(study, options, cases, contest), run_id, show, keep)
+            carry_out(_campaign(study, options, cases, contest), run_id, show, keep)
 
 
-def _plan(study: Study, options: Options, cases: Sequence[Case], contest: Contest) -> job.Plan:
+def _campaign(study: Study, options: Options, cases: Sequence[Case], contest: Contest) -> Campaign:
     cap_s = options.cap_s or (min(study.cap_s, QUICK_CAP_S) if options.quick else study.cap_s)
-    return job.Plan(
-        cases, list(contest), options.threads, ceilings_s=0.0 if options.quick else study.ceilings_s, cap_s=cap_s,
-        rounds=options.rounds, budget_s=options.budget_s, params=contest, transfers=study.transfers,
+    settings = Settings(
+        params=contest, threads=options.threads, transfers=study.transfers, cap_s=cap_s, rounds=options.rounds,
+        budget_s=options.budget_s,
     )  # fmt: skip
+    return Campaign(cases, list(contest), settings, ceilings_s=0.0 if options.quick else study.ceilings_s)
 
 
-def _part_of(progress: job.Progress, number: int, parts: int, done: int, total: int, doing: str) -> None:
+def _part_of(progress: Progress, number: int, parts: int, done: int, total: int, doing: str) -> None:
     progress(number * total + done, parts * total, doing)

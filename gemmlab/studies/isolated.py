@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from gemmlab import _registry
 from gemmlab._cpu import machine
 from gemmlab._errors import BackendUnavailable, GemmlabError, UnsupportedProblem
+from gemmlab.measure.isolated.process import ChildFailed, ask_child
+from gemmlab.measure.noise import summarise
 from gemmlab.measure.problems import Case
-from gemmlab.measure.process import ChildFailed, ask_child
 from gemmlab.measure.records import Record
-from gemmlab.measure.statistics import summarise
 
 PATIENCE_S = 600.0
 Answer = Record
@@ -34,7 +34,7 @@ class NoAnswer(Exception):
 def ask(module: str, request: Mapping[str, object], environ: Mapping[str, str] | None = None) -> Answer:
     """Start a child and return its answer; NoAnswer with the reason where there is none."""
     try:
-        answer: Answer = ask_child(module, request, environ=environ, patience_s=PATIENCE_S)
+        answer: Answer = ask_child(module, request, environ=environ, timeout_s=PATIENCE_S)
     except subprocess.TimeoutExpired:
         raise NoAnswer(f"no answer within {PATIENCE_S:g} s") from None
     except ChildFailed as failure:

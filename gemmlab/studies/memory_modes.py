@@ -247,7 +247,7 @@ def times(backend: str, mode: str, case: Record, budget_s: float) -> isolated.An
     """The times of one product in one mode, with transfers and without."""
     from gemmlab._gpu.backend import Size
     from gemmlab._gpu.operands import Operand
-    from gemmlab.measure.worker import check, seconds_a_call
+    from gemmlab.measure.isolated.worker import check, seconds_a_call
 
     made: Handle = gemmlab.get_backend(backend)
     a, b = operands(Case.from_json(case))

@@ -13,7 +13,7 @@ from typing import Any
 
 from gemmlab import _profile, _registry
 from gemmlab._cpu import isa
-from gemmlab.measure import Session, sized
+from gemmlab.measure import Session, Settings, sized
 
 EDGES = (256, 512, 1024, 2048, 4096)
 OURS = _registry.AUTO[0]
@@ -48,9 +48,8 @@ def tune_auto(
     """Measure every vendor's backend beside our own, and keep where one is ahead."""
     cases = [case for dtype in dtypes for case in sized(edges, dtype, "squares")]
     with Session() as session:
-        records = session.measure(
-            [OURS, *rivals()], cases, transfers="with", rounds=rounds, cap_s=5.0, progress=progress
-        )  # fmt: skip
+        settings = Settings(transfers="with", rounds=rounds, cap_s=5.0)
+        records = session.measure([OURS, *rivals()], cases, settings, progress=progress)
     found = [best_of(dtype, [one for one in records if one["problem"]["dtype"] == dtype]) for dtype in dtypes]
     _profile.store(isa.profile_name(), "auto", {one.dtype: one.kept() for one in found})
     return found

@@ -14,19 +14,20 @@ from helpers import SUPPORT
 
 import gemmlab
 from gemmlab._cpu import machine
-from gemmlab.measure import Session, gemm_table, sized
-from gemmlab.measure.entrant import Entrant
-from gemmlab.measure.product import Product, ResidentProduct
+from gemmlab.measure import Session, Settings, gemm_table, sized
+from gemmlab.measure.isolated.backend import IsolatedBackend
+from gemmlab.measure.isolated.product import Product, ResidentProduct
+from gemmlab.measure.isolated.worker import Worker, check, seconds_a_call
 from gemmlab.measure.session import _that_fit
-from gemmlab.measure.worker import Worker, check, seconds_a_call
 
 HOMES = [str(Path(gemmlab.__file__).parents[1]), str(SUPPORT)]
 FAKE = (sys.executable, "-c", f"import sys; sys.path[:0] = {HOMES}; import fake_worker; fake_worker.main()")
 
 
-def measured(backends, sizes, **options):
+def measured(backends, sizes, *, progress=None, **options):
+    settings = Settings(threads=2, rounds=2, budget_s=0.001, **options)
     with Session(run_id="run", worker_command=FAKE) as session:
-        return session.measure(backends, sized(sizes), threads=2, rounds=2, budget_s=0.001, **options)
+        return session.measure(backends, sized(sizes), settings, progress=progress)
 
 
 @pytest.fixture
@@ -142,11 +143,11 @@ def test_a_worker_says_what_its_device_is(device):
 
 
 def test_operands_of_a_case_fit_into_a_devices_memory():
-    entrants = [Entrant(str(i), 1, (), resident=True) for i in range(4)]
+    backends = [(IsolatedBackend(str(i), 1, (), resident=True), {}) for i in range(4)]
     case = sized([100])[0]
-    assert list(_that_fit(entrants, case)) == [entrants]
-    entrants[2].hello = {"on_cpu": False, "memory_bytes": 8 * case.bytes_compulsory}
-    assert list(_that_fit(entrants, case)) == [entrants[:2], entrants[2:]]
+    assert list(_that_fit(backends, case)) == [backends]
+    backends[2][0].hello = {"on_cpu": False, "memory_bytes": 8 * case.bytes_compulsory}
+    assert list(_that_fit(backends, case)) == [backends[:2], backends[2:]]
 
 
 # the table
@@ -184,7 +185,7 @@ def test_a_long_name_and_a_long_device_stay_within_the_line():
 def test_the_devices_that_are_here(place):
     name = backend_at(place, "private")
     with Session() as session:
-        records = session.measure([name], sized([16, 200]), rounds=2, budget_s=0.01)
+        records = session.measure([name], sized([16, 200]), Settings(rounds=2, budget_s=0.01))
     assert [record["status"] for record in records] == ["ok"] * 4
     assert [record["transfers_counted"] for record in records] == [False, True] * 2
     for record in records:

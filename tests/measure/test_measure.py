@@ -20,6 +20,7 @@ from gemmlab.measure import (
     Case,
     Column,
     Session,
+    Settings,
     environment,
     from_files,
     gemm_table,
@@ -31,17 +32,18 @@ from gemmlab.measure import (
     summarise,
     text_table,
 )
-from gemmlab.measure import entrant as entrant_module
-from gemmlab.measure.entrant import Entrant
-from gemmlab.measure.process import CAN_SUSPEND, WorkerDied, WorkerProcess
-from gemmlab.measure.run import wait_policy
+from gemmlab.measure.isolated import backend as isolated_backend
+from gemmlab.measure.isolated.backend import IsolatedBackend
+from gemmlab.measure.isolated.process import CAN_SUSPEND, WorkerDied, WorkerProcess
+from gemmlab.measure.isolated.worker import CHECK_ALL, MIN_SAMPLE_S, calls_per_sample, check, seconds_a_call
+from gemmlab.measure.measurement import wait_policy
 from gemmlab.measure.session import _that_fit
 from gemmlab.measure.table import seconds, size
-from gemmlab.measure.worker import CHECK_ALL, SHORTEST_SAMPLE_S, calls_a_sample, check, seconds_a_call
 
 HOMES = [str(Path(gemmlab.__file__).parents[1]), str(SUPPORT)]
 FAKE = (sys.executable, "-c", f"import sys; sys.path[:0] = {HOMES}; import fake_worker; fake_worker.main()")
 DOCUMENT = DOCS / "records.md"
+BRIEF = Settings(threads=1, rounds=1, budget_s=0)
 needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
 
 
@@ -56,11 +58,15 @@ def test_summary_of_known_samples():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("samples", "noise"), [([2.0], 0), ([0.0, 0.0], 0), ([1.0, 1.0, 1.0, 9.0], 0)])
-def test_summary_is_quiet_where_the_middle_is(samples, noise):
-    if len(samples) < 4:
-        assert summarise(samples)["noise_percent"] == noise
-    assert summarise(samples)["median_s"] == np.median(samples)
+@pytest.mark.parametrize("samples", [[2.0], [0.0, 0.0], [1.0, 1.0, 1.0, 1.0, 1.0, 9.0]])
+def test_a_summary_of_equal_samples_is_not_noisy_also_with_one_disturbed(samples):
+    found = summarise(samples)
+    assert (found["median_s"], found["noise_percent"], found["noisy"]) == (np.median(samples), 0, False)
+
+
+def test_a_summary_is_noisy_where_a_fourth_of_the_samples_is_disturbed():
+    found = summarise([1.0, 1.0, 1.0, 9.0])
+    assert (found["median_s"], found["noisy"]) == (1.0, True)
 
 
 def test_summary_needs_a_sample():
@@ -189,13 +195,13 @@ def test_show_versions(capsys):
 
 @pytest.mark.parametrize("call_s", [1.0, 0.5e-3, 0.2e-3, 1e-5, 1e-6, 3e-7])
 def test_a_sample_is_long_enough_and_no_longer(call_s):
-    calls = calls_a_sample(call_s)
-    assert calls * call_s >= SHORTEST_SAMPLE_S
-    assert calls == 1 or (calls - 1) * call_s <= SHORTEST_SAMPLE_S * (1 + 1e-9)
+    calls = calls_per_sample(call_s)
+    assert calls * call_s >= MIN_SAMPLE_S
+    assert calls == 1 or (calls - 1) * call_s <= MIN_SAMPLE_S * (1 + 1e-9)
 
 
 def test_a_clock_that_saw_nothing_does_not_make_endless_samples():
-    assert 1 <= calls_a_sample(0.0) < 10**6
+    assert 1 <= calls_per_sample(0.0) < 10**6
 
 
 def test_a_sample_makes_the_calls_it_says():
@@ -275,7 +281,9 @@ def test_a_worker_from_hello_to_quit(start):
 
 def test_a_worker_answers_errors_and_goes_on(start):
     worker = start(1)
-    assert "AttributeError" in worker.ask("release", 60)["error"]
+    for command in ("release", "time"):
+        arguments = {"budget_s": 0.0, "min_samples": 1, "max_samples": 1} if command == "time" else {}
+        assert "`prepare` comes first" in worker.ask(command, 60, **arguments)["error"]
     assert "no command 'fly'" in worker.ask("fly", 60)["error"]
     assert "UnknownBackend" in worker.ask("hello", 60, backend="cpu-nave", threads=1)["error"]
     worker.ask("hello", 60, backend="cpu-naive", threads=1)
@@ -330,7 +338,7 @@ def test_a_dead_worker_says_why(start):
 def test_a_suspended_worker_ends_with_its_parent():
     code = f"""
 import sys; sys.path[:0] = {HOMES}
-from gemmlab.measure.process import WorkerProcess
+from gemmlab.measure.isolated.process import WorkerProcess
 worker = WorkerProcess(1)
 worker.ask("hello", 60, backend="cpu-naive", threads=1)
 print(worker._process.pid, flush=True)
@@ -350,9 +358,10 @@ def is_alive(pid):
 # sessions
 
 
-def measured(backends, sizes, **options):
+def measured(backends, sizes, *, on_record=None, progress=None, **options):
+    settings = Settings(threads=1, rounds=2, budget_s=0.01, **options)
     with Session(run_id="run", worker_command=FAKE) as session:
-        return session.measure(backends, sized(sizes), threads=1, rounds=2, budget_s=0.01, **options)
+        return session.measure(backends, sized(sizes), settings, on_record=on_record, progress=progress)
 
 
 def test_records_of_a_session():
@@ -412,8 +421,8 @@ def test_a_death_costs_one_case():
 
 
 def test_a_hanging_backend_fails(monkeypatch):
-    monkeypatch.setattr(entrant_module, "_PATIENCE_S", 5.0)
-    monkeypatch.setattr(entrant_module, "_PATIENCE_CAPS", 0.0)
+    monkeypatch.setattr(isolated_backend, "_TIMEOUT_S", 5.0)
+    monkeypatch.setattr(isolated_backend, "_TIMEOUT_CAPS", 0.0)
     found = measured(["hangs", "good"], [10])
     assert [record["status"] for record in found] == ["failed", "ok"]
     assert found[0]["reason"] == "no answer within 5 s"
@@ -421,17 +430,17 @@ def test_a_hanging_backend_fails(monkeypatch):
 
 def test_a_session_keeps_its_workers_from_one_measurement_to_the_next():
     with Session(worker_command=FAKE) as session:
-        session.measure(["good"], sized([10]), threads=1, rounds=1, budget_s=0)
-        (entrant,) = session._entrants.values()
-        process = entrant._process
-        session.measure(["good"], sized([20]), threads=1, rounds=1, budget_s=0)
-        assert list(session._entrants.values()) == [entrant]
-        assert entrant._process is process
+        session.measure(["good"], sized([10]), BRIEF)
+        (backend,) = session._backends.values()
+        process = backend._process
+        session.measure(["good"], sized([20]), BRIEF)
+        assert list(session._backends.values()) == [backend]
+        assert backend._process is process
     assert process._process.returncode is not None
 
 
-class Imagined(Entrant):
-    """An entrant of a given speed, that notes the sizes it was asked for."""
+class Imagined(IsolatedBackend):
+    """A backend of a given speed, that notes the sizes it was asked for."""
 
     def __init__(self, gflop_per_s, cap_s):
         super().__init__("imagined", 1, ())
@@ -444,51 +453,52 @@ class Imagined(Entrant):
 
 
 @pytest.mark.parametrize(("speed", "runs"), [(1.0, False), (100.0, True)])
-def test_a_large_case_alone_is_predicted_from_a_probe(speed, runs):
-    entrant = Imagined(lambda gflop: speed, cap_s=2.0)
-    predicted_s = entrant.predicted_s(sized([2048])[0], {})
-    assert (predicted_s <= entrant.cap_s) is runs
-    assert entrant.edges[0] == 128
-    assert max(entrant.edges) < 2048
+def test_a_large_case_alone_is_predicted_from_a_trial(speed, runs):
+    backend = Imagined(lambda gflop: speed, cap_s=2.0)
+    predicted_s = backend.predicted_s(sized([2048])[0], {})
+    assert (predicted_s <= backend.cap_s) is runs
+    assert backend.edges[0] == 128
+    assert max(backend.edges) < 2048
 
 
 def test_a_backend_that_gains_with_size_is_not_judged_by_small_work():
-    entrant = Imagined(lambda gflop: 300.0 * gflop / (gflop + 0.05), cap_s=1.0)
-    entrant.prepare(sized([16])[0], {})
-    assert entrant.predicted_s(sized([4032])[0], {}) <= entrant.cap_s
+    backend = Imagined(lambda gflop: 300.0 * gflop / (gflop + 0.05), cap_s=1.0)
+    backend.prepare(sized([16])[0], {})
+    assert backend.predicted_s(sized([4032])[0], {}) <= backend.cap_s
 
 
 @pytest.mark.parametrize("cap_s", [1e-9, 1e-6, 1e-3, 1.0])
 @pytest.mark.parametrize("first", [1, 2, 16, 500])
 def test_prediction_ends(cap_s, first):
-    entrant = Imagined(lambda gflop: 1e-3, cap_s)
-    entrant.prepare(sized([first])[0], {})
-    assert entrant.predicted_s(sized([4032])[0], {}) > cap_s
+    backend = Imagined(lambda gflop: 1e-3, cap_s)
+    backend.prepare(sized([first])[0], {})
+    assert backend.predicted_s(sized([4032])[0], {}) > cap_s
 
 
 def test_small_work_needs_no_prediction():
-    entrant = Imagined(lambda gflop: 1.0, cap_s=2.0)
-    assert entrant.predicted_s(sized([128])[0], {}) == 0
-    assert entrant.edges == []
+    backend = Imagined(lambda gflop: 1.0, cap_s=2.0)
+    assert backend.predicted_s(sized([128])[0], {}) == 0
+    assert backend.edges == []
 
 
 def test_operands_of_a_case_fit_into_memory():
-    entrants = [Entrant(str(i), 1, ()) for i in range(5)]
-    assert list(_that_fit(entrants, sized([8])[0])) == [entrants]
-    assert list(_that_fit(entrants, sized([10**6])[0])) == [[entrant] for entrant in entrants]
+    backends = [(IsolatedBackend(str(i), 1, ()), {}) for i in range(5)]
+    assert list(_that_fit(backends, sized([8])[0])) == [backends]
+    assert list(_that_fit(backends, sized([10**6])[0])) == [[backend] for backend in backends]
 
 
 @needs_proc
 def test_ctrl_c_keeps_what_was_measured_and_leaves_no_worker(tmp_path):
     code = f"""
 import sys; sys.path[:0] = {HOMES}
-from gemmlab.measure import RecordFile, Session, sized
+from gemmlab.measure import RecordFile, Session, Settings, sized
 with RecordFile({str(tmp_path / "r")!r}) as file, Session(worker_command={FAKE!r}) as session:
     def progress(done, total, text):
-        pids = [entrant._process._process.pid for entrant in session._entrants.values() if entrant._process]
+        pids = [backend._process._process.pid for backend in session._backends.values() if backend._process]
         print(text, *pids, flush=True)
-    session.measure(["good"], sized([10]), threads=1, rounds=1, budget_s=0, on_record=file.write)
-    session.measure(["good", "hangs"], sized([20]), threads=1, rounds=1, progress=progress, on_record=file.write)
+    brief = Settings(threads=1, rounds=1, budget_s=0)
+    session.measure(["good"], sized([10]), brief, on_record=file.write)
+    session.measure(["good", "hangs"], sized([20]), brief, progress=progress, on_record=file.write)
 """
     parent = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -510,7 +520,8 @@ with RecordFile({str(tmp_path / "r")!r}) as file, Session(worker_command={FAKE!r
 
 def test_the_real_thing():
     with Session() as session:
-        records = session.measure(["cpu-naive", "cpu-numpy"], sized([16, 64], "float64"), rounds=1, budget_s=0.01)
+        cases, settings = sized([16, 64], "float64"), Settings(rounds=1, budget_s=0.01)
+        records = session.measure(["cpu-naive", "cpu-numpy"], cases, settings)
     assert [record["status"] for record in records] == ["ok"] * 4
 
 

@@ -14,11 +14,12 @@ from helpers import DOCS
 
 from gemmlab import CannotWrite
 from gemmlab.measure import RecordFile, complete, read, write
-from gemmlab.measure.records import KEYS, name_of
+from gemmlab.measure.records import KEYS, SCHEMA_VERSION, name_of
 
 DOCUMENT = DOCS / "records.md"
 ENVIRONMENT = {"python": "3.11"}
-LATER = ("kernel_s", "memory")  # keys that the first files lack
+LATER = ("kernel_s", "memory")  # keys that the first files of version 1 lack
+GONE = {"bytes_measured_dram": 1.0, "probe_drop_percent": 3.0, "steal_percent": 4.0}
 
 
 def record(**given):
@@ -62,10 +63,28 @@ def test_what_is_written_is_read(tmp_path):
 def test_a_file_of_an_earlier_gemmlab_reads_as_one_of_today(tmp_path, given):
     path = tmp_path / "r"
     today = complete(given, run_id="r", device="d", environment=ENVIRONMENT)
-    earlier = {key: value for key, value in today.items() if key not in LATER}
-    assert earlier != today
+    earlier = {key: value for key, value in today.items() if key not in LATER} | {"schema_version": 1}
     path.write_text(json.dumps(earlier) + "\n")
     assert read(path) == [today]
+
+
+def test_keys_of_version_1_that_are_gone_are_left_out_and_turns_are_rounds(tmp_path):
+    today = record(rounds=7)
+    earlier = {key: value for key, value in today.items() if key != "rounds"} | GONE
+    (tmp_path / "r").write_text(json.dumps(earlier | {"schema_version": 1, "turns": 7}) + "\n")
+    assert read(tmp_path / "r") == [today]
+
+
+FILES = sorted((DOCS / "measured").rglob("*.jsonl"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(DOCS)))
+def test_published_records_are_read(path):
+    versions = {json.loads(line)["schema_version"] for line in path.read_text(encoding="utf-8").splitlines()}
+    assert versions <= {1, SCHEMA_VERSION}
+    for one in read(path):
+        assert set(KEYS[one["kind"]]) == set(one)
+        assert one["schema_version"] == SCHEMA_VERSION
 
 
 def test_the_name_of_a_record_says_whether_transfers_are_counted():

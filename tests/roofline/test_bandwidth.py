@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemmlab.roofline import bandwidth
-from gemmlab.roofline.bandwidth import Point, find_plateaus, largest_working_set, levels_seen, sweep_sizes
-from gemmlab.roofline.timing import Timing, time_loop
+from gemmlab.roofline.ceilings import bandwidth
+from gemmlab.roofline.ceilings.bandwidth import Point, find_plateaus, largest_working_set, levels_seen, sweep_sizes
+from gemmlab.roofline.ceilings.timing import Timing, time_loop
 
 KIB, MIB = 1 << 10, 1 << 20
 CACHES = {"L1": 48 * KIB, "L2": 1 * MIB, "L3": 32 * MIB}

@@ -17,10 +17,12 @@ from gemmlab._gpu.cuda import compile_text
 from gemmlab._gpu.rungs import RUNGS, kernel_text
 from gemmlab._gpu.runtime import Device
 from gemmlab._problem import Problem
+from gemmlab.campaign.measuring import devices_of
 from gemmlab.measure import records
-from gemmlab.report import job
-from gemmlab.roofline import Roof, apart, device_ceilings
-from gemmlab.roofline.device_ceilings import CHAINS, STEPS, arithmetic_forms, memory_form, working_set
+from gemmlab.roofline import Roof
+from gemmlab.roofline.ceilings import device as device_ceilings
+from gemmlab.roofline.ceilings import isolated
+from gemmlab.roofline.ceilings.device import CHAINS, STEPS, arithmetic_forms, memory_form, working_set
 
 MIB, GIB = 1 << 20, 1 << 30
 GPU = Device("cuda", 0, "GPU", "gpu", "CUDA", "1", 132, 1024, 48 << 10, 140 * GIB, 140 * GIB, True)
@@ -83,7 +85,7 @@ class TestPlan:
 
     @pytest.mark.parametrize("told", [math.nan, 0.0])
     def test_without_a_clock_there_is_no_ceiling(self, told):
-        with pytest.raises(DeviceError, match="does not tell how long"):
+        with pytest.raises(DeviceError, match="does not say how long"):
             device_ceilings._time(lambda: told, 0.0)
 
     def test_at_least_five_samples_and_no_more_than_fifty(self):
@@ -235,20 +237,20 @@ class TestCeilings:
         assert [record["memory"] for record in device_ceilings._transfers(queue, 0.0)] == ["pageable"] * 2
 
 
-class TestApart:
+class TestIsolated:
     @pytest.mark.parametrize("place", FIRST_PLACES[:1])
     def test_in_a_process_of_its_own(self, place):
-        found = apart.measure_device_ceilings_apart(backend_at(place, "naive"), seconds=0.0, bandwidth=False)
+        found = isolated.isolated_device_ceilings(backend_at(place, "naive"), seconds=0.0, bandwidth=False)
         assert {record["ceiling"] for record in found} == {"fma"}
 
     def test_a_failure_is_told_in_a_line(self):
         with pytest.raises(RuntimeError, match=r"measuring the ceilings failed: .*no backend is named 'opencl-none'"):
-            apart.measure_device_ceilings_apart("opencl-none")
+            isolated.isolated_device_ceilings("opencl-none")
 
     @pytest.mark.parametrize("place", PLACES[:1])
     def test_a_device_is_measured_once_and_the_cpu_is_none(self, place):
         first, second = (backend_at(place, rung) for rung in ("naive", "local"))
-        assert job.on_devices(["cpu-naive", first, second]) == {queue_at(place).device.label: first}
+        assert devices_of(["cpu-naive", first, second]) == {queue_at(place).device.label: first}
 
 
 def test_slopes_that_lie_on_each_other_share_a_label():

@@ -25,9 +25,9 @@ from gemmlab._gpu import RUNG_NAMES, RUNTIMES
 from gemmlab._gpu.rungs import RUNGS
 from gemmlab._gpu.runtime import Device
 from gemmlab.analysis.findings import papers
+from gemmlab.campaign import measuring
 from gemmlab.cli import main
 from gemmlab.measure import Session, read, write
-from gemmlab.report import job
 from gemmlab.studies import STUDIES, Options, cold_start, engine, memory_modes
 from gemmlab.studies.curves import scenarios, speed_ups
 from gemmlab.studies.judges import EACH, MORE, At, Faster, best_at, judged, passes
@@ -361,13 +361,13 @@ def test_records_of_something_else_are_no_study(tmp_path):
 @pytest.fixture
 def quickly(monkeypatch):
     """The peaks measured in a moment."""
-    monkeypatch.setattr(job, "PEAK_S", 0.02)
+    monkeypatch.setattr(measuring, "PEAK_S", 0.02)
 
 
 @pytest.fixture
 def fake(monkeypatch, quickly):
     """The made-up worker's backends, also in this process."""
-    monkeypatch.setattr(job, "Session", partial(Session, worker_command=FAKE))
+    monkeypatch.setattr(measuring, "Session", partial(Session, worker_command=FAKE))
     with contextlib.ExitStack() as stack:
         for backend in fake_worker.ALL:
             if backend is not fake_worker.Stillborn:

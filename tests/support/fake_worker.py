@@ -17,7 +17,7 @@ from gemmlab import _registry
 from gemmlab._backend import Availability, Param
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._problem import Problem
-from gemmlab.measure import worker
+from gemmlab.measure.isolated import worker
 
 
 class Good:

@@ -247,7 +247,7 @@ def test_the_command(capsys):
     assert cli.main(["tune", "--rounds", "1", "--sizes", "48,64", "--dtype", "float32"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("float32     mc ")
-    assert f"kept in {_profile.path()}" in out
+    assert f"stored in {_profile.path()}" in out
     assert cli.main(["tune", "--rounds", "1", "--sizes", "48", "--json"]) == 0
     assert [one["dtype"] for one in json.loads(capsys.readouterr().out)] == ["float32", "float64"]
     assert cli.main(["tune", "cpu-numpy"]) == 2

@@ -1,4 +1,4 @@
-"""Timing a loop that takes a number of threads and a number of turns: as many turns a sample as the clock needs."""
+"""Timing a loop that takes a number of threads and a number of iterations: enough of them for the clock."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ MIN_SAMPLE_S = 1e-3
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of one turn in each sample, and how many turns a sample has."""
+    """Seconds of one iteration in each sample, and how many iterations a sample has."""
 
     samples_s: list[float]
     calls_per_sample: int
 
 
 def time_loop(run: Callable[[int, int], float], threads: int, seconds: float, calls: int = 1) -> Timing:
-    """Time `run(threads, turns)` for about `seconds`; where so many turns are known to make a sample, say `calls`.
+    """Time `run(threads, iterations)` for about `seconds`; `calls` iterations a sample are where the search begins.
 
-    How many turns make a sample is found on one thread: where the machine has other work to do, waking the others can
-    take longer than the loop itself, and would pass for it.
+    How many iterations make a sample is found on one thread: on a busy machine, waking the others can take longer than
+    the loop itself.
     """
     start = perf_counter()
     sample_s = max(MIN_SAMPLE_S, seconds / USUAL_SAMPLES)

@@ -1,6 +1,6 @@
-"""What the pytest plugin makes of the products that it timed: records, the ceilings above them, and a table.
+"""What the pytest plugin makes of the products that it timed: records, the ceilings of their machine, and a table.
 
-`pytest_plugin.py` loads this file with the first product, or for an option of ours; other runs of pytest never do.
+The plugin imports this file with the first product, or for one of its options; other runs of pytest never do.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import gemmlab
 from gemmlab._api import Call
+from gemmlab._backend import Backend
 from gemmlab._cpu import machine
 from gemmlab._problem import Array, Problem
 from gemmlab._registry import names, plain
@@ -24,15 +24,14 @@ from gemmlab.analysis.groups import devices
 from gemmlab.measure.comparison import Pair, compare, problem_key, ratio
 from gemmlab.measure.comparison_table import nothing_in_common, times
 from gemmlab.measure.environment import environment, thread_pools
+from gemmlab.measure.noise import summarise
 from gemmlab.measure.problems import DTYPES
-from gemmlab.measure.records import RecordFile, complete, read, titled
-from gemmlab.measure.statistics import summarise
+from gemmlab.measure.records import Record, RecordFile, complete, read, titled
 from gemmlab.measure.table import ERROR, LEGEND, NOISE, SPEED, THREADS, WIDTH, Column, filled, shown, size, text_table
-from gemmlab.roofline import kept
-from gemmlab.roofline.apart import measure_ceilings_apart
+from gemmlab.roofline.ceilings import cache
+from gemmlab.roofline.ceilings.isolated import isolated_ceilings
 from gemmlab.roofline.model import LEVELS
 
-Record = dict[str, Any]
 PEAK_S = 1.0
 _PEAK = "thr: threads. peak: share of the multiply-add rate measured on as many."
 _ROOF = "roof: share of what the lowest of its roofs allows."
@@ -40,7 +39,7 @@ _ROOF = "roof: share of what the lowest of its roofs allows."
 
 @dataclass(frozen=True)
 class Row:
-    """A product that was timed: its record, what its backend was called, its shares of the peak and of its roof."""
+    """A product that was timed: its record, the name of its backend, its shares of the peak and of its roof."""
 
     record: Record
     name: str
@@ -63,7 +62,7 @@ class Products:
     out : str, optional
         File for the records. Tried at once.
     against : str, optional
-        What to hold the products against: a file of records, or the name of a backend of the same run.
+        What to compare the products with: a file of records, or the name of a backend of the same run.
 
     Raises
     ------
@@ -81,7 +80,7 @@ class Products:
         self._file = None if out is None else RecordFile(out)
 
     def add(self, name: str, asked: Problem, call: Call, seconds: Sequence[float], calls: int, error: float) -> Row:
-        """Take in a product: its samples are seconds a call, of so many calls each."""
+        """Add a product; each of its samples, in seconds a call, is of `calls` calls."""
         record = self._completed(_measured(asked, call, seconds, calls, error), call.device)
         self._keep([record])
         self._know_peak(record)
@@ -92,7 +91,7 @@ class Products:
         return self.rows[-1]
 
     def text(self) -> str:
-        """The table, what it is held against, and where the records are."""
+        """The table, what it is compared with, and where the records are."""
         parts = [self._table()] if self.rows else []
         if self._file is not None:
             path, count = self._file.path, self._file.count
@@ -115,13 +114,13 @@ class Products:
                 self._file.write(record)
 
     def _know_peak(self, record: Record) -> None:
-        """Have the multiply-add rate of as many threads as a product of a CPU ran on, and what is known already."""
+        """Get the cached ceilings, or the multiply-add rate on as many threads as a product of a CPU ran on."""
         if record["threads"] is None or record["problem"]["dtype"] not in DTYPES:
             return
-        found = [] if self._ceilings else kept.kept(machine.cpu_name(), machine.usable_cpus())
+        found = [] if self._ceilings else cache.cached(machine.cpu_name(), machine.usable_cpus())
         if not any(ceiling["threads"] == record["threads"] for ceiling in (*self._ceilings, *found)):
             with suppress(RuntimeError):  # a run of tests goes on without a peak
-                measured = measure_ceilings_apart(seconds=PEAK_S, threads=record["threads"], bandwidth=False)
+                measured = isolated_ceilings(seconds=PEAK_S, threads=record["threads"], bandwidth=False)
                 found += [self._completed(ceiling, record["device"]) for ceiling in measured]
         self._ceilings += found
         self._keep(found)
@@ -141,10 +140,10 @@ class Products:
         ]
         table = text_table(rows, filled(columns, rows), partial(_block, with_device=len(devices_seen) > 1))
         roof = [_ROOF] * any(row.share_of_roof for row in rows)
-        return "\n".join([table, "", _PEAK, *roof, LEGEND, *self._said_of_against(any(pairs.values()))])
+        return "\n".join([table, "", _PEAK, *roof, LEGEND, *self._about_against(any(pairs.values()))])
 
     def _pair(self, record: Record) -> Pair | None:
-        """A product and what it is held against; None without."""
+        """A product and the one that it is compared with; None without."""
         if self._old is not None:
             return next(iter(compare(self._old, [record]).products), None)
         same = [row.record for row in self.rows if row.record["backend"] == self._against
@@ -152,7 +151,7 @@ class Products:
         best = max(same, key=lambda other: (other["threads"] == record["threads"], other["threads"] or 0), default=None)
         return None if best is None or best is record else ratio(best, record)
 
-    def _said_of_against(self, any_pair: bool) -> list[str]:
+    def _about_against(self, any_pair: bool) -> list[str]:
         if self._against is None:
             return []
         if any_pair:
@@ -167,7 +166,7 @@ class Products:
 
 
 def title(backend: str, params: Iterable[str], call: Call) -> str:
-    """A backend as it was asked for, what that turned into, and the parameters that were given."""
+    """A backend as it was named, the one that ran, and the parameters that were given."""
     ran = f" ({call.backend})" if plain(backend) != plain(call.backend) else ""
     return " ".join([f"{backend}{ran}", *(f"{name}={call.params[name]}" for name in params)])
 
@@ -182,7 +181,7 @@ def _records_of(against: str) -> list[Record] | None:
 
 
 def _measured(asked: Problem, call: Call, seconds: Sequence[float], calls: int, error: float) -> Record:
-    """What is known of a product, under the names of a record."""
+    """What is known of a product, under its names in a record."""
     times_s = summarise(seconds)
     gflop = 2e-9 * asked.m * asked.n * asked.k * asked.batch
     numbers = asked.m * asked.k + asked.k * asked.n + asked.m * asked.n
@@ -210,7 +209,7 @@ def _measured(asked: Problem, call: Call, seconds: Sequence[float], calls: int, 
     }
 
 
-def _traffic(backend: Any, asked: Problem, call: Call) -> Record:
+def _traffic(backend: Backend, asked: Problem, call: Call) -> Record:
     """Bytes that the backend's own model expects to pass from each memory level."""
     model = getattr(backend, "traffic", None)
     moved = {} if model is None else model(asked, machine.caches(), **call.params)
@@ -218,13 +217,13 @@ def _traffic(backend: Any, asked: Problem, call: Call) -> Record:
 
 
 def _letter(x: Array) -> str:
-    """C for rows in memory order, F for columns, S for other strides."""
+    """C for row-major, F for column-major, S for other strides."""
     matrix = x[(0,) * (x.ndim - 2)] if x.size else x
     return "C" if matrix.flags.c_contiguous else "F" if matrix.flags.f_contiguous else "S"
 
 
-def _problem(record: Record) -> tuple[Any, ...]:
-    """What makes two products the same, whatever did them; the order of the table's blocks."""
+def _problem(record: Record) -> tuple[object, ...]:
+    """What makes two products the same, on any backend; the order of the table's blocks."""
     return record["problem"]["dtype"], record["gflop"], problem_key(record)
 
 

@@ -1,7 +1,9 @@
 """The pytest plugin: a fixture that times a product, a table at the end of the run, and its records in a file.
 
-pytest loads this file in every project where gemmlab is installed, so it imports the standard library alone
-until its fixture is used, and it works without pytest-benchmark (then only the fixture is missing its clock).
+pytest loads this file in every project where gemmlab is installed, so it imports the standard library alone until its
+fixture is used. Without pytest-benchmark only the fixture does not work.
+
+    products.py     records of the timed products, the ceilings of their machine, and the table
 
     def test_my_product(gemm_benchmark):
         gemm_benchmark(a, b, backend="cpu-blocked")
@@ -19,8 +21,10 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gemmlab._problem import Problem
-    from gemmlab.pytest_records import Products
+    from numpy.typing import ArrayLike
+
+    from gemmlab._problem import Array, Problem
+    from gemmlab.pytest_plugin.products import Products
 
 PRODUCTS: pytest.StashKey[Products] = pytest.StashKey()
 _SHAPING = ("dtype", "casting", "axes")  # options of matmul that say what is multiplied, not how
@@ -36,8 +40,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Find out what is wrong with our options before anything is timed."""
-    if hasattr(config, "workerinput"):  # of pytest-xdist: nothing is timed in its workers
+    """Check our options before anything is timed."""
+    if hasattr(config, "workerinput"):  # of pytest-xdist: its workers time nothing
         return
     if config.getoption("gemmlab_out") or config.getoption("gemmlab_against"):
         try:
@@ -47,40 +51,40 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Keep the records, whether the run came to its end or not."""
+    """Give the file of records its name, also after an interrupted run."""
     if PRODUCTS in config.stash:
         config.stash[PRODUCTS].close()
 
 
 def _products(config: pytest.Config) -> Products:
-    """The products of this run, from the first on."""
+    """The products of this run; made when first needed."""
     if PRODUCTS not in config.stash:
-        from gemmlab.pytest_records import Products
+        from gemmlab.pytest_plugin.products import Products
 
         config.stash[PRODUCTS] = Products(config.getoption("gemmlab_out"), config.getoption("gemmlab_against"))
     return config.stash[PRODUCTS]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Have pytest-benchmark take a test that uses our fixture for a benchmark."""
+    """Make pytest-benchmark treat a test that uses our fixture as a benchmark."""
     names = getattr(item, "fixturenames", [])
     if "gemm_benchmark" in names and "benchmark" not in names and item.config.pluginmanager.hasplugin("benchmark"):
         names.append("benchmark")
 
 
 @pytest.fixture
-def gemm_benchmark(request: pytest.FixtureRequest) -> Callable[..., Any]:
+def gemm_benchmark(request: pytest.FixtureRequest) -> Callable[..., Array]:
     """Time `gemmlab.matmul(a, b, **options)` with pytest-benchmark, checked before and after.
 
-    The problem, GFLOP/s and the share of the measured peak go to the benchmark's `extra_info`, marked as
-    measured in a shared process: other libraries' threads live beside it. `gemmlab bench` keeps them apart. On a
-    device, moving the operands there and the result back is in the time.
+    The problem, GFLOP/s and the share of the measured peak go to the benchmark's `extra_info`, marked as measured in a
+    process that is shared with other libraries' threads; `gemmlab bench` isolates backends. On a device, the time
+    includes moving the operands there and the result back.
     """
     if not request.config.pluginmanager.hasplugin("benchmark"):
         pytest.skip("gemm_benchmark needs pytest-benchmark: pip install 'gemmlab[test]'")
     benchmark = request.getfixturevalue("benchmark")
 
-    def run(a: Any, b: Any, *, backend: str, **options: Any) -> Any:
+    def run(a: ArrayLike, b: ArrayLike, *, backend: str, **options: Any) -> Array:
         import numpy as np
 
         import gemmlab
@@ -93,7 +97,7 @@ def gemm_benchmark(request: pytest.FixtureRequest) -> Callable[..., Any]:
         error = max(error, _check(asked, backend))
         work = asked.m * asked.n * asked.k * asked.batch
         if work and benchmark.stats is not None:  # None under --benchmark-disable
-            from gemmlab.pytest_records import title
+            from gemmlab.pytest_plugin.products import title
 
             name = title(backend, [key for key in options if key in calls[0].params], calls[0])
             timed = benchmark.stats
@@ -108,7 +112,7 @@ def _check(product: Problem, backend: str) -> float:
     """Refuse to time a wrong product; return the largest error over its bound."""
     import numpy as np
 
-    from gemmlab.measure.worker import check
+    from gemmlab.measure.isolated.worker import check
 
     if product.dtype.kind in "fc":
         error = check(product.a, product.b, product.out)
@@ -118,8 +122,8 @@ def _check(product: Problem, backend: str) -> float:
     return error
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the table: what pytest-benchmark's own columns cannot show."""
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the table of products."""
     text = config.stash[PRODUCTS].text() if PRODUCTS in config.stash else ""
     if text:
         terminalreporter.section("gemmlab: products (measured in one shared process)")

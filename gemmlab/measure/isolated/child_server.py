@@ -12,20 +12,21 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from typing import IO, Any
+from typing import IO
 
 import gemmlab
+from gemmlab.measure.isolated.process import Answer
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
-Commands = Mapping[str, Callable[..., dict[str, Any]]]
+Commands = Mapping[str, Callable[..., Answer]]
 
 
 def serve(commands: Commands) -> None:
-    """Answer from standard input; whatever else is printed goes to standard error."""
+    """Answer from standard input; everything else that is printed goes to standard error."""
     answers = _take_stdout()
     _end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the session's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the session handles Ctrl-C
     gc.disable()  # no collection inside a sample
     for line in sys.stdin:
         request = json.loads(line)
@@ -34,7 +35,7 @@ def serve(commands: Commands) -> None:
         print(json.dumps(answer(commands, **request)), file=answers, flush=True)
 
 
-def answer(commands: Commands, command: str, **arguments: Any) -> dict[str, Any]:
+def answer(commands: Commands, command: str, **arguments: object) -> Answer:
     """Carry out one command; an exception becomes an answer."""
     try:
         if command not in commands:
@@ -46,7 +47,7 @@ def answer(commands: Commands, command: str, **arguments: Any) -> dict[str, Any]
 
 
 def _take_stdout() -> IO[str]:
-    """Keep the real stdout for answers; whatever a library prints goes to stderr."""
+    """Reserve the real stdout for answers; what a library prints goes to stderr."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return answers

@@ -1,44 +1,42 @@
 """The bandwidth of each level of memory: a sweep over working sets, and the plateaus in it.
 
-    sweep       one working set gone through again and again, from 8 KiB to far beyond the last cache
+    sweep       one working set, read again and again; the sizes go from 8 KiB to far beyond the last cache
     bandwidth   one memory level: a plateau of the sweep
 
-How large the caches are is asked of the system, which on a virtual machine need not know it, and says nothing of what
-other programs leave of a shared one. So it only says how many plateaus there are; where they lie, the data say: the
-steps are put where the levels between them are flattest. The points next to a step belong half to each side, and are
-left out. With all other samples of a level, its median is the bandwidth, and its band runs from p20 to p80.
+The system's cache sizes may be wrong on a virtual machine, and do not say how much of a shared cache other programs
+use. So they only give the number of plateaus. Where the plateaus are is found in the data: the steps are where the
+levels between them are flattest. Points next to a step belong partly to each side, and are left out. The median of all
+other samples of a level is its bandwidth, with p20 and p80.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from itertools import pairwise
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 import numpy.typing as npt
 
 from gemmlab._cpu.isa import chosen
 from gemmlab._cpu.machine import caches
-from gemmlab.measure.statistics import summarise
-from gemmlab.roofline.timing import Timing, time_loop
+from gemmlab.measure.noise import summarise
+from gemmlab.measure.records import Record
+from gemmlab.roofline.ceilings.timing import Timing, time_loop
 
 KIB, MIB = 1 << 10, 1 << 20
 SMALLEST_WORKING_SET = 8 * KIB
 SWEEP_POINTS = 19
 LOAD_SHARE_OF_TIME = 0.5
-MOST_SHOWN = 3  # points of a level at which copy and triad are measured too
-
-Progress = Callable[[str], None]
-Record = dict[str, Any]
+MAX_POINTS = 3  # of a level at which copy and triad are measured too
 
 
 @dataclass(frozen=True)
 class Point:
-    """One working set of one loop, with all its samples."""
+    """One loop at one working set, with all its samples."""
 
     operation: str
     working_set_bytes: int
@@ -47,13 +45,13 @@ class Point:
 
     @property
     def gb_per_s(self) -> list[float]:
-        """The speed of each sample, of all threads together."""
+        """The bandwidth of each sample, all threads together."""
         return [self.threads * self.working_set_bytes / s / 1e9 for s in self.timing.samples_s]
 
     def record(self, gb_per_s: Sequence[float]) -> Record:
-        """A ceiling's record at this working set, with the statistics of these speeds."""
-        passed = self.threads * self.working_set_bytes
-        timed = summarise([passed / speed / 1e9 for speed in gb_per_s])
+        """A ceiling's record at this working set, with the statistics of these bandwidths."""
+        moved = self.threads * self.working_set_bytes
+        timed = summarise([moved / rate / 1e9 for rate in gb_per_s])
         return {
             "kind": "ceiling",
             "isa": chosen(),
@@ -61,14 +59,14 @@ class Point:
             "threads": self.threads,
             "operation": self.operation,
             "working_set_bytes": self.working_set_bytes,
-            "gb_per_s": passed / timed["median_s"] / 1e9,
+            "gb_per_s": moved / timed["median_s"] / 1e9,
             "calls_per_sample": self.timing.calls_per_sample,
             **timed,
         }
 
 
-def measure_bandwidths(threads: int, seconds: float, tell: Progress) -> list[Record]:
-    """The sweep with loads, copy and triad on the plateaus, and the levels' own records."""
+def measure_bandwidths(threads: int, seconds: float) -> list[Record]:
+    """Records of the sweep with loads, of copy and triad on its plateaus, and of the memory levels."""
     known = caches()
     largest = largest_working_set(known, threads)
     levels = [*levels_seen(known, threads, largest), "DRAM"]
@@ -78,15 +76,11 @@ def measure_bandwidths(threads: int, seconds: float, tell: Progress) -> list[Rec
     stream.touch(buffer, threads)
 
     def measured(operation: str, sizes: Sequence[int], seconds: float) -> list[Point]:
-        points = []
-        for size in sizes:
-            tell(f"{operation}: {size / KIB:.0f} KiB a thread, threads: {threads}")
-            points.append(_point(stream, buffer, operation, size, threads, seconds / len(sizes)))
-        return points
+        return [measure_point(stream, buffer, operation, size, threads, seconds / len(sizes)) for size in sizes]
 
     loads = measured("load", sweep_sizes(largest), LOAD_SHARE_OF_TIME * seconds)
     plateaus = dict(zip(levels, find_plateaus([np.median(p.gb_per_s) for p in loads], len(levels)), strict=True))
-    inside = {level: _some([loads[i].working_set_bytes for i in own]) for level, own in plateaus.items()}
+    inside = {level: _spread_out([loads[i].working_set_bytes for i in own]) for level, own in plateaus.items()}
     left_s = (1 - LOAD_SHARE_OF_TIME) * seconds / 2
     shown = [size for sizes in inside.values() for size in sizes]
     others = [point for operation in ("copy", "triad") for point in measured(operation, shown, left_s)]
@@ -99,9 +93,10 @@ def measure_bandwidths(threads: int, seconds: float, tell: Progress) -> list[Rec
     return sweep
 
 
-def _point(
-    stream: Any, buffer: npt.NDArray[np.int8], operation: str, size: int, threads: int, seconds: float
+def measure_point(
+    stream: ModuleType, buffer: npt.NDArray[np.int8], operation: str, size: int, threads: int, seconds: float
 ) -> Point:
+    """Time one loop of `stream` over `size` bytes a thread in `buffer`, which has room for that on each thread."""
     streams = stream.STREAMS[operation]
     stream_bytes = size // (streams * stream.BLOCK_BYTES) * stream.BLOCK_BYTES
     timing = time_loop(partial(stream.run, operation, buffer, stream_bytes), threads, seconds)
@@ -109,17 +104,17 @@ def _point(
 
 
 def _level(level: str, points: Sequence[Point]) -> Record:
-    """A level's record: the samples of all its points, told at the middle one."""
-    speeds = [speed for point in points for speed in point.gb_per_s]
+    """A level's record: the samples of all its points, at the working set of the middle one."""
+    rates = [rate for point in points for rate in point.gb_per_s]
     middle = points[(len(points) - 1) // 2]
-    return {**middle.record(speeds), "ceiling": "bandwidth", "level": level}
+    return {**middle.record(rates), "ceiling": "bandwidth", "level": level}
 
 
-def _some(sizes: Sequence[int]) -> list[int]:
-    """At most `MOST_SHOWN` of these, the first and the last among them."""
-    if len(sizes) <= MOST_SHOWN:
+def _spread_out(sizes: Sequence[int]) -> list[int]:
+    """At most `MAX_POINTS` of these, the first and the last among them."""
+    if len(sizes) <= MAX_POINTS:
         return list(sizes)
-    return [sizes[round(i * (len(sizes) - 1) / (MOST_SHOWN - 1))] for i in range(MOST_SHOWN)]
+    return [sizes[round(i * (len(sizes) - 1) / (MAX_POINTS - 1))] for i in range(MAX_POINTS)]
 
 
 def _is_near(size: int, sizes: Sequence[int]) -> bool:
@@ -128,19 +123,19 @@ def _is_near(size: int, sizes: Sequence[int]) -> bool:
 
 
 def largest_working_set(cache_bytes: Mapping[str, int], threads: int) -> int:
-    """Bytes a thread that surely do not fit in the caches, and that every machine can spare.
+    """Bytes a thread that do not fit in the caches, and that every machine has.
 
-    All threads together take four times the last cache, from 256 to 512 MiB. Many threads have several
-    last caches, of which one core sees only its own: hence at least 16 MiB a thread.
+    All threads together take four times the last cache, from 256 to 512 MiB. On many threads there are several last
+    caches, of which one core sees only its own: hence at least 16 MiB a thread.
     """
     together = min(max(256 * MIB, 4 * max(cache_bytes.values(), default=0)), 512 * MIB)
     return max(together // threads // MIB, 16) * MIB
 
 
 def levels_seen(cache_bytes: Mapping[str, int], threads: int, largest: int) -> list[str]:
-    """The caches that make a plateau of their own in a sweep: each is twice the one below, for the share of a thread.
+    """The caches that make a plateau in a sweep: for one thread, each is at least twice as large as the one below.
 
-    Threads share L3. Where the system tells no caches, there is one plateau, of the largest sets.
+    Threads share L3. Where the system does not know its caches, there is one plateau, that of DRAM.
     """
     seen, below = [], SMALLEST_WORKING_SET / 2
     for level in ("L1", "L2", "L3"):
@@ -158,12 +153,11 @@ def sweep_sizes(largest: int) -> list[int]:
 
 
 def find_plateaus(speeds: Sequence[float], count: int) -> list[range]:
-    """Part a sweep into `count` plateaus, each as flat as can be, and leave out what is next to a step.
+    """Divide a sweep into `count` plateaus, each as flat as possible, without the points next to a step.
 
-    Flat is measured on logarithms, as the distances of the points to the mean of their plateau, squared and summed
-    up; of all ways to part the points the least sum is found by dynamic programming. A plateau has at least two points
-    (fewer only where the sweep has not enough). Of one with four or more, the ones next to a step are left out; of
-    one with three, the one next to the further level.
+    Dynamic programming finds the division with the smallest sum of squares: of the distances, on logarithms, of the
+    points to the mean of their plateau. A plateau has at least two points (one where the sweep has too few). From one
+    with four or more, the points next to a step are left out; from one with three, the one next to the outer level.
 
     Examples
     --------
@@ -171,25 +165,25 @@ def find_plateaus(speeds: Sequence[float], count: int) -> list[range]:
     [range(0, 3), range(5, 7), range(8, 10)]
     """
     heights, n = np.log(np.asarray(speeds, float)), len(speeds)
-    least = 2 if n >= 2 * count else 1
-    roughness = {
+    shortest = 2 if n >= 2 * count else 1
+    squares = {
         (i, j): float(((heights[i:j] - heights[i:j].mean()) ** 2).sum()) for i in range(n) for j in range(i + 1, n + 1)
     }
     best: dict[tuple[int, int], tuple[float, tuple[int, ...]]] = {(0, 0): (0.0, ())}
     for plateau in range(1, count + 1):
-        for end in range(plateau * least, n + 1):
-            ways = [
-                (best[plateau - 1, start][0] + roughness[start, end], (*best[plateau - 1, start][1], start))
-                for start in range(end - least + 1) if (plateau - 1, start) in best
+        for end in range(plateau * shortest, n + 1):
+            divisions = [
+                (best[plateau - 1, start][0] + squares[start, end], (*best[plateau - 1, start][1], start))
+                for start in range(end - shortest + 1) if (plateau - 1, start) in best
             ]  # fmt: skip
-            if ways:
-                best[plateau, end] = min(ways)
+            if divisions:
+                best[plateau, end] = min(divisions)
     starts = [*best[count, n][1], n]
     return [_inside(start, end, end == n) for start, end in pairwise(starts)]
 
 
 def _inside(start: int, end: int, last: bool) -> range:
-    """A plateau without the points next to its steps, as far as it has points to spare."""
+    """A plateau without the points next to its steps, if it has enough points."""
     first = start == 0
     if end - start >= 4:
         return range(start + (not first), end - (not last))
@@ -197,7 +191,7 @@ def _inside(start: int, end: int, last: bool) -> range:
 
 
 def page_aligned(count: int, page_bytes: int) -> npt.NDArray[np.int8]:
-    """A buffer of so many bytes that begins on a page."""
+    """A buffer of `count` bytes that begins on a page."""
     raw = np.empty(count + page_bytes, np.int8)
     start = -raw.ctypes.data % page_bytes
     return raw[start : start + count]

@@ -1,14 +1,14 @@
-"""How fast a device can be: it is another machine than the CPU, with ceilings of its own.
+"""How fast a device can be: a device is another machine than the CPU, and has its own ceilings.
 
     fma         chains of multiply-adds in registers, for each dtype
     bandwidth   local: a small window of local memory
                 L1: the same window of global memory, which the nearest cache then holds
                 DRAM: global memory, far more of it than a cache holds
-    transfer    to the device and from it, where the host's memory is ordinary (pageable) and where it is pinned
+    transfer    to the device and from it, from ordinary (pageable) and from pinned host memory
 
-The loops are texts in `kernels/`, in the dialect of the GPU ladder and launched as its rungs are, so one text serves
-every runtime. Kernels are timed by the device's own clock, transfers by the host's. As on a CPU, a multiply-add rate is
-that of the fastest sample, a bandwidth that of the median; one call is one launch, or one copy.
+The loops are in `gemmlab/roofline/kernels/`, in the dialect of the GPU ladder: one text for every runtime. Kernels are
+timed by the device's own clock, transfers by the host's. As on a CPU, a multiply-add rate is that of the fastest
+sample, a bandwidth that of the median; one call is one launch, or one copy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
@@ -27,22 +26,21 @@ from gemmlab._cpu.machine import caches
 from gemmlab._errors import DeviceError
 from gemmlab._gpu.rungs import C_TYPE, kernel_text
 from gemmlab._gpu.runtime import Device, Event, HostArray, Queue
-from gemmlab.measure.statistics import summarise
-from gemmlab.roofline.bandwidth import largest_working_set
+from gemmlab.measure.noise import summarise
+from gemmlab.measure.records import Record
+from gemmlab.roofline.ceilings.bandwidth import largest_working_set
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-MIN_SAMPLES, MOST_SAMPLES = 5, 50
-LAUNCH_S = 5e-3  # long beside what a runtime does before and after a kernel
+MIN_SAMPLES, MAX_SAMPLES = 5, 50
+LAUNCH_S = 5e-3  # long against what a runtime does before and after a kernel
 GROUPS_A_UNIT = 8  # of a device's compute units
 CHAINS = (4, 8, 16)
-STEPS = 8  # loads under way together
+STEPS = 8  # loads in flight together
 PIECE_BYTES, WINDOW_BYTES = 256 * KIB, 8 * KIB
 STREAMS = {"load": 1, "copy": 2, "triad": 3}
 TRANSFER_BYTES = 256 * MIB
 FACTOR, ADDEND = 0.999, 0.001
-HERE = "gemmlab.roofline"  # whose kernels these are
-
-Record = dict[str, Any]
+PACKAGE = "gemmlab.roofline"  # where the kernels are
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ class Form:
 
 
 def arithmetic_forms(device: Device, dtype: str) -> list[Form]:
-    """Forms to try. A CPU's compiler makes vectors of work-items, or it keeps those that it finds: 64 bytes each."""
+    """Forms to try. A CPU's compiler makes vectors from work-items, or keeps the vectors of the text: 64 bytes each."""
     if device.kind == "cpu":
         return [Form(16, 1, dtype), Form(1, 64 // np.dtype(dtype).itemsize, dtype)]
     return [Form(256, 1, dtype)]
@@ -79,35 +77,27 @@ def memory_form(device: Device) -> Form:
 
 
 def working_set(device: Device) -> int:
-    """Bytes of global memory to go through: far over the last cache of any device, and what it can spare."""
+    """Bytes of global memory to read: far more than any device's last cache, within what the device can allocate."""
     far = largest_working_set(caches(), 1) if device.kind == "cpu" else 2 * GIB
     return min(far, device.memory_bytes // 8, device.allocation_bytes)
 
 
 def measure_device_ceilings(queue: Queue, *, seconds: float = 4.0, bandwidth: bool = True) -> list[Record]:
-    """Measure the ceilings of a device.
+    """Measure the ceilings of the device of a queue, within about `seconds` once the kernels are built.
 
-    Parameters
-    ----------
-    queue : Queue
-        The device at work.
-    seconds : float
-        About how long it may take once the kernels are built. Each ceiling has at least 5 samples, so a small value
-        is exceeded.
-    bandwidth : bool, optional
-        Whether to measure memory and transfers too, or multiply-adds alone.
+    Each ceiling has at least 5 samples. Without `bandwidth`, multiply-adds alone are measured.
 
     Returns
     -------
     list of dict
-        Records of kind ``"ceiling"`` (`docs/records.md`), still to be completed with what a run adds:
-        `gemmlab.measure.records.complete`. ``isa`` is the runtime.
+        Records of kind ``"ceiling"`` (`docs/records.md`), to be completed by `gemmlab.measure.records.complete`.
+        ``isa`` is the runtime.
 
     Raises
     ------
     DeviceError
-        If the device fails, or does not tell how long a kernel took. One that has no pinned memory to give merely
-        lacks those ceilings.
+        If the device fails, or its driver does not say how long a kernel took. Where there is no pinned memory, only
+        those ceilings are missing.
     """
     dtypes = ("float32", "float64") if queue.device.float64 else ("float32",)
     parts = len(dtypes) + (4 if bandwidth else 0)
@@ -120,8 +110,8 @@ def measure_device_ceilings(queue: Queue, *, seconds: float = 4.0, bandwidth: bo
 
 def _multiply_adds(queue: Queue, dtype: str, seconds: float) -> Record:
     """The multiply-add rate of the form and the number of chains that do best."""
-    plans = [(form, chains) for form in arithmetic_forms(queue.device, dtype) for chains in CHAINS]
-    tried = [_chains(queue, form, chains, seconds / len(plans)) for form, chains in plans]
+    variants = [(form, chains) for form in arithmetic_forms(queue.device, dtype) for chains in CHAINS]
+    tried = [_chains(queue, form, chains, seconds / len(variants)) for form, chains in variants]
     return max(tried, key=lambda record: float(record["gflop_per_s"]))
 
 
@@ -144,7 +134,7 @@ def _global_memory(queue: Queue, seconds: float) -> Iterator[Record]:
     form, total = memory_form(queue.device), working_set(queue.device)
     rounds = np.int32(PIECE_BYTES // (STEPS * form.group * form.item_bytes))
 
-    def start(operation: str, streams: int, *memories: Any) -> Event:
+    def start(operation: str, streams: int, *memories: object) -> Event:
         run = _loop(queue, "stream.cl", operation, form)
         return run(total // streams // PIECE_BYTES, rounds, np.float32(FACTOR), *memories)
 
@@ -163,7 +153,7 @@ def _global_memory(queue: Queue, seconds: float) -> Iterator[Record]:
 
 
 def _windows(queue: Queue, seconds: float) -> Iterator[Record]:
-    """Loads from local memory, if a group can have so much of it, and from the nearest cache."""
+    """Loads from local memory, if a work-group can have a window of it, and from the nearest cache."""
     form, groups = memory_form(queue.device), GROUPS_A_UNIT * queue.device.compute_units
     round_bytes = STEPS * form.group * form.item_bytes
     whole = WINDOW_BYTES + round_bytes
@@ -193,18 +183,12 @@ def _transfers(queue: Queue, seconds: float) -> Iterator[Record]:
     memory = queue.allocate(nbytes)
 
     def measured(kind: str, host: HostArray) -> Iterator[Record]:
-        host.fill(1)  # pages that were never written are not there yet
-        ways = {"to device": partial(queue.upload, memory, host), "from device": partial(queue.download, host, memory)}
-        for operation, copy in ways.items():
+        host.fill(1)  # pages exist from the first write on
+        upload, download = partial(queue.upload, memory, host), partial(queue.download, host, memory)
+        for operation, copy in (("to device", upload), ("from device", download)):
             timing = _time(partial(_host_s, copy), seconds / 4)
-            yield {
-                "ceiling": "transfer",
-                "operation": operation,
-                "memory": kind,
-                "working_set_bytes": nbytes,
-                "gb_per_s": nbytes / timing["median_s"] / 1e9,
-                **timing,
-            }
+            where = {"operation": operation, "memory": kind, "working_set_bytes": nbytes}
+            yield _rate("transfer", nbytes, timing) | where
 
     yield from measured("pageable", np.empty(nbytes, np.uint8))
     with suppress(DeviceError):
@@ -212,22 +196,20 @@ def _transfers(queue: Queue, seconds: float) -> Iterator[Record]:
 
 
 def _bandwidth(level: str, operation: str, working_set_bytes: int, moved: int, timing: Record) -> Record:
-    return {
-        "ceiling": "bandwidth",
-        "dtype": "float32",
-        "level": level,
-        "operation": operation,
-        "working_set_bytes": working_set_bytes,
-        "gb_per_s": moved / timing["median_s"] / 1e9,
-        **timing,
-    }
+    where = {"level": level, "operation": operation, "working_set_bytes": working_set_bytes}
+    return _rate("bandwidth", moved, timing) | {"dtype": "float32", **where}
+
+
+def _rate(ceiling: str, moved: int, timing: Record) -> Record:
+    return {"ceiling": ceiling, "gb_per_s": moved / timing["median_s"] / 1e9, **timing}
 
 
 def _loop(queue: Queue, text: str, name: str, form: Form, **macros: int) -> Callable[..., Event]:
     """A kernel, to be called with the number of groups and its arguments."""
-    kernel = queue.kernel(kernel_text("ceiling.h", HERE) + kernel_text(text, HERE), name, {**form.defines, **macros})
+    source = kernel_text("ceiling.h", PACKAGE) + kernel_text(text, PACKAGE)
+    kernel = queue.kernel(source, name, {**form.defines, **macros})
 
-    def run(groups: int, *arguments: Any) -> Event:
+    def run(groups: int, *arguments: object) -> Event:
         return queue.launch(kernel, (groups, 1, 1), (form.group, 1, 1), arguments)
 
     return run
@@ -253,8 +235,8 @@ def _time(take: Callable[[], float], seconds: float) -> Record:
     begun = perf_counter()
     take()
     samples: list[float] = []
-    while len(samples) < MIN_SAMPLES or (len(samples) < MOST_SAMPLES and perf_counter() - begun < seconds):
+    while len(samples) < MIN_SAMPLES or (len(samples) < MAX_SAMPLES and perf_counter() - begun < seconds):
         samples.append(take())
     if not min(samples) > 0:
-        raise DeviceError("the device does not tell how long a kernel took: its driver keeps no profile")
+        raise DeviceError("the device does not say how long a kernel took: its driver has no profiling")
     return {"calls_per_sample": 1, **summarise(samples)}

@@ -1,0 +1,68 @@
+"""Campaigns: which products of which backends are measured, and how long that may take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gemmlab.measure.problems import Case, from_files, layers, sized, squares
+from gemmlab.measure.session import Settings
+
+SMALLEST_EDGES = (64, 256)
+ROOFLINE_EDGES = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+
+Inputs = tuple[str, str] | None
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """What is measured: products, on backends that can run here, and ceilings.
+
+    `ceilings_s` are seconds for the CPU's ceilings; 0 measures the peak alone. With `fresh`, all ceilings are measured,
+    also where this machine's are in the cache.
+    """
+
+    cases: Sequence[Case]
+    backends: Sequence[str]
+    settings: Settings
+    ceilings_s: float = 0.0
+    fresh: bool = False
+
+    @property
+    def uses_cache(self) -> bool:
+        """Whether ceilings may come from the cache."""
+        return self.ceilings_s > 0 and not self.fresh
+
+
+def quick(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Campaign:
+    """About two minutes on two cores; up to four where rounds disagree."""
+    cases = [*squares(True), *sized((256, 512, 1000), "float64", "squares"), *layers(True)]
+    settings = Settings(threads=threads, cap_s=0.5, rounds=5, budget_s=0.1)
+    return Campaign(_with_inputs(cases, inputs), backends, settings, ceilings_s=10.0)
+
+
+def full(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Campaign:
+    """Squares to N = 4032 in both dtypes, and all layers: tens of minutes."""
+    cases = [case for dtype in ("float32", "float64") for suite in (squares, layers) for case in suite(False, dtype)]
+    settings = Settings(threads=threads, cap_s=10.0, rounds=7, budget_s=3.0)
+    return Campaign(_with_inputs(cases, inputs), backends, settings, ceilings_s=30.0)
+
+
+def smallest(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Campaign:
+    """A few seconds: to see that everything works, not to learn how fast it is."""
+    settings = Settings(threads=threads, cap_s=0.2, rounds=1, budget_s=0.05)
+    return Campaign(_with_inputs(sized(SMALLEST_EDGES, suite="squares"), inputs), backends, settings, ceilings_s=1.0)
+
+
+def roofline(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Campaign:
+    """About a minute on two cores: the ceilings, and squares up to the largest that a backend does within the cap."""
+    settings = Settings(threads=threads, cap_s=0.4, rounds=2, budget_s=0.06)
+    return Campaign(_with_inputs(sized(ROOFLINE_EDGES, suite="squares"), inputs), backends, settings, ceilings_s=12.0)
+
+
+CAMPAIGNS = {"quick": quick, "full": full, "smallest": smallest}
+
+
+def _with_inputs(cases: Iterable[Case], inputs: Inputs) -> list[Case]:
+    """The cases, after the product of a user's own matrices if there are any."""
+    return list(cases) if inputs is None else [from_files(*inputs), *cases]

@@ -1,0 +1,180 @@
+"""Every command of `gemmlab` with its options, and the checks of their values."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from gemmlab._config import MAX_THREADS, check_threads
+from gemmlab.cli import inspecting, measuring
+
+EXAMPLES = """examples:
+  gemmlab report                 measure this machine, write report/index.html
+  gemmlab bench --backends cpu-blocked,cpu-blas --sizes 512,1024
+  gemmlab bench A.npy B.npy      your own matrices
+  gemmlab verify cpu-mkl         is it right?
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands with their options."""
+    top = argparse.ArgumentParser(
+        prog="gemmlab",
+        description="A laboratory for matrix multiplication.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    subparsers = top.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        made = subparsers.add_parser(name, help=text, description=text)
+        made.set_defaults(run=run)
+        return made
+
+    _report(command("report", measuring.run_report, "measure this machine and every backend, write a page about it"))
+    _json(command("backends", inspecting.run_backends, "list every backend; those that can run compute a tiny product"))
+    _bench(command("bench", measuring.run_bench, "time backends, each in an isolated process"))
+    _roofline(command("roofline", measuring.run_roofline, "measure this machine's ceilings and draw the roofline"))
+    _study(command("study", measuring.run_study, "repeat an experiment of a source document, and compare the figures"))
+    _tune(command("tune", measuring.run_tune, "find the fastest parameters, and store them for this machine"))
+    _verify(command("verify", inspecting.run_verify, "audit the correctness of a backend, or of all that can run"))
+    _cache(command("cache", inspecting.run_cache, "show the compiled GPU programs on disk, or remove them"))
+    _json(command("info", inspecting.run_info, "show CPU, caches, instruction sets, devices, libraries and versions"))
+    return top
+
+
+def _report(report: argparse.ArgumentParser) -> None:
+    size = report.add_mutually_exclusive_group()
+    for name, text in (
+        ("quick", "about two minutes, up to four where rounds disagree (the default)"),
+        ("full", "squares to N = 4032 and all layers, both dtypes: tens of minutes"),
+        ("smallest", "a few seconds: shows that it works, not how fast it is"),
+    ):
+        size.add_argument(f"--{name}", dest="size", action="store_const", const=name, help=text)
+    report.set_defaults(size="quick")
+    report.add_argument("--input", nargs=2, metavar=("A.npy", "B.npy"), help="add the product of your own matrices")
+    _fresh(report)
+    report.add_argument("--out", type=Path, default=Path("report"), help="directory to write (report)")
+    report.add_argument("--from", dest="source", nargs="+", metavar="RECORDS",
+                        help="make the page of these files of records; measure nothing")  # fmt: skip
+    _selection(report)
+
+
+def _bench(bench: argparse.ArgumentParser) -> None:
+    bench.add_argument("input", nargs="*", metavar="A.npy B.npy", help="two of your own matrices")
+    bench.add_argument("--sizes", type=_sizes, help="sizes of squares, such as 512,1024")
+    bench.add_argument("--suite", choices=("squares", "layers", "shapes"), help="a suite of products (a few squares)")
+    bench.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    bench.add_argument("--transfers", choices=("both", "with", "without"), default="both",
+                       help="for a device: whether times include moving operands (both)")  # fmt: skip
+    bench.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of all backends")
+    bench.add_argument("--cap", type=_positive, default=5.0, metavar="SECONDS", help="skip what takes longer (5)")
+    bench.add_argument("--rounds", type=_count, default=5, help="rounds of each backend at each product, at least (5)")
+    bench.add_argument("--budget", type=_positive, default=1.0, metavar="SECONDS", help="time of each at a product (1)")
+    bench.add_argument("--out", metavar="FILE", help="write the records here, one JSON object a line")
+    bench.add_argument("--against", metavar="RECORDS", help="compare with the products of an earlier run")
+    _selection(bench)
+    _json(bench)
+
+
+def _roofline(roofline: argparse.ArgumentParser) -> None:
+    of_files = roofline.add_mutually_exclusive_group()
+    of_files.add_argument("--from", dest="source", metavar="RECORDS", help="draw this file of records; measure nothing")
+    of_files.add_argument("--compare", nargs=2, metavar=("OLD", "NEW"), help="compare two files of records")
+    _fresh(roofline)
+    roofline.add_argument("--out", type=Path, default=Path("roofline"), help="directory for the figures (roofline)")
+    _selection(roofline)
+    _json(roofline)
+
+
+def _study(study: argparse.ArgumentParser) -> None:
+    study.add_argument("name", nargs="?", help="a study; without one, list them")
+    study.add_argument("--quick", action="store_true", help="a short version, for a first look")
+    study.add_argument("--sizes", type=_sizes, default=[], help="sizes of squares, instead of the source's")
+    study.add_argument("--runtime", type=_runtimes, default=[], metavar="NAMES",
+                       help="opencl, sycl, cuda, or a device such as opencl:1 (all that can run)")  # fmt: skip
+    study.add_argument("--threads", type=_threads, help="threads of CPU backends (all CPUs this process may use)")
+    study.add_argument("--cap", type=_positive, metavar="SECONDS", help="skip products that take longer (2 to 10)")
+    study.add_argument("--from", dest="source", metavar="RECORDS", help="judge this file of records; measure nothing")
+    study.add_argument("--out", type=Path, help="directory for records, figures and text (study-NAME)")
+    _json(study)
+
+
+def _tune(tune: argparse.ArgumentParser) -> None:
+    tune.add_argument("backend", nargs="?", default="cpu-packed",
+                      help="cpu-packed: block sizes; auto: the choice of backend (cpu-packed)")  # fmt: skip
+    tune.add_argument("--dtype", type=_names, metavar="NAMES", help="dtypes (float32,float64)")
+    tune.add_argument("--rounds", type=int, default=7, help="rounds of each choice (7)")
+    tune.add_argument("--sizes", type=_sizes, default=[],
+                      help="sizes of the squares that decide (384 to 1536; auto: 256 to 4096)")
+    _json(tune)
+
+
+def _verify(verify: argparse.ArgumentParser) -> None:
+    verify.add_argument("backend", nargs="*", help="a name; without one, every available backend")
+    verify.add_argument("--seed", type=int, help="the seed of an earlier audit, to repeat it")
+    verify.add_argument("--thorough", action="store_true", help="more sizes")
+    _json(verify)
+
+
+def _cache(cache: argparse.ArgumentParser) -> None:
+    cache.add_argument("action", nargs="?", choices=("show", "clear"), default="show", help="(show)")
+    _json(cache)
+
+
+def _selection(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--backends", type=_names, metavar="NAMES", help="names, separated by commas (all that can run)")
+    made.add_argument("--threads", type=_threads, help="threads of each product (all CPUs this process may use)")
+
+
+def _fresh(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--fresh", action="store_true", help="measure the ceilings, also if they are in the cache")
+
+
+def _json(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def _names(text: str) -> list[str]:
+    names = [name for name in text.split(",") if name]
+    if not names:
+        raise argparse.ArgumentTypeError("must be names of backends separated by commas, such as cpu-blocked,cpu-blas")
+    return names
+
+
+def _runtimes(text: str) -> list[str]:
+    return [] if text == "all" else _names(text)
+
+
+def _positive(text: str) -> float:
+    with suppress(ValueError):
+        if float(text) > 0:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"must be a number of seconds over 0, not {text!r}")
+
+
+def _count(text: str) -> int:
+    with suppress(ValueError):
+        if int(text) >= 1:
+            return int(text)
+    raise argparse.ArgumentTypeError(f"must be an integer of at least 1, not {text!r}")
+
+
+def _threads(text: str) -> int | None:
+    try:
+        return check_threads(int(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be an integer from 1 to {MAX_THREADS}, not {text!r}") from None
+
+
+def _sizes(text: str) -> list[int]:
+    try:
+        sizes = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be integers and commas, such as 512,1024, not {text!r}") from None
+    if min(sizes) < 1:
+        raise argparse.ArgumentTypeError("sizes must be at least 1")
+    return sizes
+

@@ -1,0 +1,43 @@
+"""Which backends a command uses: those that `--backends` names, or all that can run here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from textwrap import fill
+
+WIDTH = 80
+
+
+def named(names: Sequence[str] | None) -> list[str]:
+    """Names and families turned into names; without any, all that can run here.
+
+    An unknown or unavailable name raises.
+    """
+    from gemmlab import _registry
+
+    return [_registry.get(name).name for name in names or ()] or _registry.available_names()
+
+
+def to_measure(names: Sequence[str] | None) -> list[str]:
+    """As `named`; without names, CPUs behind a GPU runtime are left out: they take minutes, and few ask for them."""
+    left_out = [] if names else _left_out()
+    return [name for name in named(names) if name not in left_out]
+
+
+def say_left_out(names: Sequence[str] | None) -> None:
+    """Name the runtimes that `to_measure` has left out."""
+    if not names and (left_out := _left_out()):
+        runtimes = ", ".join(dict.fromkeys(name.partition("-")[0] for name in left_out))
+        print(wrapped(f"not measured: {runtimes} on CPU devices; name them in --backends"), file=sys.stderr)
+
+
+def wrapped(text: str) -> str:
+    """Text in 80 columns; a command to copy is not broken."""
+    return fill(text, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+
+
+def _left_out() -> list[str]:
+    from gemmlab import _registry
+
+    return [name for name in _registry.available_names() if _registry.on_cpu_device(name)]

@@ -1,0 +1,220 @@
+"""The process in which one backend is timed, alone with its libraries and its threads.
+
+Two BLAS libraries or OpenMP runtimes in one process disturb each other, so each backend has its own process. It reads
+one JSON command a line and answers with one JSON object a line:
+
+    hello          backend, threads, resident, cpus    load it, set its threads, say what it is
+    prepare        case, params                        make the operands, run one product, check it
+    prepare_again  case, params, call_s                make the operands anew; one call is known to take `call_s`
+    time           budget_s, min_samples, max_samples  time it
+    release                                            check the last timed product, free the operands
+
+With `resident`, a device's operands are on the device beforehand; on a CPU that changes nothing. `process.py` starts
+this process, `child_server.py` reads the commands. By hand: `python -m gemmlab.measure.isolated.worker`.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from time import perf_counter_ns
+from typing import Any
+
+import numpy as np
+import threadpoolctl
+from numpy.typing import NDArray
+
+import gemmlab
+from gemmlab._cpu import machine
+from gemmlab._cpu.baselines import thread_scope
+from gemmlab._problem import Array, Problem
+from gemmlab.measure.environment import thread_pools
+from gemmlab.measure.isolated.affinity import pin_threads
+from gemmlab.measure.isolated.child_server import serve
+from gemmlab.measure.isolated.process import Answer
+from gemmlab.measure.isolated.product import Product, ResidentProduct
+from gemmlab.measure.problems import Case, operands
+from gemmlab.verify.bounds import error_over_bound, freivalds
+
+MIN_SAMPLE_S = 0.5e-3  # thousands of ticks of any clock
+_LONG_CALL_S = 50e-3  # one call of this length is warm-up enough
+_VERY_LONG_CALL_S = 200e-3  # these need no warm-up
+_WARM_UP_S, _STEADY = 50e-3, 0.97
+CHECK_ALL = 128**3  # multiplications; up to here every element is checked
+_CHECK_ROWS, _CHECK_COLUMNS = 16, 64
+COMMANDS = ("hello", "prepare", "prepare_again", "time", "release")
+
+
+class Worker:
+    """One backend, and the product that it is working on."""
+
+    def __init__(self) -> None:
+        self._backend: Any = None
+        self._current: Product | None = None
+        self._call_s = 0.0
+
+    @property
+    def _product(self) -> Product:
+        if self._current is None:
+            raise RuntimeError("there is no product here: `prepare` comes first")
+        return self._current
+
+    def hello(self, backend: str, threads: int, resident: bool = False, cpus: Sequence[int] = ()) -> Answer:
+        """Load the backend and set its threads, once for the life of this process; they are pinned to `cpus`."""
+        self._backend = gemmlab.get_backend(backend)  # with the libraries whose threads are set next
+        # Not gemmlab.config.threads: a baseline would be limited anew in every call, within its time.
+        threadpoolctl.threadpool_limits(threads)
+        self._on_cpu = not hasattr(self._backend, "runtime")
+        self._resident = resident and not self._on_cpu
+        self._cpus = cpus  # not read here: OpenMP has pinned this thread already
+        gc.freeze()  # what exists now stays, so no collection needs to visit it
+        return {"on_cpu": self._on_cpu, "thread_pools": thread_pools(), **self._machine()}
+
+    def _machine(self) -> Answer:
+        """What the backend runs on."""
+        if self._on_cpu:
+            scope = f"environment and threadpoolctl; reaches {thread_scope(self._backend.name)}"
+            return {"device": machine.cpu_name(), "thread_scope": scope}
+        device = self._backend.device
+        return {"device": device.label, "memory_bytes": device.memory_bytes, "resident": self._resident}
+
+    def prepare(self, case: Answer, params: Answer) -> Answer:
+        """Run the case once into an `out` full of NaN, check the result, and see how long a call takes."""
+        product = self._new_product(case, params)
+        a, b = product.a, product.b
+        with gemmlab.trace() as calls:
+            first_s = seconds_a_call(product.start, 1, product.finish)
+        error = check(a, b, product.result())
+        call_s = first_s
+        if error <= 1 and not self._on_cpu:
+            call_s = seconds_a_call(product.start, 1, product.finish)  # the first one may have built a kernel
+        if error <= 1 and call_s <= _LONG_CALL_S:
+            call_s = seconds_a_warm_call(product.start, product.finish)
+        problem = Problem.from_call(a, b)
+        self._current, self._call_s = product, call_s
+        return {
+            "error_over_bound": error,
+            "call_s": call_s,
+            "copies": calls[-1].copies,
+            "params": dict(calls[-1].params),
+            "threads": calls[-1].threads if self._on_cpu else None,
+            "traffic": self._optional("traffic", problem, machine.caches(), **calls[-1].params),
+            "packing_share": self._optional("packing_share", problem, **params) if call_s <= _LONG_CALL_S else None,
+        }
+
+    def prepare_again(self, case: Answer, params: Answer, call_s: float) -> Answer:
+        """Make the operands anew, also in a new process; `release` checks what is timed next."""
+        self._current, self._call_s = self._new_product(case, params), call_s
+        if _LONG_CALL_S <= call_s < _VERY_LONG_CALL_S:  # `time` warms up shorter ones
+            seconds_a_call(self._product.start, 1, self._product.finish)
+        return {}
+
+    def _new_product(self, case: Answer, params: Answer) -> Product:
+        a, b = operands(Case.from_json(case))
+        return (ResidentProduct if self._resident else Product)(self._backend, a, b, params)
+
+    def time(self, budget_s: float, min_samples: int, max_samples: int) -> Answer:
+        """Time samples until the budget is spent, within these limits; on a device, one more call by its clock."""
+        product = self._product
+        product.poison()  # so `release` checks what was timed here
+        if self._call_s < _LONG_CALL_S:
+            warm_up(product.start, product.finish)  # back into the caches, after other backends' rounds
+        if self._on_cpu:
+            pin_threads(self._cpus)  # they exist now; the check may have started others
+        calls = calls_per_sample(self._call_s)
+        samples: list[float] = []
+        spent_s = 0.0
+        while len(samples) < max_samples and (len(samples) < min_samples or spent_s < budget_s):
+            samples.append(seconds_a_call(product.start, calls, product.finish))
+            spent_s += samples[-1] * calls
+        kernel_s = None if self._on_cpu else product.kernel_s()
+        return {"samples_s": samples, "calls_per_sample": calls, "kernel_s": kernel_s}
+
+    def release(self) -> Answer:
+        """Check the result of the last call, and free the operands."""
+        error = check(self._product.a, self._product.b, self._product.result())
+        self._current = None
+        gc.collect()
+        return {"error_over_bound": error}
+
+    def _optional(self, method: str, *arguments: object, **params: object) -> object:
+        """What a method of the backend returns: bytes by its own model, its share of time for packing; None without."""
+        found = getattr(self._backend, method, None)
+        return None if found is None else found(*arguments, **params)
+
+
+def seconds_a_call(start: Callable[[], object], calls: int, finish: Callable[[], None] = lambda: None) -> float:
+    """Time `calls` calls together, and one wait for the end of what they started; return seconds for one of them."""
+    start_ns = perf_counter_ns()
+    for _ in repeat(None, calls):
+        start()
+    finish()
+    return (perf_counter_ns() - start_ns) / 1e9 / calls
+
+
+def seconds_a_warm_call(start: Callable[[], object], finish: Callable[[], None]) -> float:
+    """Time calls, doubling their number until together they last for a sample."""
+    calls = 1
+    while (call_s := seconds_a_call(start, calls, finish)) * calls < MIN_SAMPLE_S:
+        calls *= 2
+    return call_s
+
+
+def warm_up(start: Callable[[], object], finish: Callable[[], None]) -> None:
+    """Call until a call is no more than a few per cent faster than the one before."""
+    before_s, spent_s = math.inf, 0.0
+    while spent_s < _WARM_UP_S:
+        call_s = seconds_a_call(start, 1, finish)
+        spent_s += call_s
+        if call_s > _STEADY * before_s:
+            return
+        before_s = call_s
+
+
+def calls_per_sample(call_s: float) -> int:
+    """How many calls are timed together, so that a sample lasts at least `MIN_SAMPLE_S`."""
+    return max(1, math.ceil(MIN_SAMPLE_S / max(call_s, 1e-9)))
+
+
+def check(a: Array, b: Array, c: Array) -> float:
+    """Return the largest error found, divided by its bound; over 1 is wrong.
+
+    A small product is checked element by element. A large one is checked on a sample of rows and columns, and as a
+    whole by a random vector (Freivalds). Where that vector finds a deviation, the rows with the largest are checked.
+    """
+    m, n = a.shape[-2], b.shape[-1]
+    rng = np.random.default_rng(0)
+    # One thread: the pool of NumPy's BLAS would go on spinning beside the backend's.
+    with threadpoolctl.threadpool_limits(1):
+        if a.size * n <= CHECK_ALL:
+            return error_over_bound(a, b, c)
+        rows, columns = _some_of(m, _CHECK_ROWS, rng), _some_of(n, _CHECK_COLUMNS, rng)
+        error = error_over_bound(a, b, c, rows=rows, columns=columns)
+        if error <= 1 and freivalds(a, b, c, rng) > 1:
+            signs = rng.choice([-1.0, 1.0], (n, 1))
+            with np.errstate(all="ignore"):
+                deviation = np.abs(c @ signs - a @ (b @ signs)).reshape(-1, m)
+            # NaN sorts last.
+            worst_rows = np.argsort(deviation.max(axis=0))[-_CHECK_ROWS:]
+            error = error_over_bound(a, b, c, rows=worst_rows)
+    return error
+
+
+def _some_of(count: int, sample: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """At most `sample` indices below `count`, the first and the last among them."""
+    if count <= sample:
+        return np.arange(count)
+    between = 1 + rng.choice(count - 2, sample - 2, replace=False)
+    return np.concatenate([[0], between, [count - 1]])
+
+
+def main() -> None:
+    """Answer commands from standard input."""
+    worker = Worker()
+    serve({name: getattr(worker, name) for name in COMMANDS})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""How fast this machine's CPU can be: its multiply-add rate, and the bandwidth of each level of its memory.
+
+    fma                   for each instruction set, dtype and thread count: see `multiply_adds.py`
+    sweep, bandwidth      see `bandwidth.py`
+
+A ceiling is the best that our own loop reached: a lower bound of what the hardware can do. So the multiply-add rate is
+that of the fastest sample, which was disturbed least; the record has its p20 and p80 too. A bandwidth is that of the
+median, because a product streams through memory for long enough to meet the usual disturbance.
+
+One call, in the sense of a record's `median_s`, is one iteration of the multiply-add loop, or one pass through the
+working set; all threads do it at the same time.
+"""
+
+from __future__ import annotations
+
+from gemmlab._config import check_threads
+from gemmlab._cpu import build_info
+from gemmlab._cpu.isa import available
+from gemmlab._cpu.machine import usable_cpus
+from gemmlab.measure.records import Record
+from gemmlab.roofline.ceilings.bandwidth import measure_bandwidths
+from gemmlab.roofline.ceilings.multiply_adds import SCALAR, MultiplyAdds
+
+FMA_SHARE_OF_TIME = 0.25
+FMA_PARTS = 3  # before, between and after the bandwidths of one thread and of all
+
+
+def measure_ceilings(*, seconds: float = 12.0, threads: int | None = None, bandwidth: bool = True) -> list[Record]:
+    """Measure the ceilings of this machine's CPU, on one thread and on all.
+
+    Parameters
+    ----------
+    seconds : float
+        About how long it may take. Each ceiling has at least 5 samples of a millisecond, and multiply-adds three times
+        as many, so it takes longer than a small value: by a few seconds at most, where a pass through memory is slow.
+    threads : int, optional
+        What "all" means; as many as this process may use if None. A build without OpenMP measures one.
+    bandwidth : bool, optional
+        Whether to measure the memory too, or multiply-adds alone.
+
+    Returns
+    -------
+    list of dict
+        Records of kind ``"ceiling"`` (`docs/records.md`), to be completed by `gemmlab.measure.records.complete`. The
+        multiply-add loop runs in every instruction set of this CPU, and with single numbers; the bandwidth loops in the
+        one that is used. Working sets are those of one thread.
+
+    Raises
+    ------
+    ValueError
+        For a thread count out of range.
+    """
+    counts = _thread_counts(threads)
+    loops = [
+        MultiplyAdds(isa, dtype, count)
+        for count in counts for isa in (SCALAR, *available()) for dtype in ("float32", "float64")
+    ]  # fmt: skip
+    part_s = seconds * (FMA_SHARE_OF_TIME if bandwidth else 1) / FMA_PARTS / len(loops)
+    memory = []
+    for part in range(FMA_PARTS):
+        for loop in loops:
+            loop.time(part_s)
+        for count in counts[part : part + 1] if bandwidth else ():
+            memory += measure_bandwidths(count, seconds * (1 - FMA_SHARE_OF_TIME) / len(counts))
+    return [loop.record() for loop in loops] + memory
+
+
+def _thread_counts(threads: int | None) -> list[int]:
+    maximum = check_threads(threads) or usable_cpus()
+    return [1, maximum] if maximum > 1 and build_info()["openmp"] else [1]
