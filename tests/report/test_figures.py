@@ -134,7 +134,7 @@ class TestFigures:
         def caption(record: Record) -> str:
             (device,) = devices([record, *made.ceilings()])
             drawn = figures_of(device, styles_of(device))
-            return next(figure.caption for figure in drawn if figure.name.startswith("levels"))
+            return next(figure.note for figure in drawn if figure.name.startswith("levels"))
 
         low, high = modelled(bytes_simulated_l2=2e9, bytes_simulated_l3=2e8), modelled(bytes_simulated_l2=8e8)
         assert "The model is at most 50 % below the simulated bytes, for cpu-blocked from L2." in caption(low)
