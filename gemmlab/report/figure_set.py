@@ -9,8 +9,6 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from gemmlab.analysis.attainable import limits_by_backend
-from gemmlab.analysis.formatting import percent
 from gemmlab.analysis.groups import USER_SUITE, Device, Group, devices, in_order
 from gemmlab.measure.comparison import Pair, compare
 from gemmlab.measure.records import Record
@@ -20,16 +18,15 @@ from gemmlab.report.drawing import Styles, save, styles
 from gemmlab.report.roofline_figures import comparison, levels, roofline
 from gemmlab.report.speed_figures import accuracy, products_of, speed
 from gemmlab.report.tables import levels_slug, results_slug, sweep_slug
-from gemmlab.roofline.model import model_error
 
 ENDINGS = (".svg", ".png")
 
 
 @dataclass(frozen=True)
 class NamedFigure:
-    """A figure with its file name and title; the template has a caption for each `kind`, and `note` is added to it.
+    """A figure with its file name, title, and the anchor of the table with its numbers.
 
-    `table` is the anchor of the table with its numbers.
+    The template has a caption for each `kind`.
     """
 
     kind: str
@@ -37,7 +34,6 @@ class NamedFigure:
     figure: Figure
     title: str
     table: str
-    note: str = ""
 
 
 # The figures of a group: the function that draws each, and its title.
@@ -76,25 +72,14 @@ def _of_group(group: Group, looks: Styles, kinds: Sequence[str]) -> Iterator[Nam
     for kind in kinds:
         draw, title = GROUP_FIGURES[kind]
         if (figure := draw(group, looks)) is not None:
-            table, note = (levels_slug(group), _model_error(group)) if kind == "levels" else (_numbers_of(group), "")
-            yield NamedFigure(kind, f"{kind}-{group.slug}", figure, f"{title}, {group.title}", table, note)
+            table = levels_slug(group) if kind == "levels" else _numbers_of(group)
+            yield NamedFigure(kind, f"{kind}-{group.slug}", figure, f"{title}, {group.title}", table)
 
 
 def _numbers_of(group: Group) -> str:
     """The anchor of the table with a group's squares, or of the first suite there is."""
     suites = [record["problem"]["suite"] for record in group.products if record["problem"]["suite"] != USER_SUITE]
     return results_slug(group, suites[0] if suites else USER_SUITE) if group.products else "ceilings-bandwidth"
-
-
-def _model_error(group: Group) -> str:
-    """The largest difference between model and simulation, in a sentence; empty without a simulation."""
-    errors = [(error, backend, limit.level) for backend, (record, found) in limits_by_backend(group).items()
-              for limit in found if (error := model_error(record, limit.level)) is not None]  # fmt: skip
-    if not errors:
-        return ""
-    error, backend, level = max(errors, key=lambda found: abs(found[0]))
-    side = "above" if error > 0 else "below"
-    return f"The model is at most {percent(abs(error))} {side} the simulated bytes, for {backend} from {level}."
 
 
 def numbered(name: str, number: int) -> str:

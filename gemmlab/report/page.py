@@ -25,7 +25,7 @@ TEMPLATE = "page.html"
 
 @dataclass(frozen=True)
 class PageFigure:
-    """A figure on the page: its SVG, its title and note, and the anchor of the table with its numbers.
+    """A figure on the page: its SVG, its title, and the anchor of the table with its numbers.
 
     `points` has the facts that each of its points shows when it is pointed at, by the point's id.
     """
@@ -33,7 +33,6 @@ class PageFigure:
     kind: str
     name: str
     title: str
-    note: str
     svg: Markup
     table: str
     points: Mapping[str, Facts]
@@ -106,7 +105,7 @@ def _page_figure(drawn: NamedFigure, number: int, drafts: Path) -> PageFigure:
     svg = inline(save(drawn.figure, drafts / name), name, str(escape(drawn.title)))
     markers = markers_of(drawn.figure).items()
     points = {f"{name}-{key}": {"Backend": marker.backend, **marker.facts} for key, marker in markers}
-    return PageFigure(drawn.kind, name, drawn.title, drawn.note, Markup(svg), f"{_slug(number)}-{drawn.table}", points)
+    return PageFigure(drawn.kind, name, drawn.title, Markup(svg), f"{_slug(number)}-{drawn.table}", points)
 
 
 def _template() -> jinja2.Template:

@@ -8,18 +8,18 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gemmlab.analysis.attainable import attainable_once, is_above_roof, peak
+from gemmlab.analysis.attainable import is_above_roof, peak
 from gemmlab.analysis.formatting import number, problem_text
 from gemmlab.analysis.groups import Group, in_order, is_square
 from gemmlab.measure.records import Record
-from gemmlab.report.drawing import ALARM, INK, QUIET, Styles, canvas, label_lines, plain_log, size_axis
+from gemmlab.report.drawing import ALARM, INK, Styles, canvas, label_lines, plain_log, size_axis
 from gemmlab.report.points import add_marker, facts_of, ring
 
 FAR = 4  # times the fastest product
 
 
 def speed(group: Group, looks: Styles) -> Figure | None:
-    """GFLOP/s over N with p20 to p80 bars, the measured peak, and what memory allows."""
+    """GFLOP/s over N with p20 to p80 bars, under the measured peak."""
     runs = {name: own for name in group.backends() if (own := group.squares(name))}
     if not runs:
         return None
@@ -35,11 +35,6 @@ def speed(group: Group, looks: Styles) -> Figure | None:
                 add_marker(axes, point, record, facts_of(group, record), look)
         size_axis(axes, [_n(record) for own in runs.values() for record in own])
         _rate_axis(axes, group, max(record["gflop_per_s"] for own in runs.values() for record in own))
-        by_size = {_n(record): record for own in runs.values() for record in own}
-        curve = [(n, rate) for n in sorted(by_size) if (rate := attainable_once(group, by_size[n])) is not None]
-        if curve:
-            axes.plot(*zip(*curve, strict=True), color=QUIET, linewidth=4, alpha=0.35, solid_capstyle="round",
-                      zorder=1.5, scaley=False)  # fmt: skip
         above = [record for own in runs.values() for record in own if is_above_roof(group, record)]
         ring(axes, [(_n(record), record["gflop_per_s"]) for record in above])
         label_lines(axes, {name: (_n(own[-1]), own[-1]["gflop_per_s"]) for name, own in runs.items()}, looks)
