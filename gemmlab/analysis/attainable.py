@@ -133,17 +133,6 @@ def limits_by_backend(group: Group) -> dict[str, tuple[Record, list[Limit]]]:
     return {name: (record, own) for name, (record, own) in found.items() if own}
 
 
-def attainable_once(group: Group, record: Record) -> float | None:
-    """GFLOP/s of the problem if each operand moved once, from the level that feeds it, to all threads of the group."""
-    top, speeds = peak(group), bandwidths(group)
-    if group.roof is None or top is None:
-        return None
-    feeding = group.roof.feeding_level({**record, "threads": group.threads if record["threads"] else None})
-    if feeding not in speeds:
-        return None
-    return min(top.gflop_per_s, speeds[feeding] * intensity(record, feeding, "compulsory")[0])
-
-
 def is_above_roof(group: Group, record: Record) -> bool:
     """Whether a product is faster than the ceilings allow: then the measurement, or a ceiling, is off."""
     return group.roof is not None and lowest_limit(group, record) is not None and group.roof.above_roof(record)

@@ -133,27 +133,27 @@ def devices(records: Iterable[Record]) -> list[Device]:
 
 def with_unique_devices(records: Sequence[Record]) -> list[Record]:
     """The records, with processors of the same name in different machines renamed, as virtual machines have them."""
-    machines: dict[str, dict[Key, str]] = {}
-    for record in filter(_is_of_cpu, records):
-        names, cpus = machines.setdefault(record["device"], {}), record["environment"].get("cpus_machine")
-        name = f"{record['device']}, {cpus} CPUs"
-        same = sum(other.startswith(name) for other in names.values())
-        names.setdefault(_machine(record), f"{name} ({same + 1})" if same else name)
+    machines: dict[str, list[Key]] = {}
+    for record in records:
+        names = machines.setdefault(record["device"], [])
+        if (machine := _machine(record)) not in names:
+            names.append(machine)
 
     def device(record: Record) -> str:
-        names = machines.get(record["device"], {}) if _is_of_cpu(record) else {}
-        return names[_machine(record)] if len(names) > 1 else str(record["device"])
+        names, machine = machines[record["device"]], _machine(record)
+        if len(names) == 1:
+            return str(record["device"])
+        number = 1 + sum(other[0] == machine[0] for other in names[: names.index(machine)])
+        return f"{record['device']}, {machine[0]} CPUs{f' ({number})' if number > 1 else ''}"
 
     return [{**record, "device": device(record)} for record in records]
 
 
-def _is_of_cpu(record: Record) -> bool:
-    return bool(record["device"] == record["environment"].get("cpu"))
-
-
 def _machine(record: Record) -> Key:
-    """What identifies a machine among others with the same processor."""
+    """What identifies a machine among others with the same processor; of a GPU nothing does."""
     facts = record["environment"]
+    if record["device"] != facts.get("cpu"):
+        return ("",)
     return facts.get("cpus_machine"), *sorted((facts.get("cache_bytes") or {}).items())
 
 

@@ -1,15 +1,15 @@
 """The report: a page and figures drawn from records. Nothing here measures, so a page can be made again from a file.
 
     page.py  page.html          everything in its place: index.html
-    figure_set.py               which figures there are, with their captions
+    figure_set.py               which figures there are
       roofline_figures.py       rooflines over sizes, level by level, and of two runs
         roofline_axes.py        the ceilings that they have in common
-      speed_figures.py          speed, speed-up, accuracy and suites
+      speed_figures.py          speed, accuracy and suites
       bandwidth_figure.py       bandwidth over the working set
     points.py                   points that show facts when they are pointed at
     drawing.py                  what all figures share: styles, labels, SVG for a page
     tables.py                   the tables, as text
-    method.py                   how it was measured, and the caveats
+    method.py                   how it was measured
     directory.py                files that are written whole or not at all
 
 The verdicts, advice and findings on the page come from `gemmlab.analysis`. Drawing needs matplotlib and Jinja2, the

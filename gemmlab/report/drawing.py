@@ -87,7 +87,6 @@ DARK = {
     INK: "#e6e9ec", QUIET: "#a3adb7", GRID: "#2b3138", ALARM: "#ff6b6f", "#ffffff": "#1b1f24", "#9aa3ad": "#5c6570",
     "#6e6e6e": "#a0a0a0", "#b5588f": "#e08abb", "#d98a00": "#f0a828", "#c44f00": "#f4803c", "#0062a8": "#58a9ec",
     "#222222": "#d9d9d9", "#00805c": "#2fbf93", "#3a9bd9": "#7cc4f2", "#8a6d1d": "#c9a64a", "#7a52a8": "#b592e0",
-    "#b7c4d1": "#4a5763",
 }  # fmt: skip
 
 
@@ -140,7 +139,7 @@ def size_axis(axes: Axes, sizes: Sequence[int]) -> None:
     axes.set(xscale="log", xlim=(low, high))
     inches = axes.get_position().width * WIDTH_INCHES / math.log(high / low)
     ticks = [max(sizes)]
-    for n in sorted(sizes, reverse=True):
+    for n in sorted(set(sizes), reverse=True):
         if math.log(ticks[0] / n) * inches > LETTER_INCHES * (len(str(n)) + 1):
             ticks.insert(0, n)
     axes.set_xticks(ticks, [str(n) for n in ticks], fontsize=9)
@@ -161,23 +160,20 @@ def plain_log(axis: Axis) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def spread(heights: Sequence[float], gap: float, top: float = 1.0) -> list[float]:
-    """Move sorted heights as little as needed so that neighbours are at least `gap` apart.
+def spread(heights: Sequence[float], gap: float) -> list[float]:
+    """Move sorted heights from 0 to 1 apart until neighbours have at least `gap` between them, as far as there is room.
 
     Examples
     --------
-    >>> spread([0.5, 0.5], 0.25)
-    [0.375, 0.625]
+    >>> [round(height, 2) for height in spread([0.5, 0.5], 0.25)]
+    [0.38, 0.62]
     """
-    groups: list[tuple[float, int]] = []  # centre and number of labels of each run of touching labels
-    for height in heights:
-        centre, count = height, 1
-        while groups and groups[-1][0] + gap * groups[-1][1] / 2 > centre - gap * count / 2:
-            before, size = groups.pop()
-            centre, count = (before * size + centre * count) / (size + count), size + count
-        half = gap * (count - 1) / 2
-        groups.append((max(half, min(top - half, centre)), count))
-    return [centre + gap * (i - (count - 1) / 2) for centre, count in groups for i in range(count)]
+    moved = list(heights)
+    for _ in range(50 * len(moved)):
+        for i in range(1, len(moved)):
+            push = max(0.0, gap - (moved[i] - moved[i - 1])) / 2
+            moved[i - 1], moved[i] = max(0.0, moved[i - 1] - push), min(1.0, moved[i] + push)
+    return moved
 
 
 def save(figure: Figure, stem: Path) -> str:

@@ -1,4 +1,4 @@
-"""Which figures a report has, in which order, with their titles and captions."""
+"""Which figures a report has, in which order."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from gemmlab.analysis.attainable import limits_by_backend
-from gemmlab.analysis.formatting import percent
 from gemmlab.analysis.groups import USER_SUITE, Device, Group, devices, in_order
 from gemmlab.measure.comparison import Pair, compare
 from gemmlab.measure.records import Record
@@ -18,53 +16,33 @@ from gemmlab.report.bandwidth_figure import bandwidth
 from gemmlab.report.directory import written_into
 from gemmlab.report.drawing import Styles, save, styles
 from gemmlab.report.roofline_figures import comparison, levels, roofline
-from gemmlab.report.speed_figures import REFERENCE, accuracy, speed, speed_up, suite
+from gemmlab.report.speed_figures import accuracy, products_of, speed
 from gemmlab.report.tables import levels_slug, results_slug, sweep_slug
-from gemmlab.roofline.model import model_error
 
 ENDINGS = (".svg", ".png")
 
 
 @dataclass(frozen=True)
-class CaptionedFigure:
-    """A figure with its title and caption; `table` is the anchor of the table with its numbers."""
+class NamedFigure:
+    """A figure with its file name, title, and the anchor of the table with its numbers.
 
+    The template has a caption for each `kind`.
+    """
+
+    kind: str
     name: str
     figure: Figure
     title: str
-    caption: str
     table: str
 
 
-# The figures of a group by name: the function that draws it, its title, and its caption.
-GROUP_FIGURES: dict[str, tuple[Callable[[Group, Styles], Figure | None], str, str]] = {
-    "roofline": (
-        roofline, "Roofline",
-        "Each line follows a backend from its smallest square to its largest; lines of vendors' libraries are dashed. "
-        "Slopes are measured bandwidths, and horizontal lines are measured multiply-add rates. "
-        "In the blue region memory is the limit, in the orange one arithmetic is; between them it depends on the level "
-        "that the operands come from. Small products run from caches, so they may be above the slope of DRAM.",
-    ),
-    "levels": (
-        levels, "Roofline level by level",
-        "A backend at its largest square has a point for each memory level, at its flop per byte from that level. The "
-        "slope of that level limits it. The large point has the lowest limit. Filled points count bytes by the "
-        "backend's model, hollow ones each operand once.",
-    ),
-    "speed": (
-        speed, "Speed over size",
-        "The top of the axis is the measured peak, unless that is far above. Bars are from p20 to p80. The broad grey "
-        "line is what memory and arithmetic allow if each operand moves once.",
-    ),
-    "speed-up": (
-        speed_up, f"Speed-up over {REFERENCE}",
-        "How many times the speed of the plain i-k-j loop on the same product; below 1 is slower.",
-    ),
-    "accuracy": (
-        accuracy, "Accuracy beside speed",
-        "Largest error divided by its bound, at the product each backend is judged by. Right and low is best.",
-    ),
-}  # fmt: skip
+# The figures of a group: the function that draws each, and its title.
+GROUP_FIGURES: dict[str, tuple[Callable[[Group, Styles], Figure | None], str]] = {
+    "roofline": (roofline, "Roofline"),
+    "levels": (levels, "Roofline level by level"),
+    "speed": (speed, "Speed over size"),
+    "accuracy": (accuracy, "Accuracy beside speed"),
+}
 
 
 def styles_of(device: Device) -> Styles:
@@ -72,7 +50,7 @@ def styles_of(device: Device) -> Styles:
     return styles(in_order(record["backend"] for group in device.groups for record in group.products))
 
 
-def figures_of(device: Device, looks: Styles) -> Iterator[CaptionedFigure]:
+def figures_of(device: Device, looks: Styles) -> Iterator[NamedFigure]:
     """Every figure of a device for which there are records, in the order of the page.
 
     The first group has all the figures; another has its speeds, and rooflines if its number type is new.
@@ -80,43 +58,28 @@ def figures_of(device: Device, looks: Styles) -> Iterator[CaptionedFigure]:
     main = device.groups[0]
     for i, group in enumerate(device.groups):
         is_new = group.dtype not in {before.dtype for before in device.groups[:i]}
-        names = ["roofline", "levels"] * is_new + ["speed"] + ["speed-up", "accuracy"] * (group is main)
-        yield from _of_group(group, looks, names)
-    for name in dict.fromkeys(record["problem"]["suite"] for record in main.products):
-        slug, caption = re.sub(r"[^a-z0-9]+", "-", name.lower()), "A bar reaches to the fastest backend, which is named"
-        if (figure := suite(main, looks, name)) is not None:
-            yield CaptionedFigure(f"{slug}-{main.slug}", figure, f"Suite “{name}”, {main.title}",
-                                  f"{caption} on its right. The dark line is the measured peak.",
-                                  results_slug(main, name))  # fmt: skip
+        kinds = ["roofline", "levels"] * is_new + ["speed"] + ["accuracy"] * (group is main)
+        yield from _of_group(group, looks, kinds)
+    for suite in dict.fromkeys(record["problem"]["suite"] for record in main.products):
+        if (figure := products_of(main, looks, suite)) is not None:
+            name = f"{re.sub(r'[^a-z0-9]+', '-', suite.lower())}-{main.slug}"
+            yield NamedFigure("suite", name, figure, f"Suite “{suite}”, {main.title}", results_slug(main, suite))
     if (figure := bandwidth(main)) is not None:
-        caption = "What all threads together read and write; dotted lines mark the caches of a core."
-        yield CaptionedFigure("bandwidth", figure, "Bandwidth of the memory", caption, sweep_slug(main.threads))
+        yield NamedFigure("bandwidth", "bandwidth", figure, "Bandwidth of the memory", sweep_slug(main.threads))
 
 
-def _of_group(group: Group, looks: Styles, names: Sequence[str]) -> Iterator[CaptionedFigure]:
-    for name in names:
-        draw, title, caption = GROUP_FIGURES[name]
+def _of_group(group: Group, looks: Styles, kinds: Sequence[str]) -> Iterator[NamedFigure]:
+    for kind in kinds:
+        draw, title = GROUP_FIGURES[kind]
         if (figure := draw(group, looks)) is not None:
-            text, table = (f"{caption}{_model_error(group)}", levels_slug(group)) if name == "levels" else (
-                caption, _numbers_of(group))  # fmt: skip
-            yield CaptionedFigure(f"{name}-{group.slug}", figure, f"{title}, {group.title}", text, table)
+            table = levels_slug(group) if kind == "levels" else _numbers_of(group)
+            yield NamedFigure(kind, f"{kind}-{group.slug}", figure, f"{title}, {group.title}", table)
 
 
 def _numbers_of(group: Group) -> str:
     """The anchor of the table with a group's squares, or of the first suite there is."""
     suites = [record["problem"]["suite"] for record in group.products if record["problem"]["suite"] != USER_SUITE]
     return results_slug(group, suites[0] if suites else USER_SUITE) if group.products else "ceilings-bandwidth"
-
-
-def _model_error(group: Group) -> str:
-    """The largest difference between model and simulation, in a sentence; empty without a simulation."""
-    errors = [(error, backend, limit.level) for backend, (record, found) in limits_by_backend(group).items()
-              for limit in found if (error := model_error(record, limit.level)) is not None]  # fmt: skip
-    if not errors:
-        return ""
-    error, backend, level = max(errors, key=lambda found: abs(found[0]))
-    side = "above" if error > 0 else "below"
-    return f" The model is at most {percent(abs(error))} {side} the simulated bytes, for {backend} from {level}."
 
 
 def numbered(name: str, number: int) -> str:

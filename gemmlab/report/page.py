@@ -17,7 +17,7 @@ from gemmlab.measure.records import Record
 from gemmlab.report import method, tables
 from gemmlab.report.directory import PAGE, written_into
 from gemmlab.report.drawing import DARK, inline, save, variable
-from gemmlab.report.figure_set import CaptionedFigure, figures_of, numbered, styles_of
+from gemmlab.report.figure_set import NamedFigure, figures_of, numbered, styles_of
 from gemmlab.report.points import Facts, markers_of
 
 TEMPLATE = "page.html"
@@ -25,14 +25,14 @@ TEMPLATE = "page.html"
 
 @dataclass(frozen=True)
 class PageFigure:
-    """A figure on the page: its SVG, its texts, and the anchor of the table with its numbers.
+    """A figure on the page: its SVG, its title, and the anchor of the table with its numbers.
 
     `points` has the facts that each of its points shows when it is pointed at, by the point's id.
     """
 
+    kind: str
     name: str
     title: str
-    caption: str
     svg: Markup
     table: str
     points: Mapping[str, Facts]
@@ -54,8 +54,6 @@ def write(records: Sequence[Record], directory: Path) -> Path:
             sections=sections,
             colours={variable(light): (light, dark) for light, dark in DARK.items()},
             points={key: facts for own in figures for key, facts in own.points.items()},
-            ceiling_caveat=method.CEILING_CAVEAT,
-            traffic_caveat=method.TRAFFIC_CAVEAT,
             source=findings.papers()["sources"]["R"],
             measured=max(str(record["time_utc"] or "") for record in records)[:10],
             version=next((v for record in records if (v := record["environment"].get("gemmlab"))), ""),
@@ -92,7 +90,7 @@ def _section(device: Device, slug: str) -> dict[str, object]:
         "findings": judged,
         "findings_summary": findings.summary(judged) if judged else "",
         "environment": anchored([tables.environment(device.records), tables.thread_pools(device.records)]),
-        "method": method.how_measured(device.records),
+        "method": list(method.how_measured(device.records)),
     }
 
 
@@ -102,12 +100,12 @@ def _findings(device: Device) -> list[findings.Finding]:
     return findings.cpu_findings(group) if findings.concerns(group) else []
 
 
-def _page_figure(drawn: CaptionedFigure, number: int, drafts: Path) -> PageFigure:
+def _page_figure(drawn: NamedFigure, number: int, drafts: Path) -> PageFigure:
     name = numbered(drawn.name, number)
-    svg = inline(save(drawn.figure, drafts / name), name, str(escape(f"{drawn.title}. {drawn.caption}")))
+    svg = inline(save(drawn.figure, drafts / name), name, str(escape(drawn.title)))
     markers = markers_of(drawn.figure).items()
     points = {f"{name}-{key}": {"Backend": marker.backend, **marker.facts} for key, marker in markers}
-    return PageFigure(name, drawn.title, drawn.caption, Markup(svg), f"{_slug(number)}-{drawn.table}", points)
+    return PageFigure(drawn.kind, name, drawn.title, Markup(svg), f"{_slug(number)}-{drawn.table}", points)
 
 
 def _template() -> jinja2.Template:

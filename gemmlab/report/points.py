@@ -9,12 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from gemmlab.analysis.attainable import limits, lowest_limit
+from gemmlab.analysis.attainable import Limit, lowest_limit
 from gemmlab.analysis.formatting import number, percent, problem_text, threads_text
 from gemmlab.analysis.groups import Group, threads_of
 from gemmlab.measure.records import Record
 from gemmlab.report.drawing import ALARM, Keywords, Point, Style
-from gemmlab.roofline.model import DEFINITIONS, intensity, moved_bytes
+from gemmlab.roofline.model import intensity
 
 RING_POINTS = 12  # typographic points across
 Facts = dict[str, str]
@@ -53,15 +53,15 @@ def facts_of(group: Group, record: Record, level: str | None = None) -> Facts:
     """Facts of a product by name; `level` is the memory level that places its point (None: that of its limit)."""
     lowest = lowest_limit(group, record)
     level = level or (lowest.level if lowest and lowest.is_memory else "DRAM")
+    flop_per_byte, definition = intensity(record, level)
     threads, error = threads_of(record), record["error_over_bound"]
     facts = {
         "Problem": problem_text(record),
         "Parameters": ", ".join(f"{name} {value}" for name, value in record["params"].items()),
         "Threads": threads_text(threads) if threads < group.threads else "",
         "GFLOP/s (p20 to p80)": _speed(record),
-        f"Flop per byte of {level}": _intensities(record, level),
-        f"Limit by {level}": _limit(group, record, level),
-        "Lowest limit": f"{lowest.name}, {_reached(lowest.attainable, lowest.share)}" if lowest else "",
+        f"Flop per byte of {level}": f"{number(flop_per_byte)} ({definition})",
+        "Lowest limit": _limit_text(lowest) if lowest else "",
         "Error / bound": number(error) if error is not None else "",
         "Noisy": (record.get("noisy_because") or "yes") if record["noisy"] else "",
     }
@@ -74,20 +74,5 @@ def _speed(record: Record) -> str:
     return f"{number(record['gflop_per_s'])} ({low} to {high})"
 
 
-def _limit(group: Group, record: Record, level: str) -> str:
-    limit = next((own for own in limits(group, record) if own.level == level), None)
-    if limit is None:
-        return ""
-    return _reached(limit.attainable, limit.share) if limit.holds else "none: the operands come from a nearer cache"
-
-
-def _reached(attainable: float, share: float) -> str:
-    return f"{number(attainable)} GFLOP/s; reaches {percent(share)}"
-
-
-def _intensities(record: Record, level: str) -> str:
-    """The intensity that places the point, then those by other counts of the bytes."""
-    flop_per_byte, used = intensity(record, level)
-    others = [which for which in DEFINITIONS if which != used and moved_bytes(record, level, which) is not None]
-    texts = [f"{number(intensity(record, level, which)[0])} {which}" for which in others]
-    return "; ".join([f"{number(flop_per_byte)} ({used})", *texts])
+def _limit_text(limit: Limit) -> str:
+    return f"{limit.name}, {number(limit.attainable)} GFLOP/s; reaches {percent(limit.share)}"

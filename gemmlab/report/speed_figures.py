@@ -1,48 +1,43 @@
-"""Figures of speed: over size, over the plain loop's, beside accuracy, and product by product of a suite.
+"""Figures of speed: over size, beside accuracy, and product by product of a suite.
 
 Every function returns None where the records have nothing to show in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gemmlab.analysis.attainable import attainable_once, is_above_roof, peak
+from gemmlab.analysis.attainable import is_above_roof, peak
 from gemmlab.analysis.formatting import number, problem_text
 from gemmlab.analysis.groups import Group, in_order, is_square
 from gemmlab.measure.records import Record
-from gemmlab.report.drawing import ALARM, INK, QUIET, Styles, canvas, label_lines, plain_log, size_axis
+from gemmlab.report.drawing import ALARM, INK, Styles, canvas, label_lines, plain_log, size_axis
 from gemmlab.report.points import add_marker, facts_of, ring
 
-REFERENCE = "cpu-ikj"
 FAR = 4  # times the fastest product
 
 
 def speed(group: Group, looks: Styles) -> Figure | None:
-    """GFLOP/s over N with p20 to p80 bars, the measured peak, and what memory allows."""
+    """GFLOP/s over N with p20 to p80 bars, under the measured peak."""
     runs = {name: own for name in group.backends() if (own := group.squares(name))}
     if not runs:
         return None
     with canvas(4.4, list(runs)) as (figure, axes):
         axes.set(xlabel="N, of square products", ylabel="GFLOP/s")
-        rates = {name: [(_n(record), record["gflop_per_s"]) for record in own] for name, own in runs.items()}
-        _lines(axes, group, runs, rates, looks)
         for name, own in runs.items():
+            look, sizes = looks[name], list(map(_n, own))
+            rates = [record["gflop_per_s"] for record in own]
+            axes.plot(sizes, rates, gid=look.part_id("path"), **look.line(marker=""))
             low, high = ([record["gflop"] / record[key] for record in own] for key in ("p80_s", "p20_s"))
-            axes.vlines(list(map(_n, own)), low, high, color=looks[name].colour, linewidth=0.9,
-                        gid=looks[name].part_id("bars"))  # fmt: skip
-        _rate_axis(axes, group, max(rate for path in rates.values() for _, rate in path))
-        by_size = {_n(record): record for own in runs.values() for record in own}
-        curve = [(n, rate) for n in sorted(by_size) if (rate := attainable_once(group, by_size[n])) is not None]
-        if curve:
-            axes.plot(*zip(*curve, strict=True), color=QUIET, linewidth=4, alpha=0.35, solid_capstyle="round",
-                      zorder=1.5, scaley=False)  # fmt: skip
+            axes.vlines(sizes, low, high, color=look.colour, linewidth=0.9, gid=look.part_id("bars"))
+            for point, record in zip(zip(sizes, rates, strict=True), own, strict=True):
+                add_marker(axes, point, record, facts_of(group, record), look)
+        size_axis(axes, [_n(record) for own in runs.values() for record in own])
+        _rate_axis(axes, group, max(record["gflop_per_s"] for own in runs.values() for record in own))
         above = [record for own in runs.values() for record in own if is_above_roof(group, record)]
         ring(axes, [(_n(record), record["gflop_per_s"]) for record in above])
-        label_lines(axes, {name: path[-1] for name, path in rates.items()}, looks)
+        label_lines(axes, {name: (_n(own[-1]), own[-1]["gflop_per_s"]) for name, own in runs.items()}, looks)
     return figure
 
 
@@ -60,37 +55,6 @@ def _rate_axis(axes: Axes, group: Group, fastest: float) -> None:
         height = rate
     axes.text(0.01, 0.99 * height, f"measured peak {number(rate)}{', far above' * is_far}", fontsize=9, va="top",
               transform=axes.get_yaxis_transform())  # fmt: skip
-
-
-def speed_up(group: Group, looks: Styles) -> Figure | None:
-    """Each backend's speed over that of cpu-ikj on the same product, over N."""
-    reference = {_n(record): record["median_s"] for record in group.squares(REFERENCE)}
-    names = [name for name in group.backends() if name != REFERENCE]
-    runs = {name: own for name in names if (own := [r for r in group.squares(name) if _n(r) in reference])}
-    if not runs:
-        return None
-    ratios = {name: [(_n(r), reference[_n(r)] / r["median_s"]) for r in own] for name, own in runs.items()}
-    with canvas(4.4, list(runs)) as (figure, axes):
-        axes.set(yscale="log", xlabel="N, of square products", ylabel=f"speed-up over {REFERENCE}")
-        axes.axhline(1, color=INK, linewidth=1.2)
-        _lines(axes, group, runs, ratios, looks)
-        values = [1.0, *(value for path in ratios.values() for _, value in path)]
-        axes.set_ylim(min(values) / 1.4, max(values) * 1.4)
-        plain_log(axes.yaxis)
-        label_lines(axes, {name: path[-1] for name, path in ratios.items()}, looks)
-    return figure
-
-
-def _lines(
-    axes: Axes, group: Group, runs: Mapping[str, Sequence[Record]],
-    points: Mapping[str, Sequence[tuple[int, float]]], looks: Styles,
-) -> None:  # fmt: skip
-    """A line for each backend over N, with a marker for each product."""
-    for name, path in points.items():
-        axes.plot(*zip(*path, strict=True), gid=looks[name].part_id("path"), **looks[name].line(marker=""))
-        for point, record in zip(path, runs[name], strict=True):
-            add_marker(axes, point, record, facts_of(group, record), looks[name])
-    size_axis(axes, sorted({_n(record) for own in runs.values() for record in own}))
 
 
 def accuracy(group: Group, looks: Styles) -> Figure | None:
@@ -116,12 +80,12 @@ def accuracy(group: Group, looks: Styles) -> Figure | None:
     return figure
 
 
-def suite(group: Group, looks: Styles, name: str) -> Figure | None:
+def products_of(group: Group, looks: Styles, suite: str) -> Figure | None:
     """GFLOP/s of every product of a suite: a bar as long as the fastest backend, and a marker for each."""
     products: dict[str, list[Record]] = {}
     for backend in group.backends():
         for record in group.timed(backend).values():
-            if record["problem"]["suite"] == name:
+            if record["problem"]["suite"] == suite:
                 products.setdefault(record["problem"]["label"] or problem_text(record), []).append(record)
     if len(products) < 2 or all(is_square(record) for runs in products.values() for record in runs):
         return None

@@ -273,18 +273,16 @@ def _pool(pool: Mapping[str, Any]) -> str:
     return ", ".join(str(part) for part in parts if part)
 
 
-def _values(values: Sequence[object]) -> str:
-    seen = [value for i, value in enumerate(values) if value is not None and value not in values[:i]]
-    numbers = [value for value in seen if isinstance(value, int | float) and not isinstance(value, bool)]
-    if numbers and len(numbers) == len(seen):
-        low, high = number(min(numbers)), number(max(numbers))
-        return low if low == high else f"{low} to {high}"
-    return "; ".join(map(_value, seen)) or "not known"
+def _values(values: Iterable[object]) -> str:
+    seen = list(dict.fromkeys(_value(value) for value in values if value is not None))
+    return "; ".join(seen) or "not known"
 
 
 def _value(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return number(value)
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {size(part) if part is not None else 'not known'}" for key, part in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -6,10 +6,10 @@ usual associativities, and fully associative, which has no conflict misses; the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,13 +29,6 @@ if TYPE_CHECKING:
     from gemmlab.studies.engine import Task
 
 
-class Modelled(Protocol):
-    """A rung with a traffic model."""
-
-    def resolve(self, problem: Problem, params: Mapping[str, object]) -> Record: ...
-    def traffic(self, problem: Problem, cache_bytes: Mapping[str, int], **params: object) -> dict[str, float]: ...
-
-
 CACHES = {"L1": (32 << 10, 8), "L2": (256 << 10, 8), "L3": (1 << 20, 16)}  # bytes and ways
 BYTES = {name: nbytes for name, (nbytes, _) in CACHES.items()}
 FULLY_ASSOCIATIVE = {name: (nbytes, nbytes // LINE) for name, nbytes in BYTES.items()}
@@ -52,7 +45,7 @@ def measure(task: Task) -> None:
     steps = [(replace(case, dtype="float64"), name) for case in task.cases for name in task.contest]
     for done, (case, name) in enumerate(steps):
         task.progress(done, len(steps), f"{name} {case.label}")
-        backend: Modelled = _registry.get(name)  # type: ignore[assignment]
+        backend: Any = _registry.get(name)
         problem = _problem(case)
         params = backend.resolve(problem, BLOCKS.get(name, {}))
         modelled = backend.traffic(problem, BYTES, **params)

@@ -91,12 +91,7 @@ class Outcome:
 def line_up(study: Study, options: Options) -> tuple[list[Contest], dict[str, str]]:
     """Sort the backends that can run into contests, one for each runtime unless runtimes are compared.
 
-    Returns
-    -------
-    contests : list of dict
-        Parameters by backend. What runs on no runtime is in the first.
-    absent : dict
-        Why others cannot run, by backend.
+    It returns the contests, with the backends of the host in the first, and why other backends cannot run.
 
     Raises
     ------
@@ -125,10 +120,7 @@ def line_up(study: Study, options: Options) -> tuple[list[Contest], dict[str, st
     contests = list(filter(None, asked))
     references = {name for entry in study.entries if entry.reference for name in entry.names("")}
     if (options.runtimes and contests != asked) or (not contests and on_host.keys() <= references):
-        reasons: dict[str, list[str]] = {}
-        for name, why in absent.items():
-            reasons.setdefault(why, []).append(name)
-        said = "; ".join(f"{', '.join(names)} {why}" for why, names in reasons.items())
+        said = "; ".join(f"{name} {why}" for name, why in absent.items())
         raise BackendUnavailable(f"{study.name} has nothing to measure here: {said}")
     if study.together:
         contests = [{name: params for contest in contests for name, params in contest.items()}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -11,7 +12,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from gemmlab.analysis.attainable import bandwidths, peak
 from gemmlab.analysis.groups import is_baseline
 from gemmlab.report import drawing
-from gemmlab.report.drawing import INK, KNOWN, OTHERS, QUIET, Keywords, Style, canvas, label_lines, styles
+from gemmlab.report.drawing import INK, KNOWN, QUIET, Keywords, Style, canvas, label_lines, styles
 from gemmlab.report.roofline_figures import roofline
 from gemmlab.studies.curves import Scenario, ordered, speed_ups
 from gemmlab.studies.study import Curves, X
@@ -73,17 +74,13 @@ def _drawable(curves: Curves, reference: str | None) -> dict[str, dict[X, float]
 
 
 def _styles(scenario: Scenario, ours: Curves, theirs: Curves) -> dict[str, Style]:
-    """A style for each line: that of its backend in every report, or the next of a set.
-
-    Baselines are hollow, and so is what only the source has.
-    """
+    """A style for each line: that of its backend where all have one; hollow for baselines and what is not ours."""
     names = list(dict.fromkeys([*ours, *theirs]))
     backends = {name: str(next(iter(scenario.curves[name].values()))["backend"]) for name in ours}
-    if all(backends.get(name) in KNOWN for name in names):
-        known = styles([backends[name] for name in names])
-        return {name: known[backends[name]] for name in names}
-    hollow = {name: name not in ours or is_baseline(backends[name]) for name in names}
-    return {name: Style(*OTHERS[i % len(OTHERS)], hollow[name]) for i, name in enumerate(names)}
+    all_known = all(backends.get(name) in KNOWN for name in names)
+    looks = styles([backends[name] if all_known else name for name in names]).values()
+    return {name: replace(look, baseline=name not in ours or is_baseline(backends[name]))
+            for name, look in zip(names, looks, strict=True)}  # fmt: skip
 
 
 def _dotted(look: Style) -> Keywords:

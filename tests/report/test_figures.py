@@ -6,7 +6,7 @@ from typing import Any
 import made_up_records as made
 import pytest
 
-from gemmlab.analysis.attainable import attainable_once, limits, limits_by_backend
+from gemmlab.analysis.attainable import limits, limits_by_backend
 from gemmlab.analysis.groups import Group, devices
 from gemmlab.report.tables import levels as level_tables
 
@@ -16,7 +16,7 @@ if find_spec("matplotlib") is None:
 from matplotlib.figure import Figure
 
 from gemmlab.report.drawing import DARK, KNOWN, OTHERS, inline, variable
-from gemmlab.report.figure_set import GROUP_FIGURES, figures_of, styles_of
+from gemmlab.report.figure_set import GROUP_FIGURES, styles_of
 from gemmlab.report.points import facts_of, markers_of
 
 Record = dict[str, Any]
@@ -61,7 +61,6 @@ class TestLevels:
         group = group_of(slow, *made.ceilings())
         assert [limit.holds for limit in limits(group, slow)] == [True, True, True, False]
         assert not any(limit.is_exceeded for limit in limits(group, slow))
-        assert facts_of(group, slow, "DRAM")["Limit by DRAM"] == "none: the operands come from a nearer cache"
         (table,) = level_tables(group)
         assert table.rows[-1].cells[-2:] == ("–", "–")
 
@@ -89,14 +88,6 @@ class TestLevels:
 
 
 class TestRoofs:
-    def test_attainable_with_each_operand_moved_once(self):
-        """1 x 4096 x 4096: half a flop a byte, 64 MiB, from DRAM with 40 GB/s."""
-        thin, square = made.gemm("cpu-x", (1, 8192, 8192)), made.gemm("cpu-x", 2048)
-        group = group_of(thin, square, *made.ceilings())
-        assert attainable_once(group, thin) == pytest.approx(20, rel=1e-3)
-        assert attainable_once(group, square) == 280
-        assert attainable_once(group_of(thin), thin) is None
-
     def test_every_instruction_set_has_a_line_and_the_one_in_use_is_marked(self):
         scalar = made.ceiling("fma", isa="scalar", gflop_per_s=9.0)
         said = texts(drawn("roofline", modelled(), scalar, *made.ceilings()))
@@ -130,17 +121,6 @@ class TestFigures:
         figure = drawn("levels", modelled(bytes_model_l2=0.0), *made.ceilings())
         assert [dot.get_marker() for dot in markers_of(figure).values()] == ["o", "^", "D"]
 
-    def test_the_caption_has_the_disagreement(self):
-        def caption(record: Record) -> str:
-            (device,) = devices([record, *made.ceilings()])
-            drawn = figures_of(device, styles_of(device))
-            return next(figure.caption for figure in drawn if figure.name.startswith("levels"))
-
-        low, high = modelled(bytes_simulated_l2=2e9, bytes_simulated_l3=2e8), modelled(bytes_simulated_l2=8e8)
-        assert "The model is at most 50 % below the simulated bytes, for cpu-blocked from L2." in caption(low)
-        assert "The model is at most 25 % above the simulated bytes, for cpu-blocked from L2." in caption(high)
-        assert "simulated" not in caption(modelled())
-
 
 class TestDetails:
     def test_facts_of_a_dot(self):
@@ -150,8 +130,7 @@ class TestDetails:
             "Problem": "N = 2048",
             "Parameters": "bs_r 96, schedule dynamic",
             "GFLOP/s (p20 to p80)": "180 (177 to 182)",
-            "Flop per byte of L2": "17.2 (modelled); 341 compulsory; 8.59 simulated",
-            "Limit by L2": "280 GFLOP/s; reaches 64 %",
+            "Flop per byte of L2": "17.2 (modelled)",
             "Lowest limit": "arithmetic, 280 GFLOP/s; reaches 64 %",
             "Error / bound": "0.02",
         }
