@@ -62,7 +62,7 @@ rungs=(naive private local local4 register register-global)
 for name in "${steps[@]}"; do
     case $name in
         setup) step setup ;;
-        tests) step timeout 240 python3 -m pytest -q -p no:cacheprovider tests/_gpu ;;
+        tests) step timeout 240 python3 -m pytest -q -p no:cacheprovider -m "" tests/_gpu ;;
         verify) step verify "${rungs[@]/#/opencl-}" "${rungs[@]/#/cuda-}" opencl-clblast cuda-cublas ;;
         roofline) step python3 -m gemmlab roofline --backends opencl-register,cuda-register --out "$out/roofline" ;;
         report) step python3 -m gemmlab report --out "$out/report" --backends \

@@ -133,7 +133,8 @@ def test_the_layout_goes_to_the_device_too(device):
     np.testing.assert_allclose(product.result(), a @ b)
 
 
-def test_a_worker_says_what_its_device_is(device):
+def test_a_worker_says_what_its_device_is(device, monkeypatch):
+    monkeypatch.setattr("threadpoolctl.threadpool_limits", lambda threads: None)  # of this process, for all later tests
     worker = Worker()
     hello = worker.hello("opencl-fake:1", 1, resident=True)
     assert not hello["on_cpu"]
