@@ -1,7 +1,8 @@
-"""How Sphinx builds the course: python -m sphinx -W -n docs docs/_build
+"""Configuration of Sphinx for the documentation site: python -m sphinx -W -n docs docs/_build
 
-Sphinx with MyST and furo, since MkDocs has had no release since 2024 and its Material theme is only maintained. All
-three are BSD or MIT, and pages need nothing of the network.
+We use Sphinx with MyST and furo, because MkDocs has had no release since 2024 and its Material theme is only
+maintained. All three have BSD or MIT licences, and the pages load nothing from the
+network.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ html_static_path = ["static"]
 html_css_files = ["course.css"]
 html_show_sphinx = html_copy_source = False
 
-# The pages of the site by part. They stand here, so that docs/index.md is plain text on a code host.
+# The pages of the site by part. The list is here and not in docs/index.md, which is plain text on a code host.
 PARTS = {
     "The course": ["ladder", "rungs/index"],
     **{f"{name} rungs": [f"rungs/{rung.page}" for rung in ladder] for name, ladder in rungs.ladders().items()},
@@ -51,7 +52,7 @@ PARTS = {
 
 
 def read_page(app: Any, name: str, text: list[str]) -> None:
-    """Change a page's links to files into links to pages, and give the first page its contents."""
+    """Change the links of a page to files into links to pages, and add the table of contents to the first page."""
     text[0] = links.for_the_site(text[0], Path(app.env.doc2path(name)))
     if name == "index":
         for part, pages in PARTS.items():
@@ -59,6 +60,6 @@ def read_page(app: Any, name: str, text: list[str]) -> None:
 
 
 def setup(app: Any) -> None:
-    """Write the generated pages before Sphinx looks for pages."""
+    """Register the steps of the build: write the generated pages first, then change each page as it is read."""
     app.connect("builder-inited", lambda app: course.write())
     app.connect("source-read", read_page)

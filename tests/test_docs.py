@@ -153,7 +153,7 @@ def test_a_line_with_an_option_that_is_not_there_fails(capsys):
 
 
 def test_every_rung_has_its_page_in_order(course):
-    for rung in course["rungs"].every():
+    for rung in course["rungs"].all_rungs():
         titles = re.findall(r"^## (.*)$", course["pages"].page(rung), re.MULTILINE)
         assert titles[:2] == ["The loop nest", "What it costs in traffic, and why"]
         kinds = [title.split()[0] for title in titles[2:]]
@@ -162,7 +162,7 @@ def test_every_rung_has_its_page_in_order(course):
 
 
 def test_the_head_of_every_rung_says_what_the_course_shows(course):
-    for rung in course["rungs"].every():
+    for rung in course["rungs"].all_rungs():
         head = course["heads"].read_head(rung.files[0])
         assert head.idea
         assert head.traffic
@@ -171,7 +171,7 @@ def test_the_head_of_every_rung_says_what_the_course_shows(course):
 
 
 def test_every_rung_has_questions_with_parameters_that_it_takes(course):
-    pages = {rung.page: rung for rung in course["rungs"].every()}
+    pages = {rung.page: rung for rung in course["rungs"].all_rungs()}
     asked = course["rungs"].settings()["questions"]
     assert set(asked) == set(pages)
     for page, questions in asked.items():

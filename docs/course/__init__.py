@@ -1,14 +1,14 @@
-"""What builds the course: pages for the rungs, for the command line and for Python, written anew with each build.
+"""Generates pages of the documentation site: one per rung, one for the command line, one for the Python interface.
 
-    rungs.py       the rungs in their order: file, step before, parameters, questions
-    heads.py       what the head of a rung's file says
-    gains.py       what the records say of two rungs
-    pages.py       a page for each rung
-    reference.py   a page for the command line, one for Python
-    links.py       links that work on a code host made to work in the site too
+    rungs.py       the rungs in order: file, previous rung, parameters, questions
+    heads.py       reads the head comment of a rung's file
+    gains.py       compares a rung with the previous one, from records
+    pages.py       the page of each rung, and the overview of all rungs
+    reference.py   the pages for the command line and for Python
+    links.py       changes links to files of the project into links to pages of the site
     course.toml    which records the course shows, and the questions
 
-`write` is all that Sphinx's configuration calls. What it writes is not kept in git.
+Sphinx's configuration (`docs/conf.py`) calls `write`. Git ignores the generated pages.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ DOCS = Path(__file__).parents[1]
 
 
 def write() -> None:
-    """Write every generated page below docs/."""
-    written = {**pages.everything(), **reference.everything(), **links.everything()}
-    for path, text in written.items():
-        place = DOCS / path
-        place.parent.mkdir(exist_ok=True)
-        if not place.exists() or place.read_text(encoding="utf-8") != text:  # an unchanged page is not built again
-            place.write_text(text, encoding="utf-8")
+    """Write all generated pages into folders of docs/."""
+    generated = {**pages.all_pages(), **reference.all_pages(), **links.all_pages()}
+    for path, text in generated.items():
+        file = DOCS / path
+        file.parent.mkdir(exist_ok=True)
+        if not file.exists() or file.read_text(encoding="utf-8") != text:  # Sphinx skips files that did not change
+            file.write_text(text, encoding="utf-8")

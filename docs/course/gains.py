@@ -1,8 +1,8 @@
-"""What the records say of a rung beside the step before it.
+"""Compares the speed of a rung with that of the previous rung, from records.
 
-On a device the times are those of the kernels alone, by its own clock: starting a kernel takes longer than running it
-where products are small. A comparison is made inside one run only, and where the p20 to p80 intervals of two times
-overlap it says so and no more.
+On a device, the times are those of the kernels alone, by the device's own clock: for small products, starting a kernel
+takes longer than running it. Only times of the same run are compared. If their p20 to p80 intervals overlap, the result
+is "no difference seen", without a ratio.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEVELS = {"local": "local memory", "l1": "L1", "l2": "L2", "l3": "L3", "dram": "
 
 @dataclass(frozen=True)
 class Step:
-    """A rung at one size, with the step before it in the same run, and its share of the measured peak."""
+    """A rung at one size: its record, the previous rung's record of the same run, its share of the measured peak."""
 
     after: Record
     before: Record | None
@@ -36,12 +36,12 @@ class Step:
 
     @property
     def n(self) -> int:
-        """The edge of the squares."""
+        """N of the square matrices."""
         return int(self.after["problem"]["n"])
 
     @property
     def gain(self) -> str:
-        """How many times as fast as the step before, with the interval; nothing without one."""
+        """How many times as fast as the previous rung, with the interval; empty if that rung has no record."""
         if self.before is None:
             return ""
         pair = ratio(self.before, self.after)
@@ -50,7 +50,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Run:
-    """A rung through the sizes of one run, from small to large; `file` has the records, below docs/."""
+    """A rung at all sizes of one run, from small to large. `file` is the path of the records below docs/."""
 
     machine: str
     file: str
@@ -58,45 +58,47 @@ class Run:
     ceilings: tuple[Record, ...]
 
     @property
-    def beside(self) -> bool:
-        """Whether the step before was measured in it."""
+    def has_previous(self) -> bool:
+        """Whether the previous rung was measured in this run."""
         return any(step.before for step in self.steps)
 
 
 def runs(rung: Rung) -> list[Run]:
-    """Every run that the course shows of a rung: those beside the step before first, as `course.toml` orders them."""
-    found = [
+    """The runs of a rung in the order of `course.toml`, those that also measured the previous rung first."""
+    rung_runs = [
         run
-        for shown in settings()["records"]
-        if shown["ladder"] == rung.ladder
+        for entry in settings()["records"]
+        if entry["ladder"] == rung.ladder
         for runtime, name in rung.backends.items()
-        if (run := _run(rung, shown, runtime, name)) is not None
+        if (run := _run(rung, entry, runtime, name)) is not None
     ]
-    return sorted(found, key=lambda run: not run.beside)
+    return sorted(rung_runs, key=lambda run: not run.has_previous)
 
 
-def _run(rung: Rung, shown: Mapping[str, str], runtime: str, name: str) -> Run | None:
-    records = _records(shown["file"])
-    before = rung.before.backends[runtime] if rung.before else None
-    steps = []
-    for own in _squares(records, name):
-        others = _squares(records, before) if before else []
-        other = next((record for record in others if record["problem"]["n"] == own["problem"]["n"]), None)
-        steps.append(Step(own, other, _share(records, own)))
+def _run(rung: Rung, entry: Mapping[str, str], runtime: str, name: str) -> Run | None:
+    records = _records(entry["file"])
+    previous_name = rung.before.backends[runtime] if rung.before else None
+    previous_records = _squares(records, previous_name) if previous_name else []
+    previous = {record["problem"]["n"]: record for record in reversed(previous_records)}  # of several, the first counts
+    steps = [
+        Step(record, previous.get(record["problem"]["n"]), _share_of_peak(records, record))
+        for record in _squares(records, name)
+    ]
     if not steps:
         return None
     device = steps[0].after["device"]
     ceilings = tuple(record for record in records if record["kind"] == "ceiling" and record["device"] == device)
     steps.sort(key=lambda step: step.n)
-    return Run(shown["machine"], shown["file"], tuple(steps), ceilings)
+    return Run(entry["machine"], entry["file"], tuple(steps), ceilings)
 
 
 @cache
 def _records(file: str) -> tuple[Record, ...]:
-    return tuple(_by_the_devices_clock(record) for record in read(DOCS / file))
+    return tuple(_with_kernel_times(record) for record in read(DOCS / file))
 
 
-def _by_the_devices_clock(record: Record) -> Record:
+def _with_kernel_times(record: Record) -> Record:
+    """The record of a product without transfers, with the times of its kernels instead of the whole call's."""
     if record["kind"] != "gemm" or record["transfers_counted"] is not False or record["kernel_s"] is None:
         return record
     times = {key: record[f"kernel_{key}"] for key in ("p20_s", "p80_s")}
@@ -104,7 +106,7 @@ def _by_the_devices_clock(record: Record) -> Record:
 
 
 def _squares(records: tuple[Record, ...], name: str) -> list[Record]:
-    """A backend's good products of squares; on a device, those whose operands stay there."""
+    """The successful products of square matrices by a backend; on a device, those without transfers."""
     return [
         record
         for record in records
@@ -116,39 +118,39 @@ def _squares(records: tuple[Record, ...], name: str) -> list[Record]:
     ]
 
 
-def _share(records: tuple[Record, ...], record: Record) -> float | None:
-    with suppress(ValueError):  # no ceilings of its device, dtype and threads in this file
+def _share_of_peak(records: tuple[Record, ...], record: Record) -> float | None:
+    with suppress(ValueError):  # this file has no ceilings for its device, dtype and number of threads
         return Roof(records, record["device"]).share_of_peak(record)
     return None
 
 
-def bytes_a_multiply_add(record: Record) -> dict[str, float]:
-    """What the rung's own model says it moves from each memory level, for each multiply-add."""
+def bytes_per_multiply_add(record: Record) -> dict[str, float]:
+    """Bytes per multiply-add from each memory level, by the rung's own traffic model."""
     count = record["gflop"] * 1e9 / 2
-    found = {text: record.get(f"bytes_model_{level}") for level, text in LEVELS.items()}
-    return {text: moved / count for text, moved in found.items() if moved is not None}
+    moved = {text: record.get(f"bytes_model_{level}") for level, text in LEVELS.items()}
+    return {text: value / count for text, value in moved.items() if value is not None}
 
 
 def roofline(run: Run) -> str:
-    """The figure of a rung's path over N beside the step before's, as SVG."""
+    """The roofline of a rung and of the previous rung over N, as SVG."""
     products = [record for step in run.steps for record in (step.before, step.after) if record]
-    return _drawn([*products, *run.ceilings])
+    return _roofline_svg([*products, *run.ceilings])
 
 
-def first_shown(ladder: str) -> Mapping[str, str]:
-    """The run that `course.toml` names first of a ladder: its `file` and its `machine`."""
-    return next(shown for shown in settings()["records"] if shown["ladder"] == ladder)
+def first_entry(ladder: str) -> Mapping[str, str]:
+    """The first entry of a ladder in `course.toml`: its `file` and its `machine`."""
+    return next(entry for entry in settings()["records"] if entry["ladder"] == ladder)
 
 
 def roofline_of_all(ladder: str, runtime: str) -> str:
-    """The figure of every backend of the first run that the course shows of a ladder, on one runtime, as SVG."""
-    records = _records(first_shown(ladder)["file"])
+    """The roofline of all backends on one runtime, from the first entry of a ladder in `course.toml`, as SVG."""
+    records = _records(first_entry(ladder)["file"])
     products = [r for r in records if r["kind"] == "gemm" and r["backend"].startswith(runtime) and r["status"] == "ok"]
     devices = {record["device"] for record in products}
-    return _drawn([*products, *(r for r in records if r["kind"] == "ceiling" and r["device"] in devices)])
+    return _roofline_svg([*products, *(r for r in records if r["kind"] == "ceiling" and r["device"] in devices)])
 
 
-def _drawn(records: Sequence[Record]) -> str:
+def _roofline_svg(records: Sequence[Record]) -> str:
     with TemporaryDirectory() as folder:
-        drawn = draw_rooflines(records, Path(folder))
-        return next(path for path in drawn if path.suffix == ".svg").read_text(encoding="utf-8")
+        files = draw_rooflines(records, Path(folder))
+        return next(path for path in files if path.suffix == ".svg").read_text(encoding="utf-8")

@@ -1,7 +1,8 @@
-"""What the head of a rung's file says: the idea, the loop nest, the source, the traffic.
+"""Reads the head of a rung's file: the idea, the loop nest, the source, the traffic.
 
-A head is the docstring of a .pyx, the first comment of a .h, or the lines with // that a .cl begins with. Its first
-paragraph is "name: the idea", an indented one is the loop nest, and two others begin with "Source:" and "Traffic:".
+The head is the docstring of a .pyx file, the first comment of a .h file, or the // lines at the top of a .cl file. Its
+first paragraph is "name: the idea", an indented paragraph is the loop nest, and two others begin with "Source:" and
+"Traffic:". All other paragraphs are remarks.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ NEST_INDENT = "    "
 
 @dataclass(frozen=True)
 class Head:
-    """The paragraphs of a head, each in one line but the loop nest; "" for what it does not say."""
+    """The paragraphs of a head. All but the loop nest are joined to one line; a missing paragraph is ""."""
 
     idea: str
     loops: str
@@ -34,37 +35,37 @@ def read_head(path: Path) -> Head:
         If the file does not begin with a head.
     """
     first, *others = re.split(r"\n\s*\n", _comment(path)[0])
-    named = {"Source:": "", "Traffic:": ""}
+    labelled = {"Source:": "", "Traffic:": ""}
     loops, remarks = "", []
     for block in others:
         word = block.split(maxsplit=1)[0]
         if block.startswith(NEST_INDENT):
             loops = loops or dedent(block)
-        elif word in named:
-            named[word] = _one_line(block.removeprefix(word))
+        elif word in labelled:
+            labelled[word] = _one_line(block.removeprefix(word))
         else:
             remarks.append(_one_line(block))
     idea = re.sub(r"^[\w-]+: ", "", _one_line(first))
-    return Head(idea, loops, named["Source:"], named["Traffic:"], tuple(remarks))
+    return Head(idea, loops, labelled["Source:"], labelled["Traffic:"], tuple(remarks))
 
 
 def first_line_of_code(path: Path) -> int:
-    """The number of the first line after the head that is not empty."""
+    """The number of the first non-empty line after the head, counted from 1."""
     lines = path.read_text(encoding="utf-8").splitlines()
     start = _comment(path)[1]
     return next(number for number, line in enumerate(lines[start:], start + 1) if line.strip())
 
 
 def _comment(path: Path) -> tuple[str, int]:
-    """The text of a file's first comment, and how many lines of the file end with it."""
+    """The text of a file's first comment, and the number of lines up to its end."""
     text = path.read_text(encoding="utf-8")
     patterns = {".pyx": r'(?:#[^\n]*\n)*"""(.*?)"""', ".h": r"/\*(.*?)\*/", ".cl": r"((?://.*\n)+)"}
-    found = re.match(patterns[path.suffix], text, re.DOTALL if path.suffix != ".cl" else 0)
-    if found is None:
+    match = re.match(patterns[path.suffix], text, re.DOTALL if path.suffix != ".cl" else 0)
+    if match is None:
         raise ValueError(f"{path} does not begin with a head")
-    inside = re.sub(r"^// ?", "", found[1], flags=re.MULTILINE) if path.suffix == ".cl" else found[1]
+    inside = re.sub(r"^// ?", "", match[1], flags=re.MULTILINE) if path.suffix == ".cl" else match[1]
     first, _, rest = inside.partition("\n")
-    return f"{first.strip()}\n{dedent(rest)}".strip(), text[: found.end()].count("\n") + (path.suffix != ".cl")
+    return f"{first.strip()}\n{dedent(rest)}".strip(), text[: match.end()].count("\n") + (path.suffix != ".cl")
 
 
 def _one_line(block: str) -> str:

@@ -1,7 +1,7 @@
-"""Links that work on a code host made to work in the site too.
+"""Changes links to files of the project, which work on a code host, into links to pages of the site.
 
-A page of docs/ may link to any file of the project. In the site, the file of a rung is the rung's page, and another
-file gets a page that shows it.
+A page in docs/ may link to any file of the project. In the site, a link to the file of a rung leads to the page of that
+rung. Every other linked file gets a generated page that shows its text.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from os.path import relpath
 from pathlib import Path
 
-from course.rungs import ROOT, every
+from course.rungs import ROOT, all_rungs
 
 DOCS = ROOT / "docs"
 FOLDER = "sources"
@@ -19,32 +19,32 @@ LINK = re.compile(r"(?<=\]\()([^)#\s:]+)(?=[#)])")
 LEXER = {".h": "c", ".cl": "c", ".py": "python", ".pyx": "cython", ".toml": "toml"}
 
 
-def everything() -> dict[str, str]:
-    """A page for each file that a page of docs/ links to, by its path below docs/."""
-    return {_page_of(file): _page(file) for page in written_pages() for file in _files_linked(page)}
+def all_pages() -> dict[str, str]:
+    """The generated page of each file that a page in docs/ links to, by its path below docs/."""
+    return {_page_of(file): _page(file) for page in written_pages() for file in _linked_files(page)}
 
 
 def written_pages() -> list[Path]:
-    """The pages that people write: all of docs/ but what is made from it."""
-    made = ("_build", FOLDER, "rungs", "reference")
-    return sorted(page for page in DOCS.rglob("*.md") if page.relative_to(DOCS).parts[0] not in made)
+    """The hand-written pages: all Markdown files in docs/ except generated ones."""
+    generated = ("_build", FOLDER, "rungs", "reference")
+    return sorted(page for page in DOCS.rglob("*.md") if page.relative_to(DOCS).parts[0] not in generated)
 
 
 def for_the_site(text: str, page: Path) -> str:
-    """The text of a page with its links to files changed to links to pages."""
+    """The text of a page, with its links to files changed into links to pages of the site."""
 
-    def changed(found: re.Match[str]) -> str:
-        file = (page.parent / found[1]).resolve()
-        return found[1] if _is_page(file) else relpath(DOCS / _page_of(file), page.parent)
+    def site_link(link: re.Match[str]) -> str:
+        file = (page.parent / link[1]).resolve()
+        return link[1] if _is_page(file) else relpath(DOCS / _page_of(file), page.parent)
 
-    return LINK.sub(changed, text)
+    return LINK.sub(site_link, text)
 
 
-def _files_linked(page: Path) -> Iterator[Path]:
+def _linked_files(page: Path) -> Iterator[Path]:
     targets = LINK.findall(page.read_text(encoding="utf-8"))
     files = {(page.parent / target).resolve() for target in targets}
-    of_rungs = {rung.files[0] for rung in every()}
-    return (file for file in files if not _is_page(file) and file not in of_rungs)
+    rung_files = {rung.files[0] for rung in all_rungs()}
+    return (file for file in files if not _is_page(file) and file not in rung_files)
 
 
 def _is_page(file: Path) -> bool:
@@ -52,7 +52,7 @@ def _is_page(file: Path) -> bool:
 
 
 def _page_of(file: Path) -> str:
-    rung = next((rung.page for rung in every() if rung.files[0] == file), None)
+    rung = next((rung.page for rung in all_rungs() if rung.files[0] == file), None)
     return f"rungs/{rung}.md" if rung else f"{FOLDER}/{file.name}.md"
 
 

@@ -1,4 +1,4 @@
-"""A page for each rung, and one for all of them: what a student reads, in the order in which to read it."""
+"""The page of each rung, and an overview of all rungs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from difflib import unified_diff
 from os.path import relpath
 from pathlib import Path
 
-from course.gains import Run, Step, bytes_a_multiply_add, first_shown, roofline, roofline_of_all, runs
+from course.gains import Run, Step, bytes_per_multiply_add, first_entry, roofline, roofline_of_all, runs
 from course.heads import Head, first_line_of_code, read_head
-from course.rungs import ROOT, RUNTIME_NAMES, Rung, every, ladders, questions
+from course.rungs import ROOT, RUNTIME_NAMES, Rung, all_rungs, ladders, questions
 from gemmlab.analysis.formatting import number, percent, sentence, threads_text
 from gemmlab.measure.comparison import NO_DIFFERENCE
 
@@ -17,29 +17,30 @@ FOLDER = "rungs"
 LEXER = {".pyx": "cython", ".cl": "c", ".h": "c"}
 HOW_MEASURED = {
     "CPU": "Whole calls, float32, medians",
-    "GPU": "The kernels alone by the device's own clock, float32, medians",
+    "GPU": "Kernels alone, by the device's own clock, float32, medians",
 }
 HOW_TO_READ = (
-    "Up is faster; to the right, fewer bytes from memory for each operation, by the rung's model. A slope is a "
-    "measured bandwidth, where there is one, and a horizontal a measured multiply-add rate: roofs over every product."
+    "Higher is faster. Further right means fewer bytes from memory per operation, by the rung's traffic model. A "
+    "sloped line is a measured bandwidth (if there is one), a horizontal line a measured multiply-add rate: together "
+    "they are the roof over every product."
 )
 OVERVIEW_INTRODUCTION = """# All rungs at a glance
 
-One step a row, each beside the one before it in the same run. The names lead to the rungs' pages."""
-DRAWN_ON = {"CPU": "cpu", "GPU": "opencl"}  # whose backends the figure of a whole ladder shows
+Each row compares a rung with the rung before it in the same run. Each name links to the page of the rung."""
+DRAWN_ON = {"CPU": "cpu", "GPU": "opencl"}  # the runtime in the figure of a whole ladder
 DASH, UNBROKEN_PERCENT = "–", "\u00a0%"
 
 
-def everything() -> dict[str, str]:
-    """The text of each page and figure, by its path below docs/."""
-    written = {f"{FOLDER}/index.md": _overview()}
+def all_pages() -> dict[str, str]:
+    """The text of each page and figure, by path below docs/."""
+    generated = {f"{FOLDER}/index.md": _overview()}
     for ladder, runtime in DRAWN_ON.items():
-        written[f"{FOLDER}/{ladder.lower()}-ladder.svg"] = roofline_of_all(ladder, runtime)
-    for rung in every():
-        written[f"{FOLDER}/{rung.page}.md"] = page(rung)
-        if shown := runs(rung):
-            written[f"{FOLDER}/{rung.page}.svg"] = roofline(_most_sizes(shown))
-    return written
+        generated[f"{FOLDER}/{ladder.lower()}-ladder.svg"] = roofline_of_all(ladder, runtime)
+    for rung in all_rungs():
+        generated[f"{FOLDER}/{rung.page}.md"] = page(rung)
+        if rung_runs := runs(rung):
+            generated[f"{FOLDER}/{rung.page}.svg"] = roofline(_most_sizes(rung_runs))
+    return generated
 
 
 def page(rung: Rung) -> str:
@@ -52,12 +53,12 @@ def page(rung: Rung) -> str:
 
 
 def _title(rung: Rung, head: Head) -> str:
-    place = f"Rung {rung.number} of {len(ladders()[rung.ladder])} of the {rung.ladder} ladder"
+    position = f"Rung {rung.number} of {len(ladders()[rung.ladder])} of the {rung.ladder} ladder"
     where = f"`{rung.files[0].relative_to(ROOT)}`"
     if rung.ladder == "GPU":
         names = ", ".join(f"`{name}`" for name in rung.backends.values())
         where += f", run as {names}"
-    return f"# {rung.title}\n\n{{.lead}}\n{sentence(head.idea)}\n\n{{.place}}\n{place}: {where}"
+    return f"# {rung.title}\n\n{{.lead}}\n{sentence(head.idea)}\n\n{{.place}}\n{position}: {where}"
 
 
 def _loop_nest(rung: Rung, head: Head) -> str:
@@ -70,32 +71,32 @@ def _loop_nest(rung: Rung, head: Head) -> str:
 
 def _traffic(rung: Rung, head: Head) -> str:
     text = f"## What it costs in traffic, and why\n\n{sentence(head.traffic)}"
-    shown = runs(rung)
-    if not shown:
+    rung_runs = runs(rung)
+    if not rung_runs:
         return text
-    last = _headline(shown[0])
-    own = bytes_a_multiply_add(last.after)
-    old = bytes_a_multiply_add(last.before) if last.before else {}
+    last = _headline(rung_runs[0])
+    own = bytes_per_multiply_add(last.after)
+    old = bytes_per_multiply_add(last.before) if last.before else {}
     titles = ["from", *([_title_before(rung)] if old else []), rung.title]
     rows = [[level, *([number(old.get(level))] if old else []), number(moved)] for level, moved in own.items()]
     levels = [[level, number(moved), DASH] for level, moved in old.items() if level not in own]
-    says = f"Bytes a multiply-add by the rungs' own models, at N = {last.n} on {shown[0].machine}:"
-    return f"{text}\n\n{says}\n\n{_table(titles, rows + levels)}"
+    caption = f"Bytes per multiply-add by the traffic models, at N = {last.n} on {rung_runs[0].machine}:"
+    return f"{text}\n\n{caption}\n\n{_table(titles, rows + levels)}"
 
 
 def _measured(rung: Rung, head: Head) -> str:
     text = [f"## {'What it gains' if rung.before else 'How fast it is'}"]
-    shown = runs(rung)
-    if not shown:
-        return "\n\n".join([*text, f"No run is kept here. Make one: `{_command(rung)}`"])
-    first = _headline(shown[0])
-    text.append("{.gain}\n" + _gain_sentence(rung, shown[0], first))
-    if rung.before and not shown[0].beside:
-        text.append(f"No run that is kept here has both it and {_link(rung.before)}. To see the step on your machine: "
-                    f"`{_command(rung)}`")  # fmt: skip
-    text.append(f"{HOW_MEASURED[rung.ladder]}; p20 to p80 in brackets. A run is one file of records; "
-                "[all that was measured](../measured/README.md) has its commands.")  # fmt: skip
-    text += [_gains_table(rung, run) for run in shown]
+    rung_runs = runs(rung)
+    if not rung_runs:
+        return "\n\n".join([*text, f"There are no records of this rung here. To make some: `{_command(rung)}`"])
+    first = _headline(rung_runs[0])
+    text.append("{.gain}\n" + _gain_sentence(rung, rung_runs[0], first))
+    if rung.before and not rung_runs[0].has_previous:
+        text.append(f"No run recorded here has both this rung and {_link(rung.before)}. To compare them on your "
+                    f"machine: `{_command(rung)}`")  # fmt: skip
+    text.append(f"{HOW_MEASURED[rung.ladder]}; p20 to p80 in brackets. Each table is one run, from one file of "
+                "records. [All results](../measured/README.md) has the commands.")  # fmt: skip
+    text += [_gains_table(rung, run) for run in rung_runs]
     return "\n\n".join(text)
 
 
@@ -125,7 +126,7 @@ def _gains_table(rung: Rung, run: Run) -> str:
         ]
         for step in run.steps
     ]
-    if not run.beside:
+    if not run.has_previous:
         titles, rows = _without(titles, 1, 3), [_without(row, 1, 3) for row in rows]
     elif all(step.share_of_peak is None for step in run.steps):
         titles, rows = _without(titles, 4), [_without(row, 4) for row in rows]
@@ -134,24 +135,24 @@ def _gains_table(rung: Rung, run: Run) -> str:
 
 
 def _figure(rung: Rung, head: Head) -> str:
-    shown = runs(rung)
-    if not shown:
+    rung_runs = runs(rung)
+    if not rung_runs:
         return ""
-    run = _most_sizes(shown)
-    beside = f" beside {_title_before(rung)}" if run.beside else ""
+    run = _most_sizes(rung_runs)
+    compared = f" and {_title_before(rung)}" if run.has_previous else ""
     sizes = f"from N = {run.steps[0].n} to {run.steps[-1].n}" if len(run.steps) > 1 else f"at N = {run.steps[0].n}"
-    what = f"{rung.title}{beside} {sizes}, on {run.machine}{_runtime(run.steps[0])}."
-    options = f":alt: Roofline of {rung.title}{beside}, {sizes}\n:width: 100%"
+    what = f"{rung.title}{compared} {sizes}, on {run.machine}{_runtime(run.steps[0])}."
+    options = f":alt: Roofline of {rung.title}{compared}, {sizes}\n:width: 100%"
     figure = f"```{{figure}} {rung.page}.svg\n{options}\n\n{what} {HOW_TO_READ}\n```"
-    return f"## Its {'move' if run.beside else 'place'} on the roofline\n\n{figure}"
+    return f"## Its {'move' if run.has_previous else 'place'} on the roofline\n\n{figure}"
 
 
 def _code(rung: Rung, head: Head) -> str:
     files = rung.files if len(rung.files) == 1 else rung.files[1:]
     text = ["## The code"]
     if len(rung.files) > 1:
-        text.append("The two files in the middle of it; [the ladder](../ladder.md#the-last-cpu-rung) lists the "
-                    "others in the order in which to read them.")  # fmt: skip
+        text.append("These are its two central files. [The ladder](../ladder.md#the-last-cpu-rung) lists all files in "
+                    "reading order.")  # fmt: skip
     for file in files:
         options = f":language: {LEXER[file.suffix]}\n:lines: {first_line_of_code(file)}-\n:lineno-match:"
         path = relpath(file, ROOT / "docs" / FOLDER)
@@ -165,7 +166,7 @@ def _difference(rung: Rung, head: Head) -> str:
         return ""
     title = f"## What changed since {_title_before(rung)}"
     if len(rung.files) > 1:
-        return f"{title}\n\nEverything: it is another text, in C, and no line of {_link(rung.before)} is in it."
+        return f"{title}\n\nEverything: it shares no line with {_link(rung.before)}."
     old, new = (_code_lines(file) for file in (rung.before.files[0], rung.files[0]))
     lines = "\n".join(unified_diff(old, new, rung.before.files[0].name, rung.files[0].name, n=2, lineterm=""))
     return f"{title}\n\n```diff\n{lines}\n```"
@@ -173,14 +174,14 @@ def _difference(rung: Rung, head: Head) -> str:
 
 def _parameters(rung: Rung, head: Head) -> str:
     if not rung.params:
-        return "## Its parameters\n\nIt has none."
+        return "## Its parameters\n\nThis rung has no parameters."
     kinds = list(rung.defaults)
     titles = ["parameter", "meaning", *([f"on a {kind.upper()}" for kind in kinds] or ["default"]), "worth trying"]
     rows = [
         [
             f"`{param.name}`",
             param.meaning,
-            *([str(rung.defaults[kind][param.name]) for kind in kinds] or [str(param.default or "worked out")]),
+            *([str(rung.defaults[kind][param.name]) for kind in kinds] or [str(param.default or "computed")]),
             ", ".join(map(str, param.choices)),
         ]
         for param in rung.params
@@ -202,34 +203,34 @@ def _overview() -> str:
     for ladder, rungs in ladders().items():
         rows = []
         for rung in rungs:
-            shown = runs(rung)
-            step = _headline(shown[0]) if shown else None
+            rung_runs = runs(rung)
+            step = _headline(rung_runs[0]) if rung_runs else None
             speed = f"{number(step.after['gflop_per_s'])}" if step else DASH
             share = percent(step.share_of_peak) if step and step.share_of_peak else DASH
             gain = step.gain.partition(" (")[0] if step and step.before else DASH
-            where = f"N = {step.n}, {shown[0].machine}{_runtime(step)}" if step else DASH
+            where = f"N = {step.n}, {rung_runs[0].machine}{_runtime(step)}" if step else DASH
             rows.append([f"[{rung.title}]({rung.page}.md)", rung.summary, speed, share, gain, where])
-        titles = ["rung", "idea", "GFLOP/s", "of peak", "times the step before", "measured at"]
+        titles = ["rung", "idea", "GFLOP/s", "of peak", "times the rung before", "measured at"]
         text += [f"## The {ladder} ladder", _table(titles, rows), _figure_of_all(ladder)]
     return "\n\n".join(text) + "\n"
 
 
 def _figure_of_all(ladder: str) -> str:
-    machine = first_shown(ladder)["machine"]
+    machine = first_entry(ladder)["machine"]
     options = f":alt: Roofline of the {ladder} ladder\n:width: 100%"
     runtime = DRAWN_ON[ladder]
     through = f" through {RUNTIME_NAMES[runtime]}" if runtime in RUNTIME_NAMES else ""
-    what = f"The rungs and, hollow and dashed, the baselines on {machine}{through}."
+    what = f"The rungs, and the baselines (hollow and dashed), on {machine}{through}."
     return f"```{{figure}} {ladder.lower()}-ladder.svg\n{options}\n\n{what} {HOW_TO_READ}\n```"
 
 
-def _most_sizes(shown: Sequence[Run]) -> Run:
-    """The run to draw: beside the step before where there is one, and with the most sizes."""
-    return max(shown, key=lambda run: (run.beside, len(run.steps)))
+def _most_sizes(rung_runs: Sequence[Run]) -> Run:
+    """The run to draw: one with the previous rung if there is any, and of these the one with the most sizes."""
+    return max(rung_runs, key=lambda run: (run.has_previous, len(run.steps)))
 
 
 def _headline(run: Run) -> Step:
-    """The largest product of a run, beside the step before where there is one."""
+    """The largest product of a run that both rungs have, or else the largest product."""
     return max(run.steps, key=lambda step: (step.before is not None, step.n))
 
 
@@ -264,5 +265,5 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines).replace(" %", UNBROKEN_PERCENT)
 
 
-def _without(cells: Sequence[str], *places: int) -> list[str]:
-    return [cell for place, cell in enumerate(cells) if place not in places]
+def _without(cells: Sequence[str], *columns: int) -> list[str]:
+    return [cell for column, cell in enumerate(cells) if column not in columns]

@@ -1,4 +1,4 @@
-"""The rungs of both ladders in their order, as the course shows them."""
+"""The rungs of both ladders in order, with their files, parameters and questions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gemmlab._gpu.rungs import RUNGS as GPU_RUNGS
 ROOT = Path(__file__).parents[2]
 CPU, KERNELS = ROOT / "gemmlab" / "_cpu", ROOT / "gemmlab" / "_gpu" / "kernels"
 PACKED: Any = Packed()
-PACKED_TEXTS = (CPU / "packed" / "loops.h", CPU / "packed" / "tile.h")
+PACKED_FILES = (CPU / "packed" / "loops.h", CPU / "packed" / "tile.h")
 RUNTIME_NAMES = {"opencl": "OpenCL", "sycl": "SYCL", "cuda": "CUDA"}
 
 
@@ -26,8 +26,17 @@ RUNTIME_NAMES = {"opencl": "OpenCL", "sycl": "SYCL", "cuda": "CUDA"}
 class Rung:
     """One rung.
 
-    `page` names its page and `files` its text, the one with the head first. `backends` maps a runtime to the
-    backend's name there; the CPU's is "". `defaults` has the parameters in force by kind of device.
+    Attributes
+    ----------
+    page : name of its page, without the suffix.
+    ladder : "CPU" or "GPU".
+    number : position in the ladder, from 1.
+    before : the previous rung, or None for the first.
+    files : its source files; the first has the head with the idea.
+    summary, source : the idea in one line, and the document that it is from.
+    backends : the backend's name on each runtime; the runtime of CPU rungs is "".
+    params : its parameters.
+    defaults : the default parameters on each kind of device; empty for CPU rungs.
     """
 
     page: str
@@ -43,28 +52,28 @@ class Rung:
 
     @property
     def title(self) -> str:
-        """Its name on the CPU, or in the GPU ladder."""
+        """The backend's name on CPUs; the name without a runtime in the GPU ladder."""
         return self.page.removeprefix("gpu-")
 
 
 @cache
 def settings() -> dict[str, Any]:
-    """What `course.toml` says."""
+    """The contents of `course.toml`."""
     return tomllib.loads((Path(__file__).parent / "course.toml").read_text(encoding="utf-8"))
 
 
 def questions(rung: Rung) -> list[dict[str, str]]:
-    """Its questions: `ask`, the command to `run`, and for some a `hint`."""
-    found: list[dict[str, str]] = settings()["questions"].get(rung.page, [])
-    return found
+    """The questions of a rung: each has the text `ask`, the command `run`, and usually a `hint`."""
+    entries: list[dict[str, str]] = settings()["questions"].get(rung.page, [])
+    return entries
 
 
 @cache
 def ladders() -> dict[str, tuple[Rung, ...]]:
-    """The CPU ladder and the GPU ladder, bottom rung first."""
+    """The CPU ladder and the GPU ladder, simplest rung first."""
     cpu: list[Rung] = []
     for number, backend in enumerate((*cpu_rungs(), PACKED), 1):
-        files = (CPU / f"{backend.module}.pyx", *(PACKED_TEXTS if backend is PACKED else ()))
+        files = (CPU / f"{backend.module}.pyx", *(PACKED_FILES if backend is PACKED else ()))
         before = cpu[-1] if cpu else None
         cpu.append(Rung(backend.name, "CPU", number, before, files, backend.summary, backend.source,
                         {"": backend.name}, tuple(backend.params.values()), {}))  # fmt: skip
@@ -78,6 +87,6 @@ def ladders() -> dict[str, tuple[Rung, ...]]:
     return {"CPU": tuple(cpu), "GPU": tuple(gpu)}
 
 
-def every() -> tuple[Rung, ...]:
-    """The rungs of both ladders."""
+def all_rungs() -> tuple[Rung, ...]:
+    """The rungs of both ladders, the CPU's first."""
     return tuple(rung for ladder in ladders().values() for rung in ladder)
