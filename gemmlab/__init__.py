@@ -3,12 +3,12 @@
     import gemmlab
     gemmlab.matmul(a, b, backend="cpu-blocked")
 
-The public names are below, nothing more; each is loaded when it is first used, so that importing the package
-(which pytest does for its plugin) costs next to nothing. docs/ has the manual.
+This module contains only the public names. Each is loaded on first use, so that importing the package (which pytest
+does for its plugin) costs almost nothing. The manual is in docs/; docs/architecture.md shows how the code is organised.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gemmlab._config import config
 from gemmlab._version import __version__
@@ -75,8 +75,8 @@ _HOME = {
 _HOME_OF = {name: module for module, names in _HOME.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
-    if name == "verify":  # a package that can be called
+def __getattr__(name: str) -> object:
+    if name == "verify":  # a module that can be called
         return import_module("gemmlab.verify")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'gemmlab' has no attribute {name!r}")
@@ -89,7 +89,7 @@ def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
 
 
-if config.isa is not None:  # a pin that this CPU cannot keep fails at once
+if config.isa is not None:  # fail at once if this CPU lacks the pinned instruction set
     from gemmlab._cpu.isa import chosen
 
     chosen()

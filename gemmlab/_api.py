@@ -1,6 +1,6 @@
-"""The one call, the general way: matmul, and what goes with it: pack, use, trace.
+"""The public functions around `matmul`: pack, use, trace, backends; and `matmul` itself beyond the fast path.
 
-    matmul -> Problem (everything checked) -> a backend, by name or by auto -> backend.gemm(problem) -> out
+    _front.matmul -> general_matmul -> Problem (everything checked) -> a backend, by name or by auto -> gemm -> out
 """
 
 from __future__ import annotations
@@ -10,34 +10,38 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from gemmlab import _front, _registry
-from gemmlab._backend import Backend, BackendInfo, check_params
+from gemmlab._backend import Backend, BackendInfo, Handle, Params, check_params
 from gemmlab._config import Scope, check_threads, config, scope
 from gemmlab._cpu import _driver
 from gemmlab._cpu.packed_backend._packed import PackedOperand
 from gemmlab._cpu.threadpool import follow_threadpoolctl
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._front import matmul
-from gemmlab._problem import Problem
+from gemmlab._problem import AnyArray, Casting, Problem
+
+if TYPE_CHECKING:
+    from gemmlab._cpu.packed_rung import Packed
+    from gemmlab._gpu.backend import DeviceBackend
 
 __all__ = ["Call", "backends", "get_backend", "matmul", "pack", "trace", "use"]
 
 
 @dataclass(frozen=True)
 class Call:
-    """What one product really ran as.
+    """What one product ran as.
 
-    `copies` counts operands that were copied (another dtype or layout, an overlapping `out`), `seconds` is the
-    product without the checks before it, `kernel_s` the device's own time where a device tells it.
+    `copies` counts the operands that were copied (for another dtype or layout, or an overlapping `out`). `seconds` is
+    the time of the product without the checks before it, `kernel_s` the time measured by the device, if it has a clock.
     """
 
     backend: str
-    params: Mapping[str, Any]
+    params: Params
     threads: int
     device: str
     copies: int
@@ -45,93 +49,126 @@ class Call:
     kernel_s: float | None = None
 
 
+class Options(TypedDict):
+    """The arguments of `matmul` besides the operands and the backend."""
+
+    dtype: npt.DTypeLike | None
+    casting: Casting
+    axes: object
+    threads: int | None
+
+
 def general_matmul(
-    a: Any, b: Any, out: Any, backend: str | None, dtype: Any, casting: Any, axes: Any, threads: Any, params: Any
-) -> Any:
-    """`matmul` for everything that `_front` does not recognise as plain."""
+    a: AnyArray, b: AnyArray, out: AnyArray, backend: str | None, options: Options, params: Params
+) -> AnyArray:
+    """`matmul` for everything that the fast path of `_front` does not accept."""
     follow_threadpoolctl()
-    within = scope.get() or Scope()
-    name = asked_for(backend, within)
-    threads = check_threads(threads) or within.threads
-    own = {**within.params, **params} if backend is None else params  # of a `use` block: they belong to its backend
-    if (kind := kind_of_arrays(a, b, out)) is not None:
-        options = {"dtype": dtype, "casting": casting, "axes": axes, "threads": threads}
-        return _of_others(kind, name, a, b, out, options, own, within.traces)
+    active = scope.get() or Scope()
+    name = requested_backend(backend, active)
+    options["threads"] = check_threads(options["threads"]) or active.threads
+    call_params = params
+    if backend is None:  # the parameters of a `use` block belong to its backend
+        params = {**active.params, **params}
+    if (owner := array_owner(a, b, out)) == "dlpack":
+        return _multiply_exchanged(name, a, b, out, options, params)
+    if owner is not None:
+        return _multiply_device_arrays(owner, name, (a, b, out), options, params, active.traces)
     if isinstance(b, PackedOperand):
-        chosen, problem = _with_packed(name, a, b, out, dtype=dtype, casting=casting, axes=axes, threads=threads)
-        run(chosen, problem, own, within.traces)
+        chosen, problem = _with_packed(name, a, b, out, options)
+        run(chosen, problem, params, active.traces)
         return problem.result()
     if (foreign := foreign_operand(a, b, out)) is not None:
-        return _numpys_dispatch(name, foreign, a, b, out, dtype, casting, axes, params)
-    problem = Problem.from_call(a, b, out, dtype=dtype, casting=casting, axes=axes, threads=threads)
+        return _numpys_dispatch(name, foreign, (a, b, out), options, call_params)
+    problem = Problem.from_call(a, b, out, **options)
     if name == "auto":
-        chosen = _registry.choose(problem, own)
+        chosen = _registry.choose(problem, params)
     else:
         chosen = _registry.get(name)
-    _make_ready(name, chosen)
+    _register_kernel(name, chosen)
     if problem.threads is None and chosen.kind != "rung":
-        problem.threads = config.threads  # a rung takes fewer for a small product
-    run(chosen, problem, own, within.traces)
+        problem.threads = config.threads  # a rung uses fewer for a small product
+    run(chosen, problem, params, active.traces)
     return problem.result()
 
 
-def kind_of_arrays(*operands: Any) -> str | None:
-    """Whose arrays these are if they are not the host's: a runtime's name, or "dlpack"."""
+def array_owner(*operands: AnyArray) -> str | None:
+    """The runtime of device arrays, "dlpack" for arrays of other libraries, None for host arrays."""
     operands = tuple(x[0] if isinstance(x, tuple) and len(x) == 1 else x for x in operands if x is not None)
     if all(type(x).__module__.partition(".")[0] in ("numpy", "builtins") for x in operands):
         return None
-    from gemmlab._gpu.arrays import common_owner
+    from gemmlab._gpu.device_arrays import common_owner
 
     return common_owner(operands)
 
 
-def _of_others(
-    kind: str, name: str, a: Any, b: Any, out: Any, options: dict[str, Any], params: Any, traces: tuple[list[Call], ...]
-) -> Any:
-    """The product of arrays that are not NumPy's: theirs comes back. Work on a device is started, not awaited."""
-    from gemmlab._gpu import arrays
+def _multiply_exchanged(
+    name: str, a: AnyArray, b: AnyArray, out: AnyArray, options: Options, params: Params
+) -> AnyArray:
+    """The product of another library's arrays, exchanged by DLPack; the result is an array of that library."""
+    from gemmlab._gpu.device_arrays import exchanged
 
-    out = out[0] if isinstance(out, tuple) else out
-    if kind == "dlpack":
-        (a, back), b = arrays.exchanged(a), arrays.exchanged(b)[0]
-        given = {} if out is None else {"out": arrays.exchanged(out)[0]}
-        result = matmul(a, b, backend=name, **{**options, **given}, **params)
-        return back(np.asarray(result) if isinstance(result, np.generic) else result) if out is None else out
-    chosen: Any = _registry.get(_registry.AUTO_ON[kind] if name == "auto" else name)
-    if getattr(getattr(chosen, "runtime", None), "name", None) != kind:
+    out = _without_tuple(out)
+    (a, convert_back), (b, _) = exchanged(a), exchanged(b)
+    if out is not None:
+        matmul(a, b, exchanged(out)[0], backend=name, **options, **params)
+        return out
+    result = matmul(a, b, backend=name, **options, **params)
+    return convert_back(np.asarray(result) if isinstance(result, np.generic) else result)
+
+
+def _multiply_device_arrays(
+    runtime: str,
+    name: str,
+    operands: tuple[AnyArray, AnyArray, AnyArray],
+    options: Options,
+    params: Params,
+    traces: tuple[list[Call], ...],
+) -> AnyArray:
+    """The product of device arrays, on their device. It is started; the call does not wait for it."""
+    from gemmlab._gpu.device_arrays import problem_of
+
+    a, b, out = operands
+    chosen = _registry.get(_registry.AUTO_ON[runtime] if name == "auto" else name)
+    if getattr(getattr(chosen, "runtime", None), "name", None) != runtime:
         what = f"{type(a).__module__}.{type(a).__qualname__}"
-        raise UnsupportedProblem(f"{chosen.name} cannot take {what}: name a backend of {kind}, or pass host arrays")
+        raise UnsupportedProblem(f"{chosen.name} cannot take {what}: name a backend of {runtime}, or pass host arrays")
     if options["dtype"] is not None:
         raise UnsupportedProblem("arrays on a device are multiplied in their own dtype: convert them with astype")
-    problem, out = arrays.problem_of(chosen, a, b, out, options["axes"])
+    backend = cast("DeviceBackend", chosen)
+    problem, out = problem_of(backend, a, b, _without_tuple(out), options["axes"])
     handle = run(chosen, problem, params, traces)
-    if handle is not None and handle.events:
-        chosen.runtime.finish(out, handle.events[-1])
+    if events := getattr(handle, "events", None):
+        backend.runtime.add_dependency(out, events[-1])
     return out
 
 
+def _without_tuple(out: AnyArray) -> AnyArray:
+    """`out`, which NumPy also accepts in a tuple of one."""
+    return out[0] if isinstance(out, tuple) else out
+
+
 def pack(b: npt.ArrayLike) -> PackedOperand:
-    """Pack a matrix once, as `cpu-packed` reads it, for many products with it on the right.
+    """Pack a matrix into the panels that `cpu-packed` reads, for many products with it as the right operand.
 
     Parameters
     ----------
     b : array_like
-        A matrix of shape (k, n), of any number type that `cpu-packed` multiplies and any strides. What becomes of it
-        afterwards changes nothing.
+        A matrix of shape (k, n), of any dtype that `cpu-packed` multiplies and with any strides. Later changes to it
+        have no effect.
 
     Returns
     -------
     PackedOperand
-        To be passed to `matmul` in place of `b`; the product is the same, to the bit. It has `shape`, `dtype` and
-        `nbytes`, and holds a copy of the numbers: 4 bytes for each float16 and float32, 8 for each float64, 2 or 4 for
-        each bfloat16.
+        Pass it to `matmul` instead of `b`; the product has the same bits. It has `shape`, `dtype` and `nbytes`, and
+        holds a copy of the elements: 4 bytes for each float16 and float32, 8 for each float64, 2 or 4 for each
+        bfloat16.
 
     Raises
     ------
     ValueError
-        For anything but a matrix.
+        If `b` does not have two dimensions.
     UnsupportedProblem
-        For a dtype that `cpu-packed` does not have.
+        If `cpu-packed` does not multiply its dtype.
 
     Examples
     --------
@@ -143,14 +180,15 @@ def pack(b: npt.ArrayLike) -> PackedOperand:
     b = np.asarray(b)
     if b.ndim != 2:
         raise ValueError(f"pack takes a matrix, not an array of {b.ndim} dimensions")
-    backend: Any = _registry.get("cpu-packed")
+    backend = cast("Packed", _registry.get("cpu-packed"))
     if (why_not := _registry.refusal(backend, Problem(b[:0], b, b[:0]))) is not None:
         raise UnsupportedProblem(why_not)
-    packed: PackedOperand = backend.pack(np.require(b, b.dtype.newbyteorder("="), "A"))
-    return packed
+    return backend.pack(np.require(b, b.dtype.newbyteorder("="), "A"))
 
 
-def _with_packed(name: str, a: Any, b: PackedOperand, out: Any, **options: Any) -> tuple[Backend, Problem]:
+def _with_packed(
+    name: str, a: AnyArray, b: PackedOperand, out: AnyArray, options: Options
+) -> tuple[Backend, Problem]:
     """The backend and the problem of a product with a packed operand."""
     chosen = _registry.get("cpu-packed" if name == "auto" else name)
     if chosen.name != "cpu-packed":
@@ -163,26 +201,28 @@ def _with_packed(name: str, a: Any, b: PackedOperand, out: Any, **options: Any) 
     return chosen, problem
 
 
-def asked_for(backend: str | None, within: Scope) -> str:
+def requested_backend(backend: str | None, active: Scope) -> str:
     """The backend's name: from the call, else from `use`, else from the settings."""
-    return next(name for name in (backend, within.backend, config.backend) if name is not None)
+    return next(name for name in (backend, active.backend, config.backend) if name is not None)
 
 
-def run(backend: Backend, problem: Problem, params: Mapping[str, Any], traces: tuple[list[Call], ...] = ()) -> Any:
+def run(
+    backend: Backend, problem: Problem, params: Params, traces: tuple[list[Call], ...] = ()
+) -> Handle | None:
     """Fill `problem.out` by a backend, or raise UnsupportedProblem; returns the backend's handle.
 
-    Work on arrays that are on a device goes on when this returns, unless a trace wants to know how long it took.
+    Work on device arrays may still be running when this returns, unless a trace needs its time.
     """
     check_params(backend, params)
     if (why_not := _registry.refusal(backend, problem)) is not None:
         raise UnsupportedProblem(why_not)
     start = time.perf_counter()
-    handle = None
-    if problem.out.size and (problem.k or problem.place is not None):
+    handle: Handle | None = None
+    if problem.out.size and (problem.k or problem.device_operands is not None):
         handle = backend.gemm(problem, **params)
-        if handle is not None and (traces or problem.place is None):
+        if handle is not None and (traces or problem.device_operands is None):
             handle.wait()
-    elif problem.place is None:
+    elif problem.device_operands is None:
         problem.out[...] = 0  # an empty sum
     seconds = time.perf_counter() - start
     if traces:
@@ -192,56 +232,61 @@ def run(backend: Backend, problem: Problem, params: Mapping[str, Any], traces: t
     return handle
 
 
-def _call(backend: Any, problem: Problem, params: Mapping[str, Any], seconds: float, kernel_s: float | None) -> Call:
+def _call(backend: Backend, problem: Problem, params: Params, seconds: float, kernel_s: float | None) -> Call:
     resolve = getattr(backend, "resolve", None)
     threads = getattr(backend, "threads", None)
+    on_device = problem.device_operands
     return Call(
         backend.name,
         resolve(problem, params) if resolve else dict(params),
         threads(problem) if threads else problem.threads or 1,
-        _registry.availability(backend.name).device if problem.place is None else problem.place.queue.device.label,
+        on_device.queue.device.label if on_device else _registry.availability(backend.name).device,
         problem.copies,
         seconds,
         kernel_s,
     )
 
 
-def _make_ready(name: str, backend: Any) -> None:
-    """Let plain products of this backend take the compiled way from now on."""
+def _register_kernel(name: str, backend: Backend) -> None:
+    """Let plain products of this backend take the fast path from now on."""
     if name == "auto" and backend.name != _registry.resolve_name("auto"):
-        return  # it took this one product only
+        return  # auto chose it for this product only
     limits_a_library = backend.kind == "baseline" and config.threads is not None
     if backend.name in _registry.BUILT_IN and hasattr(backend, "kernel") and not limits_a_library:
         kernel = getattr(backend, "kernel_for_auto", backend.kernel) if name == "auto" else backend.kernel
-        _front.make_ready(name, kernel)
+        _front.register_kernel(name, kernel)
 
 
-def foreign_operand(a: Any, b: Any, out: Any) -> Any:
-    """An operand that is not ours to multiply: a subclass of ndarray, or a type with its own ufuncs."""
+def foreign_operand(a: AnyArray, b: AnyArray, out: AnyArray) -> AnyArray:
+    """An operand that NumPy's dispatch must handle, or None: a subclass of ndarray, or a type with its own ufuncs."""
     outs = out if isinstance(out, tuple) else (out,)
     for x in (a, b, *outs):
         if type(x) in (np.ndarray, np.memmap) or x is None:
             continue
-        if isinstance(x, np.ndarray) or (
-            hasattr(type(x), "__array_ufunc__") and not isinstance(x, np.generic)
-        ):
+        if isinstance(x, np.ndarray) or (hasattr(type(x), "__array_ufunc__") and not isinstance(x, np.generic)):
             return x
     return None
 
 
 def _numpys_dispatch(
-    name: str, foreign: Any, a: Any, b: Any, out: Any, dtype: Any, casting: Any, axes: Any, params: Mapping[str, Any]
-) -> Any:
-    """Leave an operand with rules of its own to NumPy, under auto; refuse it for a backend asked for by name."""
+    name: str,
+    foreign: AnyArray,
+    operands: tuple[AnyArray, AnyArray, AnyArray],
+    options: Options,
+    params: Params,
+) -> AnyArray:
+    """Under auto, pass an operand with its own dispatch to NumPy; refuse it for a backend that the caller named."""
     if name not in ("auto", "cpu-numpy"):
-        kind = type(foreign).__name__
         raise UnsupportedProblem(
-            f"{name} takes plain arrays, not {kind}: pass numpy.asarray(...) of it, or use backend='auto'"
+            f"{name} takes plain arrays, not {type(foreign).__name__}: pass numpy.asarray(...) of it, or use "
+            "backend='auto'"
         )
     check_params(_registry.get(name), params)
-    given = {"out": out, "axes": axes, "dtype": dtype}
-    options = {"casting": casting} | {name: value for name, value in given.items() if value is not None}
-    return np.matmul(a, b, **options)
+    a, b, out = operands
+    given = {"out": out, "axes": options["axes"], "dtype": options["dtype"]}
+    return np.matmul(
+        a, b, casting=options["casting"], **{name: value for name, value in given.items() if value is not None}
+    )
 
 
 def backends() -> Mapping[str, BackendInfo]:
@@ -250,7 +295,7 @@ def backends() -> Mapping[str, BackendInfo]:
     Returns
     -------
     mapping of str to BackendInfo
-        `available`, and where that is False `reason` and `fix`.
+        `available` and, if that is False, `reason` and `fix`.
 
     Examples
     --------
@@ -262,14 +307,14 @@ def backends() -> Mapping[str, BackendInfo]:
 
 
 def get_backend(name: str) -> Backend:
-    """The backend of a name or family.
+    """The backend with a name, or the best one of a family.
 
     Raises
     ------
     UnknownBackend
         No backend has this name; the message lists near ones.
     BackendUnavailable
-        It cannot run here; the message gives reason and fix.
+        It cannot run here; the message has the reason and a fix.
 
     Examples
     --------
@@ -282,10 +327,10 @@ def get_backend(name: str) -> Backend:
 
 @contextmanager
 def use(backend: str | None = None, *, threads: int | None = None, **params: Any) -> Iterator[None]:
-    """Within the block, products that name no backend use this one, with these threads and parameters.
+    """Within the block, calls that name no backend use this one, with this number of threads and these parameters.
 
-    A context variable: other threads and other asyncio tasks do not see it. Blocks nest; an inner one keeps
-    what it does not set.
+    The setting is a context variable: other threads and other asyncio tasks do not see it. Blocks nest; what an inner
+    block does not set stays as in the outer one.
 
     Examples
     --------
@@ -317,7 +362,7 @@ def use(backend: str | None = None, *, threads: int | None = None, **params: Any
 
 @contextmanager
 def trace() -> Iterator[list[Call]]:
-    """Within the block, collect what each product really ran as.
+    """Within the block, record how each product was computed.
 
     Examples
     --------
@@ -337,7 +382,7 @@ def trace() -> Iterator[list[Call]]:
 
 
 follow_threadpoolctl()
-_front.install(general_matmul)
+_front.set_general(general_matmul)
 config.listen(_front.settings_changed)
 config.listen(lambda: _driver.limit_threads(config.threads))
 if hasattr(os, "register_at_fork"):

@@ -1,21 +1,23 @@
-"""What a backend is: the protocol, and the small records that describe one.
+"""The protocol of a backend, and the dataclasses that describe one.
 
-A plugin needs nothing else from gemmlab. `docs/adding-a-backend.md` walks through one.
+A plugin needs nothing else from gemmlab. `docs/adding-a-backend.md` shows how to write one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     from gemmlab._problem import Problem
 
+Params: TypeAlias = Mapping[str, Any]  # parameters of a backend, by name; None: the default
+
 
 @dataclass(frozen=True)
 class Availability:
-    """Whether a backend can run here; if not, why, and the command that changes it."""
+    """Whether a backend can run here; if not, the reason and a command that fixes it."""
 
     ok: bool
     reason: str = ""
@@ -25,10 +27,10 @@ class Availability:
 
 @dataclass(frozen=True)
 class Param:
-    """One tunable parameter, as data: the tuner, the command line and the docs all read it.
+    """One tunable parameter, as data for the tuner, the studies, the command line and the docs.
 
-    `default` may be None, "worked out for each problem"; `choices` lists what makes sense to try;
-    `constraint` is a predicate with `rule` as its sentence, and decides what is accepted.
+    A `default` of None means that the backend chooses a value for each problem. `choices` are the values worth trying.
+    `constraint` decides whether a value is accepted; `rule` describes it in words.
     """
 
     name: str
@@ -39,9 +41,20 @@ class Param:
     constraint: Callable[[Any], bool] = field(default=lambda value: True, repr=False, compare=False)
 
 
+class Handle(Protocol):
+    """A product that is still running on a device."""
+
+    @property
+    def kernel_s(self) -> float:
+        """Seconds of its kernels, measured by the device's clock; NaN if it does not measure them."""
+
+    def wait(self) -> None:
+        """Block until the product is done."""
+
+
 @runtime_checkable
 class Backend(Protocol):
-    """Something that can fill `problem.out`. See `docs/adding-a-backend.md`."""
+    """What every backend has: it fills `problem.out`. See `docs/adding-a-backend.md`."""
 
     name: str
     kind: str
@@ -50,21 +63,21 @@ class Backend(Protocol):
 
     @property
     def summary(self) -> str:
-        """What it is, in half a line."""
+        """A description in half a line."""
 
     def probe(self) -> Availability:
-        """Say whether this backend can run here. Never raises."""
+        """Whether this backend can run here. Never raises."""
 
     def supports(self, problem: Problem) -> bool | str:
-        """True, or a sentence saying why this problem is not done."""
+        """True, or a sentence that says why this backend cannot multiply this problem."""
 
-    def gemm(self, problem: Problem, **params: Any) -> Any:
-        """Fill `problem.out`; return None, or a handle with `wait()` and `kernel_s`."""
+    def gemm(self, problem: Problem, **params: Any) -> Handle | None:
+        """Fill `problem.out`; return None, or a handle for work that is still running."""
 
 
 @dataclass(frozen=True)
 class BackendInfo:
-    """A row of `gemmlab.backends()`."""
+    """An entry of `gemmlab.backends()`."""
 
     name: str
     kind: str
@@ -76,8 +89,8 @@ class BackendInfo:
     params: Mapping[str, Param]
 
 
-def check_params(backend: Backend, given: Mapping[str, Any]) -> None:
-    """Raise for a parameter that the backend does not have, or a value that it does not take."""
+def check_params(backend: Backend, given: Params) -> None:
+    """TypeError for a parameter that the backend does not have, ValueError for a value that it does not accept."""
     for name, value in given.items():
         param = backend.params.get(name)
         if param is None:

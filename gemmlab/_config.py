@@ -1,38 +1,44 @@
-"""Settings: read once from the environment, then changed in code or for a `with` block."""
+"""Settings: read once from the environment, later changed by code, for good or within a `with` block."""
 
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, SupportsIndex
+
+if TYPE_CHECKING:
+    from gemmlab._api import Call
+    from gemmlab._backend import Params
 
 MAX_THREADS = 1024
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What `use` and `trace` have put in force; nested scopes add up."""
+    """The settings of the enclosing `use` and `trace` blocks."""
 
     backend: str | None = None
     threads: int | None = None
-    params: Mapping[str, Any] = field(default_factory=dict)
-    traces: tuple[list[Any], ...] = ()
+    params: Params = field(default_factory=dict)
+    traces: tuple[list[Call], ...] = ()
 
 
-# None outside every `with` block: the plain case costs one look-up.
+# None outside all blocks, so that the common case needs one look-up only.
 scope: ContextVar[Scope | None] = ContextVar("gemmlab_scope", default=None)
 
 
-def check_threads(threads: Any) -> int | None:
-    """Return `threads` if it is None or a usable count, and raise ValueError otherwise."""
+def check_threads(threads: SupportsIndex | None) -> int | None:
+    """Return `threads` if it is None or a valid number of threads; raise ValueError otherwise."""
     if threads is None:
         return None
-    if isinstance(threads, bool) or not hasattr(threads, "__index__"):
-        raise ValueError(f"threads must be an integer from 1 to {MAX_THREADS}, or None, not {threads!r}")
-    count = int(threads.__index__())
+    try:
+        count = 0 if isinstance(threads, bool) else operator.index(threads)
+    except TypeError:
+        count = 0
     if not 1 <= count <= MAX_THREADS:
         raise ValueError(f"threads must be an integer from 1 to {MAX_THREADS}, or None, not {threads!r}")
     return count
@@ -44,13 +50,13 @@ class Config:
     Attributes
     ----------
     backend : str
-        Used where a call and `gemmlab.use` name none. From GEMMLAB_BACKEND; "auto".
+        The backend if neither the call nor `gemmlab.use` names one. From GEMMLAB_BACKEND; "auto".
     threads : int or None
-        Threads of a product; None: as many as this process may use. From GEMMLAB_THREADS.
+        Threads per product; None: as many as this process may use. From GEMMLAB_THREADS.
     block : frozenset of str
         Backends that are never loaded. From GEMMLAB_BLOCK, names separated by commas.
     cache_dir : pathlib.Path
-        Where compiled programs and profiles are kept. From GEMMLAB_CACHE_DIR.
+        The directory of compiled programs and profiles. From GEMMLAB_CACHE_DIR.
 
     Examples
     --------
@@ -68,7 +74,7 @@ class Config:
         self.cache_dir = Path(environ.get("GEMMLAB_CACHE_DIR") or _default_cache(environ))
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Have `listener` called now and after every change (the compiled way keeps a copy)."""
+        """Call `listener` now and after every change. (The fast path keeps copies of settings.)"""
         self._listeners.append(listener)
         listener()
 
@@ -101,7 +107,7 @@ class Config:
         return self._block
 
     @block.setter
-    def block(self, names: Any) -> None:
+    def block(self, names: str | Iterable[str]) -> None:
         self._block = _names(names) if isinstance(names, str) else frozenset(names)
         self._changed()
 
@@ -126,7 +132,7 @@ def _default_cache(environ: Mapping[str, str]) -> Path:
         folder = environ.get("LOCALAPPDATA") or os.path.expanduser("~\\AppData\\Local")
     else:
         folder = environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    if folder.startswith("~"):  # a user without a home
+    if folder.startswith("~"):  # the user has no home directory
         from tempfile import gettempdir
 
         folder = gettempdir()

@@ -1,20 +1,20 @@
-"""What can go wrong, by name. Every error says what to do."""
+"""The exceptions of gemmlab. Every message says what to do."""
 
 
 class GemmlabError(Exception):
-    """Base of every error that gemmlab itself raises."""
+    """Base class of all exceptions that gemmlab defines."""
 
 
 class UnknownBackend(GemmlabError, LookupError):
-    """No backend has this name; the message lists near names."""
+    """No backend has this name; the message lists similar names."""
 
 
 class BackendUnavailable(GemmlabError, RuntimeError):
-    """The backend is known but cannot run here; the message gives the reason and the fix."""
+    """The backend is known but cannot run here; the message has the reason and a fix."""
 
 
 class UnsupportedProblem(GemmlabError, TypeError):
-    """The backend does not do this dtype, layout or kind of array."""
+    """The backend does not support this dtype, layout or type of array."""
 
 
 class DeviceError(GemmlabError, RuntimeError):

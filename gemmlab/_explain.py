@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gemmlab import _registry
-from gemmlab._api import asked_for, foreign_operand, kind_of_arrays
+from gemmlab._api import array_owner, foreign_operand, requested_backend
 from gemmlab._config import Scope, scope
 from gemmlab._cpu.packed_backend.plan import Plan
 from gemmlab._errors import BackendUnavailable
@@ -59,8 +59,8 @@ def explain(a: Any, b: Any, *, backend: str | None = None, dtype: Any = None) ->
     cpu-packed
     """
     within = scope.get() or Scope()
-    name = asked_for(backend, within)
-    if (kind := kind_of_arrays(a, b)) in _registry.AUTO_ON:
+    name = requested_backend(backend, within)
+    if (kind := array_owner(a, b)) in _registry.AUTO_ON:
         wanted = _registry.resolve_name(_registry.AUTO_ON[str(kind)] if name == "auto" else name)
         why = f"auto: what comes with arrays of {kind}" if name == "auto" else f"asked for as {name}"
         return Explanation(((wanted, True, why),))
@@ -100,7 +100,7 @@ def _considered(candidate: str, problem: Problem, wanted: str, asked: str) -> tu
 
 
 def _why_auto(problem: Problem, taken: str) -> str:
-    if taken in _registry.faster_here(problem):
+    if taken in _registry.faster_by_profile(problem):
         return "auto: gemmlab tune auto found it faster for products of this size here"
     if taken == _registry.AUTO[0]:
         return "auto: our own kernel for every dtype that it has"

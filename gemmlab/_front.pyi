@@ -1,21 +1,24 @@
 from collections.abc import Callable
 from typing import Any
 
-from gemmlab._cpu._driver import CompiledWay
+import numpy.typing as npt
 
-def install(way: Callable[..., Any]) -> None: ...
-def make_ready(name: str, kernel: CompiledWay | None) -> None: ...
+from gemmlab._cpu._driver import CompiledWay
+from gemmlab._problem import AnyArray, Casting
+
+def set_general(function: Callable[..., AnyArray]) -> None: ...
+def register_kernel(name: str, kernel: CompiledWay | None) -> None: ...
 def settings_changed() -> None: ...
 def matmul(
-    a: Any,
-    b: Any,
+    a: AnyArray,
+    b: AnyArray,
     /,
-    out: Any = None,
+    out: AnyArray = None,
     *,
     backend: str | None = None,
-    dtype: Any = None,
-    casting: str = "same_kind",
-    axes: Any = None,
+    dtype: npt.DTypeLike | None = None,
+    casting: Casting = "same_kind",
+    axes: object = None,
     threads: int | None = None,
     **params: Any,
-) -> Any: ...
+) -> AnyArray: ...

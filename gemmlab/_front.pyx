@@ -1,8 +1,8 @@
 # cython: language_level=3, freethreading_compatible=True
-"""The compiled way of plain products: `matmul` itself.
+"""`matmul`: the fast path for plain products.
 
-Two arrays of one dtype in row-major order need no `Problem`: they are recognised here and handed to the
-kernel. Everything else, every error included, goes to the general way in `_api`.
+A product of two arrays of one dtype and simple strides needs no `Problem`: it is recognised here and passed to the
+compiled kernel. Everything else, including every error, is left to `general_matmul` in `_api`.
 """
 
 cimport numpy as cnp
@@ -19,25 +19,25 @@ cdef object numpy_matmul = numpy.matmul
 cdef object scope_get = scope.get
 cdef object general = None
 cdef str default_backend = "auto"
-cdef dict ready = {}
+cdef dict kernels = {}
 
 
-def install(way):
-    """Take the general way over from `_api`."""
+def set_general(function):
+    """Set the function for all other products; `_api` calls this, because it imports this module."""
     global general
-    general = way
+    general = function
 
 
-def make_ready(str name, kernel):
-    """From now on plain products of this backend go to `kernel`; None: to NumPy's matmul."""
-    ready[name] = kernel
+def register_kernel(str name, kernel):
+    """From now on, plain products of this backend go to `kernel`, or to NumPy's matmul if it is None."""
+    kernels[name] = kernel
 
 
 def settings_changed():
-    """Follow `gemmlab.config`: a backend that was ready may now be blocked."""
+    """Read `gemmlab.config` again, and forget all kernels: their backends may be blocked now."""
     global default_backend
     default_backend = config.backend
-    ready.clear()
+    kernels.clear()
 
 
 def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", axes=None, threads=None, **params):
@@ -46,18 +46,18 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
     Parameters
     ----------
     a, b : array_like
-        Matrices of shape (m, k) and (k, n), stacks of them that broadcast, or vectors. Scalars not allowed.
+        Matrices of shape (m, k) and (k, n), batches of matrices that broadcast, or vectors. No scalars.
     out : ndarray, optional
-        Where the result goes; its shape must be the result's.
+        The array to write the result to; it must have the result's shape.
     backend : str, optional
-        A name from `gemmlab.backends()`, or a family such as "cpu". It never falls back to another.
+        A name from `gemmlab.backends()`, or a family such as "cpu". No other backend is ever used instead.
         Default: `gemmlab.use`, else `gemmlab.config.backend`, else "auto".
     dtype, casting, axes
         As for `numpy.matmul`.
     threads : int, optional
-        Threads of this product. Default: as many as the process may use, one for small products.
+        Number of threads. Default: as many as the process may use, one for small products.
     **params
-        Parameters of the backend, see `gemmlab.backends()[name].params`.
+        Parameters of the backend; see `gemmlab.backends()[name].params`.
 
     Returns
     -------
@@ -67,9 +67,9 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
     Raises
     ------
     ValueError
-        Shapes that do not agree, or a parameter outside its rule.
+        Shapes that do not agree, or a parameter value that the backend does not accept.
     UnknownBackend, BackendUnavailable, UnsupportedProblem
-        The named backend does not exist, cannot run here, or does not do this dtype or kind of array.
+        The named backend does not exist, cannot run here, or does not support this dtype or type of array.
 
     Examples
     --------
@@ -85,11 +85,12 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
         result = plain(a, b, out, backend)
         if result is not None:
             return result
-    return general(a, b, out, backend, dtype, casting, axes, threads, params)
+    options = {"dtype": dtype, "casting": casting, "axes": axes, "threads": threads}
+    return general(a, b, out, backend, options, params)
 
 
 cdef object plain(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, name):
-    """The product if it is plain and its backend is ready; None otherwise."""
+    """The product, if it is plain and the kernel of its backend is registered; None otherwise."""
     current = scope_get()
     if current is not None:
         if current.traces or current.params or current.threads is not None:
@@ -100,7 +101,7 @@ cdef object plain(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, name):
         name = default_backend
     if type(name) is not str:
         return None
-    kernel = ready.get(name, name)
+    kernel = kernels.get(name, name)
     if kernel is name:
         return None
     if kernel is None:

@@ -1,16 +1,16 @@
-"""What is asked: one product, checked once and brought into one form.
+"""One product, checked once and brought into one form.
 
-Whatever a caller passes (vectors, stacks that broadcast, `axes`, other dtypes, an `out` that overlaps an
-operand) becomes a `Problem`: `a`, `b` and `out` of one dtype and one leading shape, ready to be multiplied.
-Errors are NumPy's own: where something does not fit, NumPy's matmul is asked about stand-ins of the same
-shapes and dtypes, and says it in its own words.
+The arguments of `matmul` (vectors, batches that broadcast, `axes`, other dtypes, an `out` that overlaps an operand)
+become a `Problem`: `a`, `b` and `out` with one dtype and one leading shape, ready to be multiplied.
+Errors are NumPy's: if the arguments do not fit together, NumPy's matmul is called with arrays of the same shapes and
+dtypes that hold no memory, and its exception is raised.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,19 @@ from numpy.lib.array_utils import byte_bounds
 
 from gemmlab._config import check_threads
 
-Array = np.ndarray[Any, Any]
+if TYPE_CHECKING:
+    from gemmlab._cpu._packed import PackedOperand
+    from gemmlab._gpu.device_arrays import DeviceOperands
+
+Array: TypeAlias = np.ndarray[Any, Any]
+DType: TypeAlias = np.dtype[Any]
+AnyArray: TypeAlias = Any  # an array of NumPy, of a device library, or anything that NumPy converts to an array
+Casting: TypeAlias = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
+Axes: TypeAlias = tuple[int, ...]
 
 
 class Problem:
-    """One product, or a stack of products, `out = a @ b`.
+    """One product, or a batch of products, `out = a @ b`.
 
     Attributes
     ----------
@@ -30,42 +38,42 @@ class Problem:
         Of shape (..., m, k), (..., k, n) and (..., m, n) with the same leading shape and the same dtype, in
         native byte order and aligned, with any strides. `out` shares no memory with `a` and `b`.
     m, n, k, batch : int
-        The sizes, and the number of products in the stack.
+        The sizes, and the number of products in the batch.
     dtype : dtype
-        Of all three arrays.
+        The dtype of all three arrays.
     threads : int or None
-        What the caller asked for; None: as many as the backend sees fit.
-    narrow : tuple of ndarray, or None
-        `a` and `b` as they were given, where both are of one dtype and `dtype` is another: a backend that multiplies
-        such into sums of `dtype` reads these, and need not have `a` and `b` converted.
+        The number of threads that the caller requested; None: the backend chooses.
+    unconverted : tuple of ndarray, or None
+        `a` and `b` as the caller passed them, if both have one dtype and `dtype` is another. A backend that multiplies
+        this dtype and accumulates in `dtype` reads these; then `a` and `b` are never converted.
     copies : int
-        Operands that had to be copied so far; a backend that copies more adds to it.
-    place : Place or None
-        Where the matrices lie if not in host memory: then `a`, `b` and `out` have the shapes and strides, but
-        their addresses are those of `gemmlab._gpu.arrays`, and may not be read.
+        The number of operands that had to be copied so far; a backend that copies more adds to it.
+    device_operands : DeviceOperands or None
+        The operands' memory if they are on a device. Then `a`, `b` and `out` have the right shapes and strides, but
+        their addresses stand for device memory and must not be read.
     packed : PackedOperand or None
-        The panels of `b` from `gemmlab.pack`: then `b` has its shape, but no numbers.
-    target : ndarray or None
-        The caller's own `out`, where the product may not be written straight into it.
+        The packed panels of `b` from `gemmlab.pack`. Then `b` has the right shape, but not the values.
+    caller_out : ndarray or None
+        The caller's `out`, if a kernel must not write into it directly.
     """
 
     __slots__ = (
-        "_a", "_answer", "_b", "_is_scalar", "batch", "copies", "dtype", "k", "m", "n", "narrow", "out", "packed",
-        "place", "target", "threads",
+        "_a", "_b", "_is_scalar", "_result", "batch", "caller_out", "copies", "device_operands", "dtype", "k", "m", "n",
+        "out", "packed", "threads", "unconverted",
     )  # fmt: skip
 
     def __init__(self, a: Array, b: Array, out: Array, *, threads: int | None = None, copies: int = 0) -> None:
         self._a, self._b, self.out = a, b, out
-        self.narrow: tuple[Array, Array] | None = None
+        self.unconverted: tuple[Array, Array] | None = None
         self.m, self.k, self.n = a.shape[-2], a.shape[-1], b.shape[-1]
         self.batch = math.prod(out.shape[:-2])
         self.dtype = out.dtype
         self.threads = threads
         self.copies = copies
-        self.place: Any = None
-        self.packed: Any = None
-        self.target: Array | None = None
-        self._answer: Array = out
+        self.device_operands: DeviceOperands | None = None
+        self.packed: PackedOperand | None = None
+        self.caller_out: Array | None = None
+        self._result: Array = out
         self._is_scalar = False
 
     @classmethod
@@ -73,33 +81,35 @@ class Problem:
         cls,
         a: npt.ArrayLike,
         b: npt.ArrayLike,
-        out: Any = None,
+        out: object = None,
         *,
-        dtype: Any = None,
-        casting: Any = "same_kind",
-        axes: Any = None,
+        dtype: npt.DTypeLike | None = None,
+        casting: Casting = "same_kind",
+        axes: object = None,
         threads: int | None = None,
     ) -> Problem:
-        """Check a call of `matmul` and bring it into form; errors as NumPy's matmul raises them."""
-        a, b, out = np.asarray(a), np.asarray(b), _single(out)
+        """Check the arguments of `matmul` and make a problem of them; the errors are those of NumPy's matmul."""
+        a, b, caller_out = np.asarray(a), np.asarray(b), _single_out(out)
         a_axes, b_axes, out_axes = _core_axes(a, b, axes)
-        wanted = _resolved_dtypes(a, b, out, dtype, casting)
+        dtypes = _resolved_dtypes(a, b, caller_out, dtype, casting)
         a_core, b_core = _core_last(a, a_axes, 0), _core_last(b, b_axes, 1)
         vectors = (a.ndim == 1, b.ndim == 1)
-        if out is not None and out.ndim < len(out_axes):
-            raise _numpys_error(a, b, out, axes)
-        view = None if out is None else _out_core_last(out, out_axes, vectors, max(a_core.ndim, b_core.ndim))
+        if caller_out is not None and caller_out.ndim < len(out_axes):
+            raise _numpys_error(a, b, caller_out, axes)
+        view = None
+        if caller_out is not None:
+            view = _out_core_last(caller_out, out_axes, vectors, max(a_core.ndim, b_core.ndim))
         lead = _leading_shape(a_core, b_core, view)
         if lead is None:
-            raise _numpys_error(a, b, out, axes)
-        widened = a.dtype == b.dtype != wanted[0] == wanted[1] == wanted[2] and _is_plain(a) and _is_plain(b)
+            raise _numpys_error(a, b, caller_out, axes)
+        widened = a.dtype == b.dtype != dtypes[0] == dtypes[1] == dtypes[2] and _is_plain(a) and _is_plain(b)
         copied_a = copied_b = False
         if not widened:
-            a_core, copied_a = _in_dtype(a_core, wanted[0])
-            b_core, copied_b = _in_dtype(b_core, wanted[1])
+            a_core, copied_a = _in_dtype(a_core, dtypes[0])
+            b_core, copied_b = _in_dtype(b_core, dtypes[1])
         shape = (*lead, a_core.shape[-2], b_core.shape[-1])
-        direct = view is not None and _can_be_written(view, wanted[2], a_core, b_core)
-        filled = view if view is not None and direct else np.empty(shape, wanted[2])
+        direct = view is not None and _can_be_written(view, dtypes[2], a_core, b_core)
+        filled = view if view is not None and direct else np.empty(shape, dtypes[2])
         problem = cls(
             _broadcast(a_core, lead),
             _broadcast(b_core, lead),
@@ -108,10 +118,10 @@ class Problem:
             copies=copied_a + copied_b + (view is not None and not direct),
         )
         if widened:
-            problem.narrow = problem._a, problem._b
-        problem.target = None if direct else view
-        problem._answer = out if out is not None else _as_result(filled, out_axes, vectors)
-        problem._is_scalar = out is None and problem._answer.ndim == 0
+            problem.unconverted = problem._a, problem._b
+        problem.caller_out = None if direct else view
+        problem._result = caller_out if caller_out is not None else _as_result(filled, out_axes, vectors)
+        problem._is_scalar = caller_out is None and problem._result.ndim == 0
         return problem
 
     @property
@@ -127,24 +137,25 @@ class Problem:
         return self._b
 
     def _convert(self) -> None:
-        """Bring narrow operands into `dtype`, when somebody asks for them first."""
-        if self.narrow is not None and self._a is self.narrow[0]:
-            self._a, self._b = (_converted(x, self.dtype) for x in self.narrow)
+        """Convert the operands to `dtype` when they are first read."""
+        if self.unconverted is not None and self._a is self.unconverted[0]:
+            self._a, self._b = (_converted(x, self.dtype) for x in self.unconverted)
             self.copies += 2
 
     @property
     def result_shape(self) -> tuple[int, ...]:
-        """The shape of what the caller gets."""
-        return tuple(self._answer.shape)
+        """The shape of the result."""
+        return tuple(self._result.shape)
 
-    def result(self) -> Any:
-        """What the caller gets, once `out` is filled: his own `out`, a new array, or a scalar."""
-        if self.target is not None:
-            np.copyto(self.target, self.out, casting="unsafe")  # the casting was checked on the way in
-        return self._answer[()] if self._is_scalar else self._answer
+    def result(self) -> AnyArray:
+        """What `matmul` returns once `out` is filled: the caller's `out`, a new array, or a scalar."""
+        if self.caller_out is not None:
+            np.copyto(self.caller_out, self.out, casting="unsafe")  # `from_call` has checked the casting
+        return self._result[()] if self._is_scalar else self._result
 
 
-def _single(out: Any) -> Array | None:
+def _single_out(out: object) -> Array | None:
+    """The caller's `out`, which may be in a tuple of one."""
     if isinstance(out, tuple):
         if len(out) != 1:
             raise ValueError("The 'out' tuple must have exactly one entry per ufunc output")
@@ -156,8 +167,8 @@ def _single(out: Any) -> Array | None:
     return out
 
 
-def _core_axes(a: Array, b: Array, axes: Any) -> tuple[tuple[int, ...], ...]:
-    """The core axes of a, b and out: the last ones, unless the caller says otherwise."""
+def _core_axes(a: Array, b: Array, axes: object) -> tuple[Axes, ...]:
+    """The core axes of a, b and out: the last ones, unless `axes` names others."""
     if a.ndim == 0 or b.ndim == 0:
         raise _numpys_error(a, b, None, axes)
     counts = (min(a.ndim, 2), min(b.ndim, 2), min(a.ndim, 2) + min(b.ndim, 2) - 2)
@@ -178,19 +189,19 @@ def _core_axes(a: Array, b: Array, axes: Any) -> tuple[tuple[int, ...], ...]:
     return found
 
 
-def _distinct_axes(axes: tuple[int, ...], ndim: int) -> bool:
+def _distinct_axes(axes: Axes, ndim: int) -> bool:
     return all(-ndim <= axis < ndim for axis in axes) and len({axis % ndim for axis in axes if ndim}) == len(axes)
 
 
-def _core_last(x: Array, axes: tuple[int, ...], place: int) -> Array:
+def _core_last(x: Array, axes: Axes, side: int) -> Array:
     """A view with the core axes last; a vector becomes a row (a) or a column (b)."""
     moved = _moved(x, axes)
     if len(axes) == 2:
         return moved
-    return moved[..., None, :] if place == 0 else moved[..., :, None]
+    return moved[..., None, :] if side == 0 else moved[..., :, None]
 
 
-def _out_core_last(out: Array, axes: tuple[int, ...], vectors: tuple[bool, bool], ndim: int) -> Array:
+def _out_core_last(out: Array, axes: Axes, vectors: tuple[bool, bool], ndim: int) -> Array:
     """`out` as (..., m, n) with at least `ndim` axes."""
     moved = _moved(out, axes)
     if vectors[0]:
@@ -200,7 +211,7 @@ def _out_core_last(out: Array, axes: tuple[int, ...], vectors: tuple[bool, bool]
     return moved[(None,) * (ndim - moved.ndim)] if ndim > moved.ndim else moved
 
 
-def _moved(x: Array, axes: tuple[int, ...]) -> Array:
+def _moved(x: Array, axes: Axes) -> Array:
     """A view with these axes last."""
     last = tuple(range(-len(axes), 0))
     return x if axes == last else np.moveaxis(x, axes, last)
@@ -211,8 +222,8 @@ def _broadcast(x: Array, lead: tuple[int, ...]) -> Array:
     return x if x.shape[:-2] == lead else np.broadcast_to(x, (*lead, *x.shape[-2:]))
 
 
-def _as_result(filled: Array, axes: tuple[int, ...], vectors: tuple[bool, bool]) -> Array:
-    """A new result without the axes that stood for vectors, its core axes where the caller wants them."""
+def _as_result(filled: Array, axes: Axes, vectors: tuple[bool, bool]) -> Array:
+    """A new result without the axes that were added for vectors, with its core axes where `axes` puts them."""
     if vectors[1]:
         filled = filled[..., 0]
     if vectors[0]:
@@ -222,7 +233,7 @@ def _as_result(filled: Array, axes: tuple[int, ...], vectors: tuple[bool, bool])
 
 
 def _leading_shape(a: Array, b: Array, out: Array | None) -> tuple[int, ...] | None:
-    """The broadcast leading shape; None where the shapes do not agree."""
+    """The broadcast leading shape; None if the shapes do not agree."""
     if a.shape[-1] != b.shape[-2]:
         return None
     try:
@@ -237,61 +248,64 @@ def _leading_shape(a: Array, b: Array, out: Array | None) -> tuple[int, ...] | N
 
 
 def _common_shape(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    """What two shapes broadcast to; ValueError where they do not."""
+    """The shape that two shapes broadcast to; ValueError if they do not."""
     return one if one == other else np.broadcast_shapes(one, other)
 
 
-def _resolved_dtypes(a: Array, b: Array, out: Array | None, dtype: Any, casting: Any) -> tuple[Any, ...]:
-    """The dtypes that NumPy's matmul would compute in; raises its errors."""
-    signature: dict[str, Any] = {} if dtype is None else {"signature": (None, None, np.dtype(dtype))}
+def _resolved_dtypes(
+    a: Array, b: Array, out: Array | None, dtype: npt.DTypeLike | None, casting: Casting
+) -> tuple[DType, ...]:
+    """The dtypes of a, b and out in which NumPy's matmul would compute; raises its errors."""
+    given: tuple[DType | None, ...]
     given = (a.dtype, b.dtype, None if out is None else out.dtype)
     if a.dtype == b.dtype and a.dtype.kind == "V" and a.dtype.name == "bfloat16":
-        # ml_dtypes' own loop gives float32, which `dtype` asks for
+        # ml_dtypes' matmul returns float32; here that takes dtype="float32"
         if dtype is None and (out is None or np.can_cast(a.dtype, out.dtype, casting)):
             return (a.dtype,) * 3
         given = tuple(np.dtype(np.float32) if x == a.dtype else x for x in given[:2]) + given[2:]
-    return np.matmul.resolve_dtypes(given, casting=casting, **signature)
+    if dtype is None:
+        return np.matmul.resolve_dtypes(given, casting=casting)
+    return np.matmul.resolve_dtypes(given, casting=casting, signature=(None, None, np.dtype(dtype)))
 
 
 def _is_plain(x: Array) -> bool:
     return x.dtype.isnative and x.flags.aligned
 
 
-def _in_dtype(x: Array, dtype: Any) -> tuple[Array, bool]:
-    """`x` in this dtype, aligned and in native byte order, and whether that took a copy."""
+def _in_dtype(x: Array, dtype: DType) -> tuple[Array, bool]:
+    """`x` in this dtype, aligned and in native byte order, and whether it had to be copied."""
     if x.dtype == dtype and _is_plain(x):
         return x, False
     return np.array(x, dtype=dtype, order="C", copy=True), True
 
 
-def _converted(x: Array, dtype: Any) -> Array:
-    """`x` in another dtype; what is broadcast along a leading axis is converted once, and broadcast again."""
+def _converted(x: Array, dtype: DType) -> Array:
+    """`x` in another dtype; an array that is broadcast along a leading axis is converted once and broadcast again."""
     once = x[tuple(slice(1) if step == 0 else slice(None) for step in x.strides[:-2])]
     return np.broadcast_to(once.astype(dtype, order="C"), x.shape)
 
 
-def _can_be_written(out: Array, dtype: Any, a: Array, b: Array) -> bool:
-    """Whether a kernel may write straight into the caller's `out`."""
+def _can_be_written(out: Array, dtype: DType, a: Array, b: Array) -> bool:
+    """Whether a kernel may write directly into the caller's `out`."""
     low, high = byte_bounds(out)
     return (
         out.dtype == dtype
         and out.dtype.isnative
         and out.flags.aligned
-        and high - low >= out.nbytes  # else its own elements share memory
+        and high - low >= out.nbytes  # else its elements share memory with each other
         and not np.may_share_memory(out, a)
         and not np.may_share_memory(out, b)
     )
 
 
-def _numpys_error(a: Array, b: Array, out: Array | None, axes: Any) -> Exception:
-    """What NumPy's matmul has to say about these shapes, asked with arrays that hold no memory."""
-    stand_ins: list[Any] = [np.broadcast_to(np.zeros((), x.dtype), x.shape) for x in (a, b)]
-    out_stand_in: Any = None
+def _numpys_error(a: Array, b: Array, out: Array | None, axes: object) -> Exception:
+    """The exception that NumPy's matmul raises for these shapes. It is called with arrays that hold no memory."""
+    options: dict[str, AnyArray] = {} if axes is None else {"axes": axes}
+    empty_a, empty_b = (np.broadcast_to(np.zeros((), x.dtype), x.shape) for x in (a, b))
     if out is not None:
-        out_stand_in = np.lib.stride_tricks.as_strided(np.empty(1, out.dtype), out.shape, (0,) * out.ndim)
+        options["out"] = np.lib.stride_tricks.as_strided(np.empty(1, out.dtype), out.shape, (0,) * out.ndim)
     try:
-        matmul: Any = np.matmul
-        matmul(*stand_ins, out=out_stand_in, casting="unsafe", **({} if axes is None else {"axes": axes}))
+        np.matmul(empty_a, empty_b, casting="unsafe", **options)
     except Exception as error:
         return error
     return ValueError(f"matmul: operands of shapes {a.shape} and {b.shape} do not agree")

@@ -1,8 +1,8 @@
-"""What `gemmlab tune` has learnt of this machine: a small JSON file in `config.cache_dir`, read once.
+"""The profile of this machine, which `gemmlab tune` writes: a small JSON file in `config.cache_dir`, read once.
 
     {"version": 1, "machines": {"<processor>, <instruction set>": {"<backend>": {"<dtype>": {"<parameter>": value}}}}}
 
-A file that is damaged, or of another version, counts as none: defaults are good without it.
+A damaged file, or one of another version, is ignored: gemmlab works without a profile.
 """
 
 from __future__ import annotations
@@ -14,27 +14,28 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from tempfile import mkstemp
-from typing import Any
+from typing import TypeAlias
 
 from gemmlab._config import config
 
 VERSION = 1
-Parameters = Mapping[str, int]
+Parameters: TypeAlias = Mapping[str, int]
+Machines: TypeAlias = dict[str, dict[str, dict[str, Parameters]]]  # by machine, backend and dtype
 
 
 def path() -> Path:
-    """Where the profile is."""
+    """The path of the profile."""
     return config.cache_dir / "profile.json"
 
 
 def parameters(machine: str, backend: str, dtype: str) -> Parameters:
-    """The parameters that were found best there; none where nothing was tuned."""
+    """The best parameters that were found; empty if nothing was tuned."""
     found = _machines().get(machine, {}).get(backend, {}).get(dtype, {})
     return {str(name): value for name, value in found.items() if isinstance(value, int) and value >= 1}
 
 
 def store(machine: str, backend: str, found: Mapping[str, Parameters]) -> None:
-    """Keep the parameters of each dtype in place of what was known of them. OSError where that is not allowed."""
+    """Store the parameters of each dtype, replacing earlier ones. OSError if the file cannot be written."""
     machines = {name: dict(backends) for name, backends in _read().items()}
     own = machines.setdefault(machine, {})
     own[backend] = {**own.get(backend, {}), **{dtype: dict(values) for dtype, values in found.items()}}
@@ -52,11 +53,11 @@ def store(machine: str, backend: str, found: Mapping[str, Parameters]) -> None:
 
 
 @cache
-def _machines() -> dict[str, dict[str, Any]]:
+def _machines() -> Machines:
     return _read()
 
 
-def _read() -> dict[str, dict[str, Any]]:
+def _read() -> Machines:
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         content = json.loads(path().read_text(encoding="utf-8"))
         machines = content["machines"]

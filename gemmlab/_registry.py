@@ -1,7 +1,7 @@
-"""Who can do it: every backend's name, whether it can run here, and why not.
+"""The backends by name, whether each can run here, and why not.
 
-Built-in backends stand in a static table; others come from the entry-point group `gemmlab.backends`. Nothing
-is loaded before it is asked for by name, or listed. A name asked for never turns into another.
+Built-in backends are in a static table; plugins come from the entry-point group `gemmlab.backends`. A backend is loaded
+when it is first used or listed. A backend that the caller names is never replaced by another.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
 
 from gemmlab import _profile
-from gemmlab._backend import Availability, Backend, BackendInfo
+from gemmlab._backend import Availability, Backend, BackendInfo, Params
 from gemmlab._config import config
 from gemmlab._cpu import isa
 from gemmlab._errors import BackendUnavailable, UnknownBackend
@@ -60,16 +59,16 @@ BUILT_IN: Mapping[str, Callable[[str], Backend]] = {
     "cpu-blas": _baseline,
     "cpu-mkl": _baseline,
     "cpu-blis": _baseline,
-    **{f"{runtime}-{way}": _on_device for runtime in RUNTIMES for way in (*RUNG_NAMES, VENDORS[runtime])},
+    **{f"{runtime}-{name}": _on_device for runtime in RUNTIMES for name in (*RUNG_NAMES, VENDORS[runtime])},
 }
-# A family's name stands for its best rung that can run here, best first.
+# A family's name selects the first of these rungs that can run here.
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "cpu": ("cpu-packed", "cpu-blocked-local", "cpu-blocked", "cpu-ikj", "cpu-naive"),
     **dict.fromkeys(RUNTIMES, ()),  # see `gemmlab._gpu.best_rung`
 }
 AUTO = ("cpu-packed", "cpu-numpy")
-# What "auto" takes for arrays that are on a device already, by their runtime: what came with them.
-AUTO_ON = {"opencl": "opencl", "sycl": "sycl-onemkl", "cuda": "cuda-cublas"}
+# The backend or family of "auto" for device arrays. A vendor's library, if it was installed with the array package.
+AUTO_ON = {"opencl": "opencl"} | {runtime: f"{runtime}-{VENDORS[runtime]}" for runtime in ("sycl", "cuda")}
 
 _loaded: dict[str, Backend | Exception] = {}
 _probed: dict[str, Availability] = {}
@@ -78,7 +77,7 @@ _lock = threading.RLock()
 
 @cache
 def _plugins() -> Mapping[str, EntryPoint]:
-    """Entry points of installed plugins; a built-in name cannot be taken over."""
+    """Entry points of installed plugins; a plugin cannot replace a built-in name."""
     found = {}
     for point in entry_points(group=GROUP):
         if point.name in BUILT_IN or point.name in FAMILIES or point.name == "auto":
@@ -89,18 +88,18 @@ def _plugins() -> Mapping[str, EntryPoint]:
 
 
 def names() -> list[str]:
-    """Every known backend's name: our own first, plugins after them."""
+    """The names of all known backends: the built-in ones first, then plugins."""
     return [*BUILT_IN, *sorted(set(_plugins()) | {name for name in _loaded if plain(name) not in BUILT_IN})]
 
 
 def plain(name: str) -> str:
-    """A name without the device that may follow it: "opencl-local:gpu" is "opencl-local"."""
+    """A backend's name without its device: "opencl-local" for "opencl-local:gpu"."""
     before, _, device = name.partition(":")
     return before if device and before.partition("-")[0] in RUNTIMES else name
 
 
-def resolve_name(name: Any) -> str:
-    """A backend's name for a name or a family; raises UnknownBackend, with near names."""
+def resolve_name(name: object) -> str:
+    """The backend's name for a name or a family; raises UnknownBackend, with similar names."""
     if not isinstance(name, str):
         raise TypeError(f"backend must be a name such as 'cpu-blocked', not {name!r}")
     if plain(name) in BUILT_IN or name in _loaded:
@@ -120,7 +119,7 @@ def resolve_name(name: Any) -> str:
 
 
 def is_blocked(name: str) -> bool:
-    """Whether the settings keep a backend from being loaded, on any device."""
+    """Whether the settings forbid loading a backend, on any device."""
     return name in config.block or plain(name) in config.block
 
 
@@ -137,7 +136,7 @@ def availability(name: str) -> Availability:
 def _probe(name: str) -> Availability:
     backend = _load(name)
     if isinstance(backend, Exception):
-        fix = f"repair or remove the package that brings {name}"
+        fix = f"repair or remove the package that provides {name}"
         return Availability(False, f"its plugin failed to load: {type(backend).__name__}: {backend}", fix)
     try:
         found = backend.probe()
@@ -149,7 +148,7 @@ def _probe(name: str) -> Availability:
 
 
 def _load(name: str) -> Backend | Exception:
-    """The backend, or what its plugin raised."""
+    """The backend, or the exception that its plugin raised."""
     with _lock:
         if name not in _loaded:
             if plain(name) in BUILT_IN:
@@ -170,13 +169,13 @@ def _from_plugin(point: EntryPoint) -> Backend | Exception:
         return error if isinstance(error, Exception) else RuntimeError(f"SystemExit: {error}")
 
 
-def _check_is_backend(backend: Any) -> None:
-    parts = ("name", "kind", "summary", "source", "params", "probe", "supports", "gemm")
-    lacking = [part for part in parts if not hasattr(backend, part)]
-    if isinstance(backend, type) or lacking:
-        raise TypeError(f"{backend!r} is no backend" + (f": it lacks {', '.join(lacking)}" if lacking else ""))
+def _check_is_backend(backend: Backend) -> None:
+    members = ("name", "kind", "summary", "source", "params", "probe", "supports", "gemm")
+    missing = [member for member in members if not hasattr(backend, member)]
+    if isinstance(backend, type) or missing:
+        raise TypeError(f"{backend!r} is not a backend" + (f": it has no {', '.join(missing)}" if missing else ""))
     if not isinstance(backend.params, Mapping):
-        raise TypeError(f"{backend!r} is no backend: its params are no mapping of names to Param")
+        raise TypeError(f"{backend!r} is not a backend: its params are not a mapping of names to Param")
 
 
 def get(name: str) -> Backend:
@@ -190,22 +189,22 @@ def get(name: str) -> Backend:
 
 
 def why_not_here(found: Availability) -> str:
-    """What stops an unavailable backend, and the fix, in half a sentence."""
+    """Why a backend is unavailable, and the fix, as the end of a sentence."""
     return f"cannot run here: {found.reason}" + (f"; fix: {found.fix}" if found.fix else "")
 
 
 def available_names() -> list[str]:
-    """Names of all backends that can run here."""
+    """The names of all backends that can run here."""
     return [name for name in names() if availability(name).ok]
 
 
 def on_cpu_device(name: str) -> bool:
-    """Whether an available backend runs on a CPU by way of a device runtime."""
+    """Whether an available backend runs on a CPU through a device runtime."""
     return plain(name).partition("-")[0] in RUNTIMES and get(name).device.kind == "cpu"  # type: ignore[attr-defined]
 
 
 def info(name: str) -> BackendInfo:
-    """The row of `gemmlab.backends()` for one name."""
+    """The entry of `gemmlab.backends()` for one name."""
     found = availability(name)
     backend = None if is_blocked(name) else _load(name)
     if backend is None or isinstance(backend, Exception):
@@ -216,37 +215,39 @@ def info(name: str) -> BackendInfo:
     )
 
 
-def choose(problem: Problem, params: Mapping[str, Any] | None = None) -> Backend:
-    """The backend that "auto" takes for a problem: what this machine's profile says is faster, else the first that can
-    run and does it. Parameters are our own backend's, so that a call with some is too."""
-    for name in (*([] if params else faster_here(problem)), *AUTO):
+def choose(problem: Problem, params: Params | None = None) -> Backend:
+    """The backend that "auto" selects for a problem: the fastest by this machine's profile, else the first of AUTO.
+
+    With parameters the profile is not used: they belong to `cpu-packed`.
+    """
+    for name in (*([] if params else faster_by_profile(problem)), *AUTO):
         if availability(name).ok and refusal(backend := get(name), problem) is None:
-            lacks = getattr(backend, "lacks", None)
-            if lacks is None or lacks(problem) is None:
+            memory_shortage = getattr(backend, "memory_shortage", None)
+            if memory_shortage is None or memory_shortage(problem) is None:
                 return backend
     raise BackendUnavailable(f"no backend of auto ({', '.join(AUTO)}) can do this problem here: see gemmlab.explain")
 
 
-def faster_here(problem: Problem) -> list[str]:
-    """Backends that this machine's profile puts before our own for a problem: see `gemmlab tune auto`."""
-    if problem.narrow is not None or problem.place is not None:
+def faster_by_profile(problem: Problem) -> list[str]:
+    """Backends that are faster than `cpu-packed` for a problem, by this machine's profile: see `gemmlab tune auto`."""
+    if problem.unconverted is not None or problem.device_operands is not None:
         return []
     extent = min(problem.m, problem.n, problem.k)
     found = _profile.parameters(isa.profile_name(), "auto", problem.dtype.name)
-    return [name for name, least in found.items() if extent >= least and name in names()]
+    return [name for name, min_extent in found.items() if extent >= min_extent and name in names()]
 
 
 def refusal(backend: Backend, problem: Problem) -> str | None:
-    """Why a backend does not do a problem, in a sentence; None if it does."""
+    """Why a backend does not support a problem, in a sentence; None if it does."""
     verdict = backend.supports(problem)
     if verdict and not isinstance(verdict, str):
         return None
-    return verdict or f"{backend.name} does not do this problem"
+    return verdict or f"{backend.name} does not support this problem"
 
 
 @contextmanager
 def registered(backend: Backend) -> Iterator[Backend]:
-    """Have a backend object under its own name for a while: for notebooks and tests of a backend to be."""
+    """Within the block, `backend` is available under its own name: for notebooks and for tests of a new backend."""
     _check_is_backend(backend)
     if backend.name in {"auto", *FAMILIES, *names()}:
         raise ValueError(f"the name {backend.name!r} is taken")

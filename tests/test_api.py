@@ -52,21 +52,21 @@ def test_the_third_operand_is_out():
 
 
 @pytest.fixture
-def compiled_way_only():
-    """Refuses whatever takes the general way."""
+def fast_path_only():
+    """Fails for every product that does not take the fast path."""
 
     def refuse(*arguments):
-        raise AssertionError("took the general way")
+        raise AssertionError("did not take the fast path")
 
-    _front.install(refuse)
+    _front.set_general(refuse)
     yield
-    _front.install(_api.general_matmul)
+    _front.set_general(_api.general_matmul)
 
 
 @pytest.mark.parametrize("name", ["auto", *(name for name in ["cpu", *AVAILABLE] if name.startswith("cpu"))])
-def test_a_plain_product_takes_the_compiled_way_from_the_second_on(name, request):
+def test_a_plain_product_takes_the_fast_path_from_the_second_call_on(name, request):
     gemmlab.matmul(ONES, ONES, backend=name)
-    request.getfixturevalue("compiled_way_only")
+    request.getfixturevalue("fast_path_only")
     out = np.empty((4, 4))
     assert gemmlab.matmul(ONES, ONES, out=out, backend=name) is out
     assert (gemmlab.matmul(ONES, ONES, backend=name) == 4).all()
@@ -76,7 +76,7 @@ def test_a_plain_product_takes_the_compiled_way_from_the_second_on(name, request
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", AVAILABLE)
-def test_both_ways_give_the_same_bits(name, dtype):
+def test_both_paths_give_the_same_bits(name, dtype):
     for m, n, k in ((1, 1, 1), (3, 5, 7), (67, 129, 70), (301, 257, 200)):
         a, b = RNG.random((m, k), dtype=dtype), RNG.random((k, n), dtype=dtype)
         gemmlab.matmul(a, b, backend=name)
@@ -492,7 +492,7 @@ def test_a_count_for_a_library_ends_with_an_exception_too():
     assert library.num_threads == 8
 
 
-@pytest.mark.parametrize("options", [{}, {"threads": 1}], ids=["compiled way", "general way"])
+@pytest.mark.parametrize("options", [{}, {"threads": 1}], ids=["fast path", "general path"])
 def test_other_threads_run_during_a_product(options):
     a = RNG.random((500, 500))
     gemmlab.matmul(a, a, backend="cpu-naive")

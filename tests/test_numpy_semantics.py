@@ -350,10 +350,10 @@ def test_what_numpy_takes_for_an_array(backend: str) -> None:
         (range(2), SQUARE), (memoryview(SQUARE), SQUARE), (np.float64(1), SQUARE), (2.0, 3.0), (None, SQUARE),
         ("ab", SQUARE), (rows, [[1.0, 2.0], [3.0]]), (SQUARE.astype("M8[s]"), SQUARE), ([[]], [[]]), ([], []),
     ):  # fmt: skip
-        same_kind_of_answer(backend, args)
+        same_kind_of_result(backend, args)
 
 
-def same_kind_of_answer(backend: str, args: tuple[Any, Any]) -> None:
+def same_kind_of_result(backend: str, args: tuple[Any, Any]) -> None:
     theirs = outcome(np.matmul, *args)
     try:
         assert outcome(gemmlab.matmul, *args, backend=backend) == theirs

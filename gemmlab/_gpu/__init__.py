@@ -1,18 +1,17 @@
-"""Products on devices: the GPU ladder, written once, on three runtimes.
+"""Products on devices: the GPU ladder, written once in OpenCL C, on three runtimes.
 
-    kernels/        the rungs' texts in OpenCL C, and cuda.h, which maps OpenCL C's words to CUDA's
-    rungs.py        the ladder as data
-    runtime.py      what a runtime is
-    opencl.py  sycl.py  cuda.py      the three runtimes: devices, memory, compile, launch, event time
-    staging.py      large host arrays, by way of pinned memory
-    cache.py        compiled programs on disk; ptx.py makes machine code of NVIDIA's
-    operands.py     where matrices lie in device memory
-    traffic.py      bytes that each rung moves
-    backend.py      what happens to a product, whichever the runtime
-    vendor.py       oneMKL and cuBLAS; CLBlast in clblast.py
-    arrays.py       arrays that users bring on a device
+    kernels/           the rungs' sources (.cl), gemm.h, which all rungs share, and cuda.h, which maps OpenCL C to CUDA
+    rungs.py           the ladder as data; traffic.py models the bytes that each rung moves
+    runtime.py         the interface of a runtime: devices, queues, events
+    opencl.py  sycl.py  cuda.py        the three runtimes
+    cache.py           the disk cache of compiled programs; ptx.py compiles NVIDIA's PTX to machine code for it
+    staging.py         transfers of large host arrays through pinned memory
+    batches.py         batches of matrices in device memory, split into launches
+    backend.py         the host code of a product, the same for every runtime
+    vendor.py          oneMKL and cuBLAS; CLBlast in clblast.py
+    device_arrays.py   device arrays of users, and DLPack
 
-A runtime's package is imported when one of its backends is first asked for, so a machine without one pays nothing.
+A runtime's package is imported when one of its backends is first used, so a machine without it pays nothing.
 """
 
 from __future__ import annotations
@@ -20,18 +19,21 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+from gemmlab._gpu.rungs import BEST_RUNG, RUNG_NAMES, RUNGS
+
+__all__ = ["RUNG_NAMES", "RUNTIMES", "VENDORS", "backend_named", "best_rung", "devices", "runtime_named"]
+
 if TYPE_CHECKING:
     from gemmlab._gpu.backend import DeviceBackend
     from gemmlab._gpu.runtime import Device, Runtime
 
 RUNTIMES = ("opencl", "sycl", "cuda")
-RUNG_NAMES = ("naive", "private", "local", "local4", "register", "register-global")
 VENDORS = {"opencl": "clblast", "sycl": "onemkl", "cuda": "cublas"}
 
 
 @functools.cache
 def runtime_named(name: str) -> Runtime:
-    """One of the three, loaded when it is first asked for."""
+    """The runtime of a name, imported on first use."""
     if name == "opencl":
         from gemmlab._gpu.opencl import OpenCL
 
@@ -46,34 +48,33 @@ def runtime_named(name: str) -> Runtime:
 
 
 def backend_named(name: str) -> DeviceBackend:
-    """The backend of a name such as "opencl-local4" or, on a device, "opencl-local4:cpu"."""
+    """The backend of a name such as "opencl-local4" or, for a certain device, "opencl-local4:cpu"."""
     from gemmlab._gpu.backend import RungBackend
-    from gemmlab._gpu.rungs import RUNGS
 
-    plain, _, wanted = name.partition(":")
-    runtime, _, way = plain.partition("-")
-    if VENDORS[runtime] == way:
+    family_and_rung, _, selector = name.partition(":")
+    runtime, _, rung = family_and_rung.partition("-")
+    if VENDORS[runtime] == rung:
         from gemmlab._gpu.clblast import CLBlast
         from gemmlab._gpu.vendor import CuBLAS, OneMKL
 
-        vendor = {"clblast": CLBlast, "onemkl": OneMKL, "cublas": CuBLAS}[way]
-        return vendor(runtime_named(runtime), wanted)
-    return RungBackend(runtime_named(runtime), next(rung for rung in RUNGS if rung.name == way), wanted)
+        vendor = {"clblast": CLBlast, "onemkl": OneMKL, "cublas": CuBLAS}[rung]
+        return vendor(runtime_named(runtime), selector)
+    return RungBackend(runtime_named(runtime), RUNGS[RUNG_NAMES.index(rung)], selector)
 
 
-def best_rung(runtime: str, wanted: str) -> str:
-    """The rung that a runtime's family name stands for: the fastest one on the kind of device that was asked for."""
+def best_rung(runtime: str, selector: str) -> str:
+    """The backend that a runtime's family name selects: the fastest rung for the kind of device."""
     from gemmlab._errors import BackendUnavailable
 
     try:
-        on_cpu = runtime_named(runtime).device(wanted).kind == "cpu"
+        on_cpu = runtime_named(runtime).device(selector).kind == "cpu"
     except BackendUnavailable:
         on_cpu = False
-    return f"{runtime}-{'local4' if on_cpu else 'register'}" + (f":{wanted}" if wanted else "")
+    return f"{runtime}-{BEST_RUNG['cpu' if on_cpu else 'gpu']}" + (f":{selector}" if selector else "")
 
 
 def devices() -> dict[str, tuple[Device, ...] | str]:
-    """Each runtime's devices, or the sentence that says why it has none and what to do."""
+    """The devices of each runtime, or a sentence that says why it has none and what to do."""
     from gemmlab._errors import BackendUnavailable
 
     found: dict[str, tuple[Device, ...] | str] = {}

@@ -1,9 +1,9 @@
-"""Products on a device: what a rung's host code does, whichever runtime it is on.
+"""The host code of a product on a device, the same for every runtime.
 
-    host arrays       to the device, the product, and back; `gemm` returns when `out` is filled
-    device arrays     where they are; `gemm` returns at once, with a handle
+    host arrays       are copied to the device, multiplied and copied back; `gemm` returns when `out` is filled
+    device arrays     are multiplied on their device; `gemm` returns at once, with a handle
 
-A library that multiplies on a device (`vendor.py`) differs in `multiply` alone.
+A vendor library (`vendor.py`) overrides `multiply`.
 """
 
 from __future__ import annotations
@@ -14,75 +14,76 @@ from typing import Any
 
 import numpy as np
 
-from gemmlab._backend import Availability, Param, check_params
+from gemmlab._backend import Availability, Param, Params, check_params
 from gemmlab._errors import BackendUnavailable, DeviceError
-from gemmlab._gpu.operands import Operand, Stacked, launches, row_major
-from gemmlab._gpu.rungs import C_TYPE, ITEMSIZE, MOST_GROUPS, Rung, kernel_text
-from gemmlab._gpu.runtime import Device, Event, HostArray, Queue, Runtime
-from gemmlab._gpu.traffic import traffic
+from gemmlab._gpu.batches import BatchedOperand, Operand, launches, row_major
+from gemmlab._gpu.device_arrays import DeviceOperands
+from gemmlab._gpu.rungs import C_TYPE, ITEMSIZE, MAX_GROUPS, Rung, kernel_text
+from gemmlab._gpu.runtime import Device, Event, HostArray, Memory, Queue, Runtime
+from gemmlab._gpu.traffic import traffic_bytes
 from gemmlab._problem import Problem
 
-MOST_EDGE = 2**31 - 1 - 4096  # edges are ints in the kernels, and the last tile may reach beyond
+MAX_EDGE = 2**31 - 1 - 4096  # sizes are 32-bit integers in the kernels, and the last tile may exceed the matrix
 COPY_GROUP = (32, 8, 1)
 
 
 @dataclass(frozen=True)
-class Size:
-    """One launch: m, n and k of so many products."""
+class GemmSize:
+    """The size of one launch: a batch of m x n x k products."""
 
     m: int
     n: int
     k: int
-    products: int
+    batch: int
 
 
 class Handle:
-    """Work under way on a device."""
+    """Products that a device is computing."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         self.events = events
 
     def wait(self) -> None:
-        """Return when all of it is done."""
+        """Block until all of them are done."""
         for event in self.events:
             event.wait()
 
     @property
     def kernel_s(self) -> float:
-        """Seconds of the kernels by the device's own clock; NaN where the device does not tell. Waits."""
+        """Seconds of the kernels, measured by the device's clock; NaN if it does not measure them. Blocks."""
         return sum(event.kernel_s for event in self.events)
 
 
 class DeviceBackend:
-    """A way to multiply on the devices of a runtime; `wanted` names one of them."""
+    """A backend on the devices of a runtime; `selector` chooses one of them, see `Runtime.device`."""
 
     kind: str
     name: str
     source: str
     params: Mapping[str, Param]
-    transposes = False  # whether `multiply` takes A and B column-major too
+    accepts_transposed = False  # whether `multiply` accepts column-major A and B
 
-    def __init__(self, runtime: Runtime, name: str, wanted: str = "") -> None:
-        self.runtime, self.wanted = runtime, wanted
-        self.name = f"{name}:{wanted}" if wanted else name
+    def __init__(self, runtime: Runtime, name: str, selector: str = "") -> None:
+        self.runtime, self.selector = runtime, selector
+        self.name = f"{name}:{selector}" if selector else name
 
     @property
     def summary(self) -> str:
-        """What it is, in half a line."""
+        """A description in half a line."""
         raise NotImplementedError
 
     @property
     def device(self) -> Device:
         """The device that host arrays go to."""
-        return self.runtime.device(self.wanted)
+        return self.runtime.device(self.selector)
 
     @property
     def queue(self) -> Queue:
-        """That device at work."""
+        """The queue of that device."""
         return self.runtime.queue(self.device)
 
     def probe(self) -> Availability:
-        """Available where the runtime has the device, and a program runs on it."""
+        """Available if the runtime has the device and everything that the backend needs can be loaded."""
         try:
             device = self.device
             self.load()
@@ -92,103 +93,104 @@ class DeviceBackend:
         return Availability(True, device=device.label)
 
     def load(self) -> None:
-        """Load what it needs besides the runtime; BackendUnavailable, with the fix, where that is missing."""
+        """Load what the backend needs besides the runtime; BackendUnavailable, with the fix, if that is missing."""
 
     def supports(self, problem: Problem) -> bool | str:
         if problem.dtype.name not in ITEMSIZE:
             return f"{self.name} multiplies float32 and float64, not {problem.dtype}: convert with astype"
-        if max(problem.m, problem.n, problem.k) > MOST_EDGE:
-            return f"{self.name} takes edges up to {MOST_EDGE}, not {problem.m} x {problem.n} x {problem.k}"
+        if max(problem.m, problem.n, problem.k) > MAX_EDGE:
+            return f"{self.name} takes edges up to {MAX_EDGE}, not {problem.m} x {problem.n} x {problem.k}"
         device = self._queue_for(problem).device
         if problem.dtype == np.float64 and not device.float64:
             return f"{device.label} has no float64: convert with astype(numpy.float32), or take another device"
         return True
 
-    def resolve(self, problem: Problem, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters in force for this problem, defaults filled in."""
+    def resolve(self, problem: Problem, params: Params) -> Params:
+        """All parameters for this problem: the given ones, and defaults for the rest."""
         return {name: value for name, value in params.items() if value is not None}
 
     def gemm(self, problem: Problem, **params: Any) -> Handle:
-        """Fill `problem.out`; for arrays on the device, start to."""
+        """Fill `problem.out`. For device arrays: start to fill it."""
         check_params(self, params)
-        plan = self.resolve(problem, params)
-        queue = self._queue_for(problem)
-        if problem.place is None:
-            return self._from_host(queue, problem, plan)
-        return self._in_place(queue, problem, plan)
+        resolved = self.resolve(problem, params)
+        if problem.device_operands is None:
+            return self._multiply_host(problem, resolved)
+        return self._multiply_device(problem, problem.device_operands, resolved)
 
     def multiply(
-        self, queue: Queue, plan: Mapping[str, Any], dtype: str, size: Size, a: Operand, b: Operand, c: Operand
+        self, queue: Queue, params: Params, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
     ) -> Event:
-        """C = A @ B for a stack with one step from each product to the next."""
+        """Launch C = A @ B for a batch with one constant stride per operand."""
         raise NotImplementedError
 
-    def takes(self, columns: int, ld: int) -> bool:
-        """Whether `multiply` takes matrices with `ld` elements from row to row; others are packed first."""
+    def accepts_layout(self, columns: int, ld: int) -> bool:
+        """Whether `multiply` accepts matrices with leading dimension `ld`; others are copied first."""
         return True
 
-    def lacks(self, problem: Problem) -> str | None:
-        """What the device lacks for a product of host arrays, in a sentence; None if it has all. "auto" asks."""
-        return _lack_of_room(self.queue.device, problem)
+    def memory_shortage(self, problem: Problem) -> str | None:
+        """Why a product of host arrays does not fit the device's memory; None if it fits. For "auto"."""
+        return _memory_shortage(self.queue.device, problem)
 
     def _queue_for(self, problem: Problem) -> Queue:
-        return self.queue if problem.place is None else problem.place.queue
+        return self.queue if problem.device_operands is None else problem.device_operands.queue
 
-    def _from_host(self, queue: Queue, problem: Problem, plan: Mapping[str, Any]) -> Handle:
-        if (why_not := _lack_of_room(queue.device, problem)) is not None:  # before anything is moved
-            raise DeviceError(why_not)
-        a, b = _sent(queue, problem.a, problem), _sent(queue, problem.b, problem)
+    def _multiply_host(self, problem: Problem, params: Params) -> Handle:
+        queue = self.queue
+        if (shortage := _memory_shortage(queue.device, problem)) is not None:  # before anything is copied
+            raise DeviceError(shortage)
+        a, b = _uploaded(queue, problem.a, problem), _uploaded(queue, problem.b, problem)
         out = problem.out if problem.out.flags.c_contiguous else np.empty(problem.out.shape, problem.dtype)
         memory = queue.allocate(out.nbytes)
-        events = self._launch_all(queue, problem, plan, (a, b, row_major(memory, out.shape, problem.n)))
-        queue.move_out(out, memory)
+        events = self._launch(queue, problem, params, (a, b, row_major(memory, out.shape, problem.n)))
+        queue.copy_to_host(out, memory)
         if out is not problem.out:
             np.copyto(problem.out, out)
             problem.copies += 1
         return Handle(events)
 
-    def _in_place(self, queue: Queue, problem: Problem, plan: Mapping[str, Any]) -> Handle:
-        stacks, events = [], []
+    def _multiply_device(self, problem: Problem, on_device: DeviceOperands, params: Params) -> Handle:
+        queue, operands, events = on_device.queue, [], []
         for x in (problem.a, problem.b):
-            stack = self._as_it_lies(problem, x)
-            if stack is None and self.transposes:
-                stack = self._as_it_lies(problem, x, transposed=True)
-            if stack is None:
-                stack = row_major(queue.allocate(x.size * x.itemsize), x.shape, x.shape[-1])
-                events += _copy(queue, problem, x, stack)
-            stacks.append(stack)
-        aim = problem.out if problem.target is None else problem.target
-        direct = self._as_it_lies(problem, aim) if problem.target is None else None
-        out = direct or row_major(queue.allocate(aim.size * aim.itemsize), aim.shape, problem.n)
-        events += self._launch_all(queue, problem, plan, (*stacks, out))
-        if direct is None:  # it overlaps an operand, or its rows are not contiguous
-            events += _copy(queue, problem, aim, out, back=True)
+            operand = self._without_copy(on_device, x)
+            if operand is None and self.accepts_transposed:
+                operand = self._without_copy(on_device, x, transposed=True)
+            if operand is None:
+                operand = row_major(queue.allocate(x.size * x.itemsize), x.shape, x.shape[-1])
+                events += _copy(on_device, problem, x, operand)
+            operands.append(operand)
+        result = problem.out if problem.caller_out is None else problem.caller_out
+        direct = self._without_copy(on_device, result) if problem.caller_out is None else None
+        out = direct or row_major(queue.allocate(result.size * result.itemsize), result.shape, problem.n)
+        events += self._launch(queue, problem, params, (*operands, out))
+        if direct is None:  # `out` overlaps an operand, or its rows are not contiguous
+            events += _copy(on_device, problem, result, out, back=True)
         return Handle(events)
 
-    def _as_it_lies(self, problem: Problem, x: HostArray, transposed: bool = False) -> Stacked | None:
-        """A device operand without a copy, if it can be multiplied so."""
+    def _without_copy(
+        self, on_device: DeviceOperands, x: HostArray, transposed: bool = False
+    ) -> BatchedOperand | None:
+        """A device operand as it is in memory; None if `multiply` does not accept its layout."""
         x = x.swapaxes(-1, -2) if transposed else x
-        stack = _stacked(problem.place.where(x), x)
-        if stack is None or not self.takes(x.shape[-1], stack.ld):
+        operand = _batched_view(on_device.locate(x), x)
+        if operand is None or not self.accepts_layout(x.shape[-1], operand.ld):
             return None
-        return replace(stack, transposed=transposed)
+        return replace(operand, transposed=transposed)
 
-    def _launch_all(
-        self, queue: Queue, problem: Problem, plan: Mapping[str, Any], stacks: Sequence[Stacked]
+    def _launch(
+        self, queue: Queue, problem: Problem, params: Params, operands: Sequence[BatchedOperand]
     ) -> list[Event]:
-        rows = self.rows_a_launch(plan)
+        max_rows = self.max_rows(params)
         events = []
-        for products, (a, b, c) in launches(problem.out.shape[:-2], stacks, MOST_GROUPS):
-            for i in range(0, problem.m, rows):
-                size = Size(min(rows, problem.m - i), problem.n, problem.k, products)
-                events.append(
-                    self.multiply(queue, plan, problem.dtype.name, size, a.moved(rows=i), b, c.moved(rows=i))
-                )
+        for batch, (a, b, c) in launches(problem.out.shape[:-2], operands, MAX_GROUPS):
+            for i in range(0, problem.m, max_rows):
+                size = GemmSize(min(max_rows, problem.m - i), problem.n, problem.k, batch)
+                rows_a, rows_c = a.skip(rows=i), c.skip(rows=i)
+                events.append(self.multiply(queue, params, problem.dtype.name, size, rows_a, b, rows_c))
         return events
 
-    def rows_a_launch(self, plan: Mapping[str, Any]) -> int:
-        """Rows of C that one launch may have."""
-        return MOST_EDGE
+    def max_rows(self, params: Params) -> int:
+        """The maximum number of rows of C in one launch."""
+        return MAX_EDGE
 
 
 class RungBackend(DeviceBackend):
@@ -196,8 +198,8 @@ class RungBackend(DeviceBackend):
 
     kind = "rung"
 
-    def __init__(self, runtime: Runtime, rung: Rung, wanted: str = "") -> None:
-        super().__init__(runtime, f"{runtime.name}-{rung.name}", wanted)
+    def __init__(self, runtime: Runtime, rung: Rung, selector: str = "") -> None:
+        super().__init__(runtime, f"{runtime.name}-{rung.name}", selector)
         self.rung = rung
         self.source = rung.source
         self.params = {param.name: param for param in rung.params}
@@ -206,31 +208,32 @@ class RungBackend(DeviceBackend):
     def summary(self) -> str:
         return self.rung.summary
 
-    def resolve(self, problem: Problem, params: Mapping[str, Any]) -> dict[str, Any]:
-        return self.rung.plan(params, self._queue_for(problem).device.kind)
+    def resolve(self, problem: Problem, params: Params) -> Params:
+        return self.rung.resolve(params, self._queue_for(problem).device.kind)
 
-    def rows_a_launch(self, plan: Mapping[str, Any]) -> int:
-        return MOST_GROUPS * self.rung.piece(plan)[1]
+    def max_rows(self, params: Params) -> int:
+        return MAX_GROUPS * self.rung.block(params)[1]
 
-    def traffic(self, problem: Problem, machine: Mapping[str, int], **params: Any) -> dict[str, float]:
-        """Bytes that the rung's text moves at each memory level, whatever the machine's caches."""
-        return traffic(self.rung.name, problem, self.resolve(problem, params))
+    def traffic(self, problem: Problem, machine: object, **params: Any) -> dict[str, float]:
+        """Bytes that the rung moves at each memory level; they do not depend on the machine's caches."""
+        return traffic_bytes(self.rung.model, problem, self.resolve(problem, params))
 
     def multiply(
-        self, queue: Queue, plan: Mapping[str, Any], dtype: str, size: Size, a: Operand, b: Operand, c: Operand
+        self, queue: Queue, params: Params, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
     ) -> Event:
-        if (obstacle := self.rung.obstacle(plan, dtype, queue.device)) is not None:
+        if (obstacle := self.rung.obstacle(params, dtype, queue.device)) is not None:
             raise ValueError(f"{self.name}: {obstacle}")
-        kernel = queue.kernel(self.rung.text, "gemm", self.rung.defines(plan, dtype))
-        columns, rows = self.rung.piece(plan)
-        groups = -(-size.n // columns), -(-size.m // rows), size.products
-        places = [value for x in (a, b, c) for value in (x.memory, *map(np.int64, (x.start, x.ld, x.step)))]
-        arguments = [*map(np.int32, (size.m, size.n, size.k)), *places]
-        return queue.launch(kernel, groups, (*self.rung.group(plan), 1), arguments)
+        kernel = queue.kernel(self.rung.text, "gemm", self.rung.defines(params, dtype))
+        columns, rows = self.rung.block(params)
+        groups = -(-size.n // columns), -(-size.m // rows), size.batch
+        arguments: list[Memory | np.generic] = [*map(np.int32, (size.m, size.n, size.k))]
+        for x in (a, b, c):
+            arguments += [x.memory, *map(np.int64, (x.start, x.ld, x.batch_stride))]
+        return queue.launch(kernel, groups, (*self.rung.group(params), 1), arguments)
 
 
-def _lack_of_room(device: Device, problem: Problem) -> str | None:
-    """Why a product does not fit, in a sentence; None if it does."""
+def _memory_shortage(device: Device, problem: Problem) -> str | None:
+    """Why a product does not fit the device's memory, in a sentence; None if it fits."""
     sizes = [_distinct(x).size * x.itemsize for x in (problem.a, problem.b, problem.out)]
     what = f"a product of {problem.m} x {problem.n} x {problem.k}" + f", {problem.batch} times" * (problem.batch > 1)
     if max(sizes) > device.allocation_bytes:
@@ -247,51 +250,56 @@ def _lack_of_room(device: Device, problem: Problem) -> str | None:
 
 
 def _distinct(x: HostArray) -> HostArray:
-    """The matrices of a stack without repetitions along its leading axes."""
+    """The matrices of a batch without the repetitions that broadcasting made."""
     firsts = [slice(0, 1) if stride == 0 else slice(None) for stride in x.strides[:-2]]
     return x[tuple(firsts)]
 
 
-def _sent(queue: Queue, x: HostArray, problem: Problem) -> Stacked:
-    """A host operand on the device, row-major; a copy where it is not so in host memory."""
+def _uploaded(queue: Queue, x: HostArray, problem: Problem) -> BatchedOperand:
+    """Copy a host operand to the device, row-major; counts a copy if it is not row-major in host memory."""
     distinct = _distinct(x)
     if not distinct.flags.c_contiguous:
         distinct = np.ascontiguousarray(distinct)
         problem.copies += 1
     memory = queue.allocate(distinct.nbytes)
-    queue.move_in(memory, distinct)
+    queue.copy_to_device(memory, distinct)
     return row_major(memory, distinct.shape, x.shape[-1])
 
 
-def _stacked(where: tuple[Any, int], x: HostArray) -> Stacked | None:
-    """A device operand as it lies; None if its rows are not contiguous, or repeat where they may not."""
+def _batched_view(where: tuple[Memory, int], x: HostArray) -> BatchedOperand | None:
+    """A device operand as it is in memory; None if its rows are not contiguous."""
     memory, start_bytes = where
     strides = [stride // x.itemsize for stride in x.strides]
     if x.shape[-1] > 1 and strides[-1] != 1:
         return None
     ld = strides[-2] if x.shape[-2] > 1 else x.shape[-1]
     lead = tuple(0 if count == 1 else stride for count, stride in zip(x.shape[:-2], strides, strict=False))
-    return Stacked(memory, start_bytes // x.itemsize, lead, ld)
+    return BatchedOperand(memory, start_bytes // x.itemsize, lead, ld)
 
 
-def _copy(queue: Queue, problem: Problem, x: HostArray, packed: Stacked, back: bool = False) -> list[Event]:
-    """Pack a device operand of any strides into row-major memory, or unpack that into it."""
-    memory, start_bytes = problem.place.where(x)
+def _copy(
+    on_device: DeviceOperands, problem: Problem, x: HostArray, packed: BatchedOperand, back: bool = False
+) -> list[Event]:
+    """Copy a device operand of any strides to row-major memory or, with `back`, row-major memory to the operand."""
+    queue = on_device.queue
+    memory, start_bytes = on_device.locate(x)
     rows, columns = x.shape[-2:]
-    row, column = (stride // x.itemsize for stride in x.strides[-2:])
-    spread = Stacked(memory, start_bytes // x.itemsize, tuple(s // x.itemsize for s in x.strides[:-2]), row)
+    row_stride, column_stride = (stride // x.itemsize for stride in x.strides[-2:])
+    batch_strides = tuple(stride // x.itemsize for stride in x.strides[:-2])
+    strided = BatchedOperand(memory, start_bytes // x.itemsize, batch_strides, row_stride)
     kernel = queue.kernel(kernel_text("copy.cl"), "copy", {"REAL": C_TYPE[x.dtype.name]})
     problem.copies += 1
     events = []
-    for products, sides in launches(x.shape[:-2], (spread, packed), MOST_GROUPS):
-        for i in range(0, rows, MOST_GROUPS * COPY_GROUP[1]):
-            count = min(MOST_GROUPS * COPY_GROUP[1], rows - i)
-            ends = [
-                (side.memory, *map(np.int64, (side.moved(rows=i).start, side.ld, step, side.step)))
-                for side, step in zip(sides, (column, 1), strict=True)
-            ]
-            source, target = reversed(ends) if back else ends
-            groups = -(-columns // COPY_GROUP[0]), -(-count // COPY_GROUP[1]), products
+    for batch, operands in launches(x.shape[:-2], (strided, packed), MAX_GROUPS):
+        for i in range(0, rows, MAX_GROUPS * COPY_GROUP[1]):
+            count = min(MAX_GROUPS * COPY_GROUP[1], rows - i)
+            source, target = (
+                (side.memory, *map(np.int64, (side.skip(rows=i).start, side.ld, stride, side.batch_stride)))
+                for side, stride in zip(operands, (column_stride, 1), strict=True)
+            )
+            if back:
+                source, target = target, source
+            groups = -(-columns // COPY_GROUP[0]), -(-count // COPY_GROUP[1]), batch
             arguments = [np.int32(count), np.int32(columns), *source, *target]
             events.append(queue.launch(kernel, groups, COPY_GROUP, arguments))
     return events

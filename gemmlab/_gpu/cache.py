@@ -1,11 +1,11 @@
-"""Compiled programs on disk: a kernel is built once on a machine, not once a process.
+"""The disk cache of compiled programs: a kernel is compiled once per machine, not once per process.
 
-    <config.cache_dir>/programs/<key>.program      key: SHA-256 of all that the program depends on
+    <config.cache_dir>/programs/<key>.program      key: SHA-256 of everything that the program depends on
         gemmlab-program 1 <key> <SHA-256 of the binary>
         <binary>
 
-A binary runs on the device, so nothing is read that another user may have put there. Whatever is wrong with an
-entry, or with the disk, the answer is "not here" and the program is built from its source.
+A binary runs on the device, so a file that another user could have written is never read. If anything is wrong with an
+entry or with the disk, the program counts as not cached and is compiled from its source.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tempfile import mkstemp
 from gemmlab._config import config
 from gemmlab._version import __version__
 
-LIMIT_BYTES = 256 * 2**20  # of all programs together
+LIMIT_BYTES = 256 * 2**20  # total size of all programs
 _OWN_NAME = re.compile(r"[0-9a-f]{64}\.program(\..+\.tmp)?")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """The place of one program. Its key is made of every field and of gemmlab's version.
+    """The cache entry of one program. Its key is a hash of all fields and gemmlab's version.
 
-    `target` is what else a binary depends on, such as the architecture.
+    `target` is anything else that the binary depends on, such as the architecture.
     """
 
     source: str
@@ -43,21 +43,21 @@ class Entry:
     target: str
 
     def load(self) -> bytes | None:
-        """Return the binary; None for anything that is not whole, not ours or not of this key."""
+        """Return the binary; None unless the file is complete, belongs to this user and has this key."""
         path, header, binary = self._path(), b"", b""
         with suppress(OSError):
-            if path.is_file() and _is_private(path.parent.stat()):  # to open a pipe would wait for its writer
+            if path.is_file() and _is_private(path.parent.stat()):  # opening a pipe would block
                 with open(path, "rb") as file:
                     if _is_private(os.fstat(file.fileno())):
                         header, _, binary = file.read().partition(b"\n")
         if header != self._header(binary):
             return None
-        with suppress(OSError):  # what is used last is removed last; a read-only folder can still be read
+        with suppress(OSError):  # for the least-recently-used order; fails in a read-only directory
             os.utime(path)
         return binary
 
     def store(self, binary: bytes) -> None:
-        """Keep the binary: whole or not at all, and not at all where the disk does not let us."""
+        """Store the binary atomically. A failure to write is ignored."""
         path, content = self._path(), self._header(binary) + b"\n" + binary
         with suppress(OSError):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ class Entry:
                 raise
 
     def drop(self) -> None:
-        """Remove the entry, if it is there."""
+        """Remove the entry if it exists."""
         with suppress(OSError):
             self._path().unlink()
 
@@ -89,7 +89,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Summary:
-    """Programs in a folder. `bytes` also counts what killed processes left half written."""
+    """The programs in the cache. `bytes` includes partial files that killed processes have left."""
 
     folder: Path
     programs: int
@@ -97,15 +97,15 @@ class Summary:
 
 
 def summary() -> Summary:
-    """What is kept now."""
+    """The current content of the cache."""
     return _summed(_own_files())
 
 
 def clear() -> Summary:
-    """Remove all that we keep, and nothing else; returns what was removed. OSError where that is not allowed."""
+    """Remove all cached programs and no other file; returns what was removed. OSError if that is not permitted."""
     files = _own_files()
     for path in files:
-        path.unlink(missing_ok=True)  # another process may be faster
+        path.unlink(missing_ok=True)  # another process may have removed it
     return _summed(files)
 
 
@@ -118,12 +118,12 @@ def _is_own(status: os.stat_result) -> bool:
 
 
 def _is_private(status: os.stat_result) -> bool:
-    """Whether only this user can have written it; Windows keeps a user's folders by other means."""
+    """Whether only this user can have written it; on Windows, access control lists protect a user's folders."""
     return os.name == "nt" or (_is_own(status) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 
 def _own_files() -> dict[Path, int]:
-    """Programs, and what killed processes left of some, with their bytes; the least recently used first."""
+    """Programs and partial files of killed processes, with their sizes; the least recently used first."""
     found = {}
     with suppress(OSError):
         for path in _folder().iterdir():
@@ -139,7 +139,7 @@ def _summed(files: dict[Path, int]) -> Summary:
 
 
 def _make_room(nbytes: int) -> None:
-    """Remove the least recently used until so many bytes more fit."""
+    """Remove the least recently used programs until `nbytes` more fit."""
     files = _own_files()
     excess = sum(files.values()) + nbytes - LIMIT_BYTES
     for path, size in files.items():

@@ -1,10 +1,10 @@
 """CLBlast through its C library, on pyopencl's queues and buffers.
 
-The library links to the system's OpenCL loader, and a wheel of pyopencl to one that it brings. They may meet: a
-handle of OpenCL begins with its driver's own table of functions, and that is what either loader calls.
+CLBlast links to the system's OpenCL loader; pyopencl's wheel contains another one. Handles of the one are valid for the
+other, because an OpenCL handle begins with its driver's function table, and both loaders call through that table.
 
-CLBlast thinks in columns: row by row, C = A @ B is asked for as C^T = B^T @ A^T, the same memory column by column.
-Asked in rows, it would transpose A and C for its fast kernel; so it transposes one operand.
+CLBlast's fast kernel is column-major, so row-major C = A @ B is passed as column-major C^T = B^T @ A^T. A row-major
+call would transpose A and C; this one transposes a single operand.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ import threading
 from contextlib import suppress
 from ctypes.util import find_library
 from functools import cached_property
-from typing import Any
 
+from gemmlab._backend import Params
 from gemmlab._errors import BackendUnavailable, UnsupportedProblem
-from gemmlab._gpu.backend import Size
+from gemmlab._gpu.backend import GemmSize
+from gemmlab._gpu.batches import Operand
 from gemmlab._gpu.opencl import OpenCLEvent, OpenCLQueue
-from gemmlab._gpu.operands import Operand
-from gemmlab._gpu.vendor import INT32_MAX, Plan, Vendor
+from gemmlab._gpu.runtime import Native
+from gemmlab._gpu.vendor import INT32_MAX, Library, Vendor
 from gemmlab._problem import Problem
 
 LIBRARY = "libclblast.so.1"
 LETTERS = {"float32": ("S", ctypes.c_float), "float64": ("D", ctypes.c_double)}
-COLUMN_MAJOR, AS_IT_IS, TRANSPOSED = 102, 111, 112
-MOST_TILE = 128  # the largest of its tiles: what an edge is padded to
-# What its calls may return, from clblast_c.h.
+COLUMN_MAJOR, NOT_TRANSPOSED, TRANSPOSED = 102, 111, 112
+MAX_TILE = 128  # its largest tile: sizes are zero-padded to a multiple of it
+# Status codes, from clblast_c.h.
 STATUS = {
     -3: "OpenCLCompilerNotAvailable", -4: "TempBufferAllocFailure", -5: "OpenCLOutOfResources",
     -6: "OpenCLOutOfHostMemory", -11: "OpenCLBuildProgramFailure", -30: "InvalidValue", -36: "InvalidCommandQueue",
@@ -41,19 +42,19 @@ STATUS = {
     -2049: "InvalidBatchCount", -2046: "InvalidLocalMemUsage", -2044: "NoDoublePrecision", -2041: "DatabaseError",
     -2040: "UnknownError", -2039: "UnexpectedError",
 }  # fmt: skip
-FULL = ("TempBufferAllocFailure", "OpenCLOutOfHostMemory")
+OUT_OF_MEMORY = ("TempBufferAllocFailure", "OpenCLOutOfHostMemory")
 
-# Releases before 1.6.1 keep what they have compiled in a table that two threads may break.
+# Releases before 1.6.1 cache compiled programs in a table that is not thread-safe.
 _one_at_a_time = threading.Lock()
 
 
 class CLBlast(Vendor):
-    """CLBlast's gemm and, for a stack, its batched ones."""
+    """CLBlast's gemm and, for a batch, its batched gemm."""
 
-    way, source, transposes = "clblast", "CLBlast", True
+    library_name, source, accepts_transposed = "clblast", "CLBlast", True
 
     @cached_property
-    def library(self) -> Any:
+    def library(self) -> Library:
         try:
             with suppress(OSError):
                 return ctypes.CDLL(LIBRARY)
@@ -62,7 +63,7 @@ class CLBlast(Vendor):
             raise BackendUnavailable(f"CLBlast cannot be loaded ({error}); fix: apt install libclblast1") from None
 
     def version(self) -> str:
-        """From the file's name, since the library does not say."""
+        """From the file's name: the library has no function for its version."""
         with suppress(OSError), open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
             if found := re.search(r"libclblast\.so\.([0-9.]*[0-9])", maps.read()):
                 return found[1]
@@ -74,67 +75,70 @@ class CLBlast(Vendor):
         if (verdict := super().supports(problem)) is not True:
             return verdict
         if _padded(problem.m, problem.n, problem.k) > INT32_MAX:
-            return f"{self.name} counts in 32 bits: {problem.m} x {problem.n} x {problem.k} is too much in one piece"
-        memories = () if problem.place is None else problem.place.memories
+            return f"{self.name} has 32-bit indices: {problem.m} x {problem.n} x {problem.k} is too large"
+        memories = () if problem.device_operands is None else problem.device_operands.memories
         if not all(isinstance(memory, cl.MemoryObjectHolder) for memory in memories):
             return f"{self.name} takes buffers, not shared virtual memory: copy the operands to plain arrays"
         return True
 
     def product(
-        self, queue: OpenCLQueue, plan: Plan, dtype: str, size: Size, a: Operand, b: Operand, c: Operand
+        self, queue: OpenCLQueue, params: Params, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
     ) -> OpenCLEvent:
         import pyopencl as cl
 
-        last = max(_last(x, size.products, *shape) for x, *shape in _shaped(size, a, b, c))
+        last = max(_last(x, size.batch, *shape) for x, *shape in _shaped(size, a, b, c))
         if last > INT32_MAX:
-            raise UnsupportedProblem(f"{self.name} counts in 32 bits: an operand reaches to element {last}")
-        most = INT32_MAX // _padded(size.m, size.n, size.k)
-        with _one_at_a_time, queue.lock, queue.trouble("multiplying"):
+            raise UnsupportedProblem(f"{self.name} has 32-bit indices: an operand extends to element {last}")
+        max_batch = INT32_MAX // _padded(size.m, size.n, size.k)
+        with _one_at_a_time, queue.lock, queue.device_errors("multiplying"):
             before = cl.enqueue_barrier(queue.queue)
-            for i in range(0, size.products, most):
-                piece = Size(size.m, size.n, size.k, min(most, size.products - i))
-                status = self._call(queue, dtype, piece, *(x.moved(products=i) for x in (a, b, c)))
+            for i in range(0, size.batch, max_batch):
+                part = GemmSize(size.m, size.n, size.k, min(max_batch, size.batch - i))
+                status = self._call(queue, dtype, part, *(x.skip(batch=i) for x in (a, b, c)))
                 if status:
-                    name = STATUS.get(status, "of no name")
-                    raise (cl.MemoryError if name in FULL else cl.RuntimeError)(f"CLBlast's status {status}, {name}")
+                    name = STATUS.get(status, "unknown")
+                    error = cl.MemoryError if name in OUT_OF_MEMORY else cl.RuntimeError
+                    raise error(f"CLBlast's status {status}, {name}")
             return Span(queue, before, cl.enqueue_marker(queue.queue))
 
-    def _call(self, queue: OpenCLQueue, dtype: str, size: Size, a: Operand, b: Operand, c: Operand) -> int:
-        count, many = ctypes.c_size_t, size.products
-        # The strided function forgets start and step of what its fast kernel can read in place (so does 1.7.0): the
-        # result is wrong. The one that takes a list of starts heeds them, but waits for the device.
+    def _call(self, queue: OpenCLQueue, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand) -> int:
+        count, batch = ctypes.c_size_t, size.batch
+        # The strided function (1.7.0 too) ignores the start and the stride of an operand that its fast kernel reads
+        # without a copy, and returns a wrong result. The function with a list of offsets is right, but blocks.
         dense = all(
-            (x.start, x.ld, x.step) == (0, columns, rows * columns) for x, rows, columns in _shaped(size, a, b, c)
+            (x.start, x.ld, x.batch_stride) == (0, columns, rows * columns)
+            for x, rows, columns in _shaped(size, a, b, c)
         )
-        kind = "" if many == 1 else "StridedBatched" if dense else "Batched"
+        variant = "" if batch == 1 else "StridedBatched" if dense else "Batched"
 
-        def placed(x: Operand) -> tuple[Any, ...]:
+        def arguments(x: Operand) -> tuple[object, ...]:
             memory, ld = ctypes.c_void_p(x.memory.int_ptr), count(x.ld)
-            if kind == "Batched":
-                return memory, (count * many)(*(x.start + i * x.step for i in range(many))), ld
-            return (memory, count(x.start), ld, count(x.step))[: 4 if kind else 3]
+            if variant == "Batched":
+                return memory, (count * batch)(*(x.start + i * x.batch_stride for i in range(batch))), ld
+            return (memory, count(x.start), ld, count(x.batch_stride))[: 4 if variant else 3]
 
         letter, real = LETTERS[dtype]
-        one, zero = ((real * many)(*[x] * many) if kind == "Batched" else real(x) for x in (1, 0))
+        one, zero = ((real * batch)(*[x] * batch) if variant == "Batched" else real(x) for x in (1, 0))
         handle = ctypes.c_void_p(queue.queue.int_ptr)
-        status: int = getattr(self.library, f"CLBlast{letter}gemm{kind}")(
-            COLUMN_MAJOR, *(TRANSPOSED if x.transposed else AS_IT_IS for x in (b, a)),
+        status: int = getattr(self.library, f"CLBlast{letter}gemm{variant}")(
+            COLUMN_MAJOR, *(TRANSPOSED if x.transposed else NOT_TRANSPOSED for x in (b, a)),
             count(size.n), count(size.m), count(size.k),
-            one, *placed(b), *placed(a), zero, *placed(c), *([count(many)] if kind else []), ctypes.byref(handle), None,
+            one, *arguments(b), *arguments(a), zero, *arguments(c),
+            *([count(batch)] if variant else []), ctypes.byref(handle), None,
         )  # fmt: skip
         return status
 
 
 class Span(OpenCLEvent):
-    """All that was put on a queue between two events: CLBlast tells of its last kernel only."""
+    """All work between two events of a queue: CLBlast returns an event of its last kernel only."""
 
-    def __init__(self, queue: OpenCLQueue, before: Any, after: Any) -> None:
+    def __init__(self, queue: OpenCLQueue, before: Native, after: Native) -> None:
         super().__init__(queue, after)
         self.before = before
 
     @property
     def kernel_s(self) -> float:
-        """Seconds from one to the other: on an idle device that counts the host's share, at first the compiler's."""
+        """Seconds between the events. On an idle device they include host time, in the first call compilation."""
         import pyopencl as cl
 
         self.wait()
@@ -143,18 +147,18 @@ class Span(OpenCLEvent):
         return float("nan")
 
 
-def _shaped(size: Size, a: Operand, b: Operand, c: Operand) -> tuple[tuple[Operand, int, int], ...]:
-    """The operands with rows and columns as they lie."""
+def _shaped(size: GemmSize, a: Operand, b: Operand, c: Operand) -> tuple[tuple[Operand, int, int], ...]:
+    """The operands with their rows and columns as stored."""
     shapes = (size.m, size.k), (size.k, size.n), (size.m, size.n)
     return tuple((x, *(shape[::-1] if x.transposed else shape)) for x, shape in zip((a, b, c), shapes, strict=True))
 
 
 def _last(x: Operand, products: int, rows: int, columns: int) -> int:
-    """The furthest element of a stack in its memory."""
-    return x.start + (products - 1) * max(x.step, 0) + (rows - 1) * x.ld + columns - 1
+    """The index of the last element of a batch in its memory."""
+    return x.start + (products - 1) * max(x.batch_stride, 0) + (rows - 1) * x.ld + columns - 1
 
 
 def _padded(m: int, n: int, k: int) -> int:
-    """Elements of the copies that CLBlast may make of one product's three matrices, in one buffer."""
-    m, n, k = (-(-edge // MOST_TILE) * MOST_TILE for edge in (m, n, k))
+    """Elements of the zero-padded copies of one product's matrices, which CLBlast may make in one buffer."""
+    m, n, k = (-(-edge // MAX_TILE) * MAX_TILE for edge in (m, n, k))
     return m * k + k * n + m * n

@@ -1,7 +1,7 @@
-"""PTX to machine code, by NVIDIA's driver.
+"""Compile PTX to machine code by NVIDIA's driver.
 
-What NVIDIA's OpenCL calls a program's binary is PTX, which it compiles anew in every process. It also takes machine
-code, which the linker of the same driver's CUDA side makes of PTX, and that loads at once.
+The binary of an OpenCL program is PTX on NVIDIA, and the driver compiles it again in every process. The driver also
+accepts machine code, which loads immediately; the linker of the CUDA driver API compiles PTX to it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def machine_code(ptx: bytes, bus_id: str) -> bytes:
     Raises
     ------
     OSError
-        If the driver is missing, or says no.
+        If the driver is missing or reports an error.
     """
     cuda = ctypes.CDLL("libcuda.so.1")
     with _linker(cuda, bus_id) as linker:
@@ -32,7 +32,7 @@ def machine_code(ptx: bytes, bus_id: str) -> bytes:
         _check(cuda.cuLinkAddData_v2(linker, _INPUT_PTX, text, ctypes.c_size_t(len(text)), b"kernel", 0, None, None))
         code, size = ctypes.c_void_p(), ctypes.c_size_t()
         _check(cuda.cuLinkComplete(linker, ctypes.byref(code), ctypes.byref(size)))
-        return ctypes.string_at(code, size.value)  # the linker's own memory, gone with it
+        return ctypes.string_at(code, size.value)  # copied: the linker frees its memory
 
 
 @contextmanager

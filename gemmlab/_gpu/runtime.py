@@ -1,10 +1,10 @@
-"""What a runtime is: devices, memory, compile, launch, event time, in this order in each runtime's file.
+"""The interface of a runtime: devices, memory, compile, launch, event time.
 
-    opencl.py  sycl.py  cuda.py       the three; each is loaded when it is first asked for
+    opencl.py  sycl.py  cuda.py       the three runtimes, with their methods in this order; imported on first use
 
-A `Runtime` lists devices and opens them; a `Queue` is one device at work. The host code of the rungs
-(`backend.py`) knows these two classes and nothing of the three. Whatever a driver raises comes out as a
-`DeviceError` that says what to do.
+A `Runtime` lists the devices and opens them. A `Queue` executes work on one device. The host code of the rungs
+(`backend.py`) uses only these two classes. An error that a driver raises becomes a `DeviceError` that says what
+to do.
 """
 
 from __future__ import annotations
@@ -17,23 +17,30 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from gemmlab._errors import BackendUnavailable, DeviceError
 from gemmlab._gpu import cache
-from gemmlab._gpu.staging import WORTH_BYTES, Staging
+from gemmlab._gpu.staging import MIN_BYTES, Staging
 
-HostArray = npt.NDArray[Any]
-Defines = Mapping[str, int | str]
-KINDS = ("gpu", "accelerator", "cpu")  # in the order in which a runtime's devices are taken by default
+HostArray: TypeAlias = npt.NDArray[Any]
+Defines: TypeAlias = Mapping[str, int | str]  # macros and their values
+WorkGroups: TypeAlias = tuple[int, int, int]  # a number of work-groups or work-items for each dimension
+# Objects of the runtimes' own packages, which are optional: gemmlab cannot name their types.
+Memory: TypeAlias = Any  # device memory: a pyopencl buffer, a dpctl USM allocation, a CuPy memory pointer
+Kernel: TypeAlias = Any  # a compiled kernel
+DeviceArray: TypeAlias = Any  # an array of pyopencl, dpnp, dpctl or CuPy
+Native: TypeAlias = Any  # any other object: a device, context, queue, stream or event of the package
+
+DEVICE_KINDS = ("gpu", "accelerator", "cpu")  # a runtime numbers its devices in this order
 
 
 @dataclass(frozen=True)
 class Device:
-    """One device as a runtime sees it. `index` counts GPUs first: 0 is what a bare backend name takes."""
+    """One device of a runtime. GPUs have the lowest indices; a backend name without a device uses index 0."""
 
     runtime: str
     index: int
@@ -42,44 +49,44 @@ class Device:
     platform: str
     driver: str
     compute_units: int
-    group_limit: int  # work-items a work-group
-    local_bytes: int  # local memory a work-group
+    group_limit: int  # maximum work-items per work-group
+    local_bytes: int  # local memory per work-group
     memory_bytes: int
     allocation_bytes: int  # the largest single allocation
     float64: bool
-    handle: int = -1  # the runtime's own number
+    handle: int = -1  # the number that the runtime itself gives the device
 
     @property
     def label(self) -> str:
-        """The name in records: a CPU seen through a runtime is another machine than the CPU itself."""
+        """The name in records. A CPU used through a runtime has another label than the CPU itself."""
         return self.name if self.kind == "gpu" else f"{self.name} ({self.platform})"
 
 
 @dataclass(frozen=True)
 class Build:
-    """How a kernel came to be: "source" or "disk", and the seconds that took."""
+    """Where a kernel came from, "source" (compiled) or "disk" (cached), and the seconds that took."""
 
     how: str
     seconds: float
 
 
 class Event(ABC):
-    """Work that a device was given."""
+    """Work submitted to a device."""
 
     @abstractmethod
     def wait(self) -> None:
-        """Return when it is done; DeviceError if it failed."""
+        """Block until the work is done; DeviceError if it failed."""
 
     @property
     @abstractmethod
     def kernel_s(self) -> float:
-        """Seconds on the device, by its own clock. Waits."""
+        """Seconds on the device, measured by its clock. Blocks until the work is done."""
 
 
 class Queue(ABC):
-    """One device at work: what it is given is done in the order given.
+    """An in-order queue of one device.
 
-    Safe to use from several threads. A queue that has `failed` is not given out again.
+    Safe to use from several threads. `Runtime.queue` replaces a queue that has `failed`.
     """
 
     device: Device
@@ -87,86 +94,84 @@ class Queue(ABC):
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self.lock = threading.RLock()  # a kernel's arguments and its launch belong together
+        self.lock = threading.RLock()  # held while a kernel's arguments are set and it is launched
         self.builds: list[Build] = []
-        self._kernels: dict[Hashable, Any] = {}
+        self._kernels: dict[Hashable, Kernel] = {}
 
     # memory
 
     @abstractmethod
-    def allocate(self, nbytes: int) -> Any:
-        """Memory on the device; it goes back when the last reference does."""
+    def allocate(self, nbytes: int) -> Memory:
+        """Memory on the device; freed with the last reference to it."""
 
     @abstractmethod
-    def upload(self, memory: Any, array: HostArray) -> None:
-        """Copy a C-contiguous host array to the start of `memory`; when this returns, the array may change."""
+    def upload(self, memory: Memory, array: HostArray) -> None:
+        """Copy a C-contiguous host array to the start of `memory`. Blocks until the array has been read."""
 
     @abstractmethod
-    def download(self, array: HostArray, memory: Any) -> None:
-        """Copy the start of `memory` into a C-contiguous host array, after all work given so far."""
+    def download(self, array: HostArray, memory: Memory) -> None:
+        """Copy the start of `memory` into a C-contiguous host array, after all work submitted before."""
 
     @abstractmethod
     def pinned(self, nbytes: int) -> HostArray:
-        """Host memory, as bytes, that the device copies to and from without a detour; it goes back with the array."""
+        """Pinned host memory, as an array of bytes; freed with the array."""
 
-    stages = True  # whether `send` and `fetch` are there
+    can_stage = True  # whether `start_upload` and `start_download` are implemented
 
-    def send(self, memory: Any, start: int, piece: HostArray) -> Event:
-        """Start copying pinned bytes to `memory`, `start` bytes into it."""
+    def start_upload(self, memory: Memory, start: int, piece: HostArray) -> Event:
+        """Start copying pinned bytes to `memory`, from its byte `start` on."""
         raise NotImplementedError
 
-    def fetch(self, piece: HostArray, memory: Any, start: int) -> Event:
-        """Start copying bytes of `memory`, from `start` on, into pinned ones."""
+    def start_download(self, piece: HostArray, memory: Memory, start: int) -> Event:
+        """Start copying bytes of `memory`, from its byte `start` on, to pinned bytes."""
         raise NotImplementedError
 
-    def move_in(self, memory: Any, array: HostArray) -> None:
-        """`upload`, by way of pinned memory where that pays."""
-        if self._pays(array):
-            with self.staging.lock:
-                self.staging.upload(memory, array)
+    def copy_to_device(self, memory: Memory, array: HostArray) -> None:
+        """As `upload`; large arrays go through staging buffers."""
+        if self._staging_pays(array):
+            self.staging.upload(memory, array)
         else:
             self.upload(memory, array)
 
-    def move_out(self, array: HostArray, memory: Any) -> None:
-        """`download`, by way of pinned memory where that pays."""
-        if self._pays(array):
-            with self.staging.lock:
-                self.staging.download(array, memory)
+    def copy_to_host(self, array: HostArray, memory: Memory) -> None:
+        """As `download`; large arrays go through staging buffers."""
+        if self._staging_pays(array):
+            self.staging.download(array, memory)
         else:
             self.download(array, memory)
 
-    def _pays(self, array: HostArray) -> bool:
-        return self.stages and self.device.kind == "gpu" and array.nbytes >= WORTH_BYTES
+    def _staging_pays(self, array: HostArray) -> bool:
+        return self.can_stage and self.device.kind == "gpu" and array.nbytes >= MIN_BYTES
 
     @cached_property
     def staging(self) -> Staging:
-        """Threads and pinned memory for large arrays."""
-        return Staging(self.pinned, self.send, self.fetch)
+        """Threads and pinned buffers for the transfer of large arrays."""
+        return Staging(self)
 
     # compile
 
-    def kernel(self, source: str, name: str, defines: Defines) -> Any:
-        """The kernel `name` of a text with these macros: from memory, else from disk, else built and kept."""
+    def kernel(self, source: str, name: str, defines: Defines) -> Kernel:
+        """The kernel `name` of a source with these macros: from memory, else from disk, else compiled and cached."""
         key = source, name, tuple(sorted(defines.items()))
         with self.lock:
             if key not in self._kernels:
-                self._kernels[key] = self._loaded(source, name, defines)
+                self._kernels[key] = self._load_or_build(source, name, defines)
             return self._kernels[key]
 
     def share_kernels(self, other: Queue) -> None:
-        """Use one table of kernels, and one lock, with another queue of the same context."""
+        """Share the table of kernels and the lock of another queue of the same context."""
         self._kernels, self.lock = other._kernels, other.lock
 
-    def _loaded(self, source: str, name: str, defines: Defines) -> Any:
+    def _load_or_build(self, source: str, name: str, defines: Defines) -> Kernel:
         start = perf_counter()
         entry = cache.Entry(
             source=self.prelude() + source, options=repr(sorted(defines.items())), runtime=self.device.runtime,
             device=self.device.name, driver=self.device.driver, platform=self.device.platform, target=self.target(),
-        ) if self.cached else None  # fmt: skip
+        ) if self.caches_programs else None  # fmt: skip
         if entry is not None and (binary := entry.load()) is not None:
             try:
                 kernel = self._from_binary(binary, name)
-            except Exception:  # whatever a driver has against it: it is built again
+            except Exception:  # a binary that the driver refuses is compiled again
                 entry.drop()
             else:
                 self.builds.append(Build("disk", perf_counter() - start))
@@ -174,58 +179,58 @@ class Queue(ABC):
         kernel, binary = self._from_source(source, name, defines)
         self.builds.append(Build("source", perf_counter() - start))
         if entry is not None and binary:
-            entry.store(self._keepable(binary, name))
+            entry.store(self._binary_to_cache(binary, name))
         return kernel
 
-    cached = True  # whether programs of this runtime can be kept on disk
+    caches_programs = True  # whether this runtime can cache programs on disk
 
     def prelude(self) -> str:
-        """Text that this runtime puts before every kernel's own: a dialect's macros."""
+        """Source that this runtime puts before every kernel: the macros of its dialect."""
         return ""
 
     def target(self) -> str:
-        """What else a binary depends on: versions of the compiler, the architecture."""
+        """What else a binary depends on: the compiler's version, the architecture."""
         return ""
 
     @abstractmethod
-    def _from_source(self, source: str, name: str, defines: Defines) -> tuple[Any, bytes]:
-        """Build; returns the kernel and the program's binary. DeviceError with the log if the text is refused."""
+    def _from_source(self, source: str, name: str, defines: Defines) -> tuple[Kernel, bytes]:
+        """Compile; returns the kernel and the program's binary. DeviceError with the build log if that fails."""
 
-    def _keepable(self, binary: bytes, name: str) -> bytes:
-        """The form of a binary that loads in the least time."""
+    def _binary_to_cache(self, binary: bytes, name: str) -> bytes:
+        """The form of a binary that loads fastest."""
         return binary
 
     @abstractmethod
-    def _from_binary(self, binary: bytes, name: str) -> Any:
-        """Load what `_from_source` gave."""
+    def _from_binary(self, binary: bytes, name: str) -> Kernel:
+        """The kernel of a binary that `_from_source` or `_binary_to_cache` returned."""
 
     # launch and event time
 
     @abstractmethod
     def launch(
-        self, kernel: Any, groups: tuple[int, int, int], group: tuple[int, int, int], arguments: Sequence[Any]
+        self, kernel: Kernel, groups: WorkGroups, group: WorkGroups, arguments: Sequence[Memory | np.generic]
     ) -> Event:
-        """Start a kernel on so many groups of so many work-items, dimension 0 first.
+        """Launch a kernel: `groups` work-groups of `group` work-items, for dimensions 0, 1 and 2.
 
-        Arguments are memory, or NumPy scalars of the kernel's own types.
+        Arguments are memory, or NumPy scalars of the types that the kernel declares.
         """
 
     @abstractmethod
-    def trouble(self, doing: str) -> AbstractContextManager[None]:
-        """Turn what the driver raises inside the block into a DeviceError that says what to do."""
+    def device_errors(self, doing: str) -> AbstractContextManager[None]:
+        """Within the block, an error of the driver becomes a DeviceError. `doing` says what failed."""
 
 
 @dataclass(frozen=True)
 class Adopted:
-    """A device array of a user as a rung needs it, nothing copied.
+    """A user's device array as a rung needs it, without a copy.
 
-    `memory` begins at `address` (of its own kind: equal for the same memory, apart for others), the array
-    `start_bytes` into it; `strides` are in bytes.
+    The array begins `start_bytes` into `memory`. `address` identifies the memory: two arrays have the same address
+    if and only if they have the same memory. `strides` are in bytes.
     """
 
-    array: Any
+    array: DeviceArray
     queue: Queue
-    memory: Any
+    memory: Memory
     address: int
     start_bytes: int
     shape: tuple[int, ...]
@@ -237,24 +242,24 @@ class Runtime(ABC):
     """OpenCL, SYCL or CUDA."""
 
     name: str
-    package: str  # what it needs
-    extra: str  # the extra of gemmlab that brings it
-    no_device: str  # what to do where it sees no device
+    package: str  # the Python package that it needs
+    extra: str  # the extra of gemmlab that installs the package
+    no_device: str  # how to get a device, for the error message
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._open: dict[int, Queue] = {}
+        self._open_queues: dict[int, Queue] = {}
 
     # devices
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
-        """All devices, in the order of KINDS. BackendUnavailable, with the fix, where there is none."""
+        """All devices, in the order of DEVICE_KINDS. BackendUnavailable, with the fix, if there is none."""
         if find_spec(self.package) is None:
             raise BackendUnavailable(f"{self.package} is not installed; fix: pip install 'gemmlab[{self.extra}]'")
         try:
             found = self._find()
-        except Exception as error:  # every driver has errors of its own
+        except Exception as error:  # drivers raise errors of many types
             what = " ".join(f"{type(error).__name__}: {error}".split())
             raise BackendUnavailable(f"{self.name} cannot be used: {what}; fix: {self.no_device}") from error
         if not found:
@@ -263,67 +268,67 @@ class Runtime(ABC):
 
     @abstractmethod
     def _find(self) -> list[Device]:
-        """The devices, ordered and numbered by `numbered`."""
+        """The devices, in the order and with the indices of `numbered`."""
 
-    def device(self, wanted: str) -> Device:
-        """The device of an index, a kind ("gpu", "cpu") or a part of the name; "" is the first."""
+    def device(self, selector: str) -> Device:
+        """The first device that matches an index, a kind ("gpu", "cpu") or a part of the name; "" matches all."""
         known = self.devices
         for device in known:
             text = f"{device.name} {device.platform}".lower()
-            if wanted in ("", str(device.index), device.kind) or (
-                not wanted.isdigit() and wanted not in KINDS and wanted.lower() in text
+            if selector in ("", str(device.index), device.kind) or (
+                not selector.isdigit() and selector not in DEVICE_KINDS and selector.lower() in text
             ):
                 return device
         listed = "; ".join(f"{device.index} {device.label} ({device.kind})" for device in known)
-        raise BackendUnavailable(f"{self.name} has no device {wanted!r}; fix: take one of {listed}")
+        raise BackendUnavailable(f"{self.name} has no device {selector!r}; fix: take one of {listed}")
 
     def queue(self, device: Device) -> Queue:
-        """The device at work, opened at the first call and after a failure."""
+        """The queue of a device, opened at the first call and again after a failure."""
         with self._lock:
-            queue = self._open.get(device.index)
+            queue = self._open_queues.get(device.index)
             if queue is None or queue.failed:
-                queue = self._open[device.index] = self._opened(device)
+                queue = self._open_queues[device.index] = self._open_queue(device)
             return queue
 
     @abstractmethod
-    def _opened(self, device: Device) -> Queue:
-        """A queue on the device."""
+    def _open_queue(self, device: Device) -> Queue:
+        """A new queue on the device."""
 
     # device arrays of users
 
     @abstractmethod
-    def adopt(self, array: Any) -> Adopted:
-        """A user's array, as it is."""
+    def adopt(self, array: DeviceArray) -> Adopted:
+        """A user's array, without a copy."""
 
     @abstractmethod
-    def empty(self, like: Any, shape: tuple[int, ...]) -> Any:
+    def empty(self, like: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
         """A new row-major array of the same kind, dtype and device as `like`."""
 
     @abstractmethod
-    def finish(self, out: Any, event: Event) -> None:
-        """Have later work on `out` wait for the event, without blocking here."""
+    def add_dependency(self, out: DeviceArray, event: Event) -> None:
+        """Make later work on `out` wait for the event. Does not block."""
 
     @abstractmethod
-    def array(self, device: Device, host: HostArray) -> Any:
-        """A host array as an array of this runtime's usual kind, on the device."""
+    def array(self, device: Device, host: HostArray) -> DeviceArray:
+        """Copy a host array to the device, as an array of this runtime's usual type."""
 
     @abstractmethod
-    def values(self, array: Any) -> HostArray:
-        """An array's values in host memory, once the work on it is done."""
+    def values(self, array: DeviceArray) -> HostArray:
+        """Copy an array to the host, after the work on it is done."""
 
     @abstractmethod
-    def wait(self, array: Any) -> None:
-        """Return when the work on an array is done."""
+    def wait(self, array: DeviceArray) -> None:
+        """Block until the work on an array is done."""
 
 
 def numbered(devices: Sequence[Device]) -> list[Device]:
-    """Devices in the order of KINDS, with their indices."""
-    ordered = sorted(devices, key=lambda device: KINDS.index(device.kind))
+    """The devices in the order of DEVICE_KINDS, with their indices set."""
+    ordered = sorted(devices, key=lambda device: DEVICE_KINDS.index(device.kind))
     return [replace(device, index=index) for index, device in enumerate(ordered)]
 
 
 def out_of_memory(device: Device, doing: str, error: Exception) -> DeviceError:
-    """The error for a full device."""
+    """The error for a device without enough free memory."""
     size = device.memory_bytes / 1e9
     return DeviceError(
         f"{device.label} ran out of memory {doing} ({' '.join(str(error).split())}): free arrays on it, or multiply "
@@ -332,16 +337,16 @@ def out_of_memory(device: Device, doing: str, error: Exception) -> DeviceError:
 
 
 def failed(device: Device, doing: str, error: Exception) -> DeviceError:
-    """The error for anything else that a driver says; the next product opens the device anew."""
+    """The error for any other failure that a driver reports; the next product opens a new queue."""
     what = " ".join(f"{type(error).__name__}: {error}".split())
     return DeviceError(
-        f"{device.label} failed {doing} ({what}): try again; if it stays so, look at the driver and "
+        f"{device.label} failed {doing} ({what}): try again; if it happens again, check the driver and "
         f"`gemmlab verify {device.runtime}-naive`"
     )
 
 
 def build_failed(device: Device, log: str) -> DeviceError:
-    """The error for a text that the device's compiler refuses, with its log."""
+    """The error for a source that the device's compiler rejects, with its log."""
     return DeviceError(f"{device.label} cannot build the kernel; its compiler says:\n{log.strip()}")
 
 

@@ -1,9 +1,9 @@
-"""Large host arrays on their way to a GPU and back, by way of pinned memory.
+"""Transfers of large host arrays to and from a GPU, through pinned staging buffers.
 
-A driver copies from ordinary memory on one thread, through pinned pieces of its own, and the pages of a new array
-are made one by one meanwhile. Here several threads do both at once, each with a pinned piece of its own:
+A driver copies pageable memory on one thread, through pinned buffers of its own, and the operating system maps the
+pages of a new array one by one during the copy. Here several threads do both in parallel, each with its own buffer:
 
-    host array  <- copied by a thread ->  its pinned piece  <- moved by the device ->  device memory
+    host array  <- copied by a thread ->  its pinned buffer  <- copied by the device ->  device memory
 """
 
 from __future__ import annotations
@@ -12,55 +12,53 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-Host = npt.NDArray[Any]
-Move = Callable[..., Any]  # starts a copy, and returns its event
+if TYPE_CHECKING:
+    from gemmlab._gpu.runtime import HostArray, Memory, Queue
 
 PIECE_BYTES = 4 << 20
-MOST_THREADS = 8
-WORTH_BYTES = 2 * PIECE_BYTES  # less is over before the threads have begun
+MAX_THREADS = 8
+MIN_BYTES = 2 * PIECE_BYTES  # a smaller transfer ends before the threads have started
 
 
 class Staging:
-    """Threads with a pinned piece each. One array at a time: whoever moves one holds the lock.
+    """Threads with one pinned buffer each. They transfer one array at a time."""
 
-    `pinned`, `send` and `fetch` are those of a queue.
-    """
-
-    def __init__(self, pinned: Callable[[int], Host], send: Move, fetch: Move) -> None:
-        self.send, self.fetch = send, fetch
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
         self.lock = threading.Lock()
-        self.pieces = [pinned(PIECE_BYTES) for _ in range(min(MOST_THREADS, os.cpu_count() or 1))]
-        self.threads = ThreadPoolExecutor(len(self.pieces), thread_name_prefix="gemmlab-staging")
+        self.buffers = [queue.pinned(PIECE_BYTES) for _ in range(min(MAX_THREADS, os.cpu_count() or 1))]
+        self.threads = ThreadPoolExecutor(len(self.buffers), thread_name_prefix="gemmlab-staging")
 
-    def upload(self, memory: Any, array: Host) -> None:
-        """Host to device."""
+    def upload(self, memory: Memory, array: HostArray) -> None:
+        """Copy a C-contiguous host array to the start of `memory`."""
 
-        def carry(piece: Host, part: Host, start: int) -> None:
-            np.copyto(piece, part)
-            self.send(memory, start, piece).wait()
+        def transfer(buffer: HostArray, piece: HostArray, start: int) -> None:
+            np.copyto(buffer, piece)
+            self.queue.start_upload(memory, start, buffer).wait()
 
-        self._share_out(array, carry)
+        self._transfer(array, transfer)
 
-    def download(self, array: Host, memory: Any) -> None:
-        """Device to host."""
+    def download(self, array: HostArray, memory: Memory) -> None:
+        """Copy the start of `memory` into a C-contiguous host array."""
 
-        def carry(piece: Host, part: Host, start: int) -> None:
-            self.fetch(piece, memory, start).wait()
-            np.copyto(part, piece)
+        def transfer(buffer: HostArray, piece: HostArray, start: int) -> None:
+            self.queue.start_download(buffer, memory, start).wait()
+            np.copyto(piece, buffer)
 
-        self._share_out(array, carry)
+        self._transfer(array, transfer)
 
-    def _share_out(self, array: Host, carry: Callable[[Host, Host, int], None]) -> None:
+    def _transfer(self, array: HostArray, transfer: Callable[[HostArray, HostArray, int], None]) -> None:
+        """Call `transfer` for every piece of the array; the threads take the pieces in turn."""
         host = array.reshape(-1).view(np.uint8)
 
-        def take_turns(thread: int) -> None:
-            for start in range(thread * PIECE_BYTES, host.size, len(self.pieces) * PIECE_BYTES):
-                part = host[start : start + PIECE_BYTES]
-                carry(self.pieces[thread][: part.size], part, start)
+        def transfer_pieces(thread: int) -> None:
+            for start in range(thread * PIECE_BYTES, host.size, len(self.buffers) * PIECE_BYTES):
+                piece = host[start : start + PIECE_BYTES]
+                transfer(self.buffers[thread][: piece.size], piece, start)
 
-        list(self.threads.map(take_turns, range(len(self.pieces))))
+        with self.lock:
+            list(self.threads.map(transfer_pieces, range(len(self.buffers))))

@@ -1,11 +1,11 @@
 """SYCL, through dpctl.
 
-DPC++ takes OpenCL C for devices of its OpenCL backend alone, and turns NVIDIA's and AMD's platforms away. That leaves
-Intel's GPUs, and CPUs by Intel's CPU runtime, which the first use names to the OpenCL loader.
+DPC++ compiles OpenCL C only for devices of its OpenCL backend, without the platforms of NVIDIA and AMD. That leaves
+Intel's GPUs, and CPUs with Intel's CPU runtime, which gemmlab lists for the OpenCL loader before its first use.
 
-Work is ordered as dpnp orders its own: dpctl's `SequentialOrderManager` lists what is under way on each queue. A launch
-waits for what is listed for the queues of its arguments, and is listed there itself. A host task after the kernel keeps
-the arguments alive: to free memory that a kernel works on would at best wait for it, with the GIL held.
+Work is ordered in the same way as dpnp orders it: dpctl's `SequentialOrderManager` lists the submitted events of each
+queue. A launch waits for the events of its arguments' queues, and is added to their lists. A host task after the kernel
+keeps the arguments alive: freeing memory that a kernel still uses would block, with the GIL held.
 """
 
 from __future__ import annotations
@@ -13,21 +13,36 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 
 from gemmlab._errors import BackendUnavailable, GemmlabError, UnsupportedProblem
 from gemmlab._gpu import runtime, runtime_named
-from gemmlab._gpu.opencl import drivers_announced, intels_cpu_runtime
-from gemmlab._gpu.runtime import KINDS, Adopted, Defines, Device, Event, HostArray, Queue, Runtime
+from gemmlab._gpu.opencl import drivers_listed, intels_cpu_runtime
+from gemmlab._gpu.runtime import (
+    DEVICE_KINDS,
+    Adopted,
+    Defines,
+    Device,
+    DeviceArray,
+    Event,
+    HostArray,
+    Kernel,
+    Memory,
+    Native,
+    Queue,
+    Runtime,
+    WorkGroups,
+)
 
-SCALARS = {np.int32: ctypes.c_int, np.int64: ctypes.c_longlong, np.float32: ctypes.c_float, np.float64: ctypes.c_double}
-_KEPT_QUEUES = 16  # of ours and of arrays that users bring
+SCALARS: Mapping[type, Callable[[Native], Native]] = {
+    np.int32: ctypes.c_int, np.int64: ctypes.c_longlong, np.float32: ctypes.c_float, np.float64: ctypes.c_double,
+}
+_MAX_QUEUES = 16  # our own and those of users' arrays
 
 
 class Sycl(Runtime):
@@ -38,35 +53,36 @@ class Sycl(Runtime):
 
     def __init__(self) -> None:
         super().__init__()
-        self._handles: list[Any] = []  # dpctl's devices, by index
+        self._handles: list[Native] = []  # dpctl's devices, by index
         self._queues: list[SyclQueue] = []
 
     # devices
 
     def _find(self) -> list[Device]:
         was_here = "dpctl" in sys.modules
-        with _cpu_runtime_announced():
+        with _cpu_runtime_listed():
             import dpctl
 
             handles = dpctl.get_devices(backend="opencl")
         if was_here and not handles:
-            self.no_device = f"{Sycl.no_device}; if that is there, dpctl was asked for its devices before gemmlab was"
-        devices = runtime.numbered([_described(number, handle) for number, handle in enumerate(handles)])
+            why = "if that is installed, dpctl listed its devices before gemmlab was imported"
+            self.no_device = f"{Sycl.no_device}; {why}"
+        devices = runtime.numbered([_device_info(number, handle) for number, handle in enumerate(handles)])
         self._handles = [handles[device.handle] for device in devices]
         return devices
 
-    def _opened(self, device: Device) -> SyclQueue:
+    def _open_queue(self, device: Device) -> SyclQueue:
         import dpctl
 
-        try:  # not "in_order": with host tasks in between, threads that share such a queue come to a deadlock
+        try:  # not "in_order": with host tasks, threads that share such a queue deadlock
             queue = dpctl.SyclQueue(self._handles[device.index], property="enable_profiling")
         except dpctl.SyclQueueCreationError as error:
             raise runtime.failed(device, "opening it", error) from error
-        return self._known(SyclQueue(device, queue))
+        return self._registered(SyclQueue(device, queue))
 
-    def _known(self, queue: SyclQueue) -> SyclQueue:
-        """Enter a queue; kernels are built once a context, which a device's queues share by default."""
-        self._queues = [ours for ours in self._queues[1 - _KEPT_QUEUES :] if not ours.failed]
+    def _registered(self, queue: SyclQueue) -> SyclQueue:
+        """Add a queue to the list; queues of one context share their kernels."""
+        self._queues = [ours for ours in self._queues[1 - _MAX_QUEUES :] if not ours.failed]
         for ours in self._queues:
             if (ours.context, ours.device) == (queue.context, queue.device):
                 queue.share_kernels(ours)
@@ -75,17 +91,17 @@ class Sycl(Runtime):
 
     # device arrays of users
 
-    def adopt(self, array: Any) -> Adopted:
-        """A dpnp array or a `usm_ndarray`, with the queue that it came with."""
+    def adopt(self, array: DeviceArray) -> Adopted:
+        """A dpnp array or a `usm_ndarray`, with its own queue."""
         usm, memory, itemsize = _usm(array), _allocation(array), array.dtype.itemsize
-        place = usm.__sycl_usm_array_interface__
-        start_bytes = place["data"][0] + place["offset"] * itemsize - memory._pointer
+        interface = usm.__sycl_usm_array_interface__
+        start_bytes = interface["data"][0] + interface["offset"] * itemsize - memory._pointer
         strides = tuple(stride * itemsize for stride in usm.strides)
         queue = self._queue_of(array)
         return Adopted(array, queue, memory, memory._pointer, start_bytes, usm.shape, strides, usm.dtype)
 
-    def _queue_of(self, array: Any) -> SyclQueue:
-        """Our side of the queue that an array came with."""
+    def _queue_of(self, array: DeviceArray) -> SyclQueue:
+        """The queue object for an array's queue."""
         queue, device = array.sycl_queue, array.sycl_device
         if device.backend.name != "opencl":
             raise UnsupportedProblem(
@@ -96,129 +112,129 @@ class Sycl(Runtime):
             for ours in self._queues:
                 if ours.queue == queue and not ours.failed:
                     return ours
-            known = [facts for facts, handle in zip(self.devices, self._handles, strict=True) if handle == device]
-            return self._known(SyclQueue(known[0] if known else _described(0, device), queue))
+            known = [info for info, handle in zip(self.devices, self._handles, strict=True) if handle == device]
+            return self._registered(SyclQueue(known[0] if known else _device_info(0, device), queue))
 
-    def empty(self, like: Any, shape: tuple[int, ...]) -> Any:
-        with self._queue_of(like).trouble("allocating the result"):
+    def empty(self, like: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
+        with self._queue_of(like).device_errors("allocating the result"):
             return _library(like).empty(shape, dtype=like.dtype, usm_type=like.usm_type, sycl_queue=like.sycl_queue)
 
-    def finish(self, out: Any, event: Event) -> None:
-        """Nothing: the launch is listed where dpnp looks before it touches `out`."""
+    def add_dependency(self, out: DeviceArray, event: Event) -> None:
+        """Nothing to do: dpnp waits for the events that the launch has added to the list of its queue."""
 
-    def array(self, device: Device, host: HostArray) -> Any:
+    def array(self, device: Device, host: HostArray) -> DeviceArray:
         import dpnp
 
         queue = self.queue(device)
         assert isinstance(queue, SyclQueue)
-        with queue.trouble("copying to it"):
+        with queue.device_errors("copying to it"):
             return dpnp.asarray(host, sycl_queue=queue.queue)
 
-    def values(self, array: Any) -> HostArray:
-        with self._queue_of(array).trouble("copying from it"):
+    def values(self, array: DeviceArray) -> HostArray:
+        with self._queue_of(array).device_errors("copying from it"):
             return np.asarray(_library(array).asnumpy(array))
 
-    def wait(self, array: Any) -> None:
+    def wait(self, array: DeviceArray) -> None:
         queue = self._queue_of(array)
-        with queue.trouble("running a kernel"):
+        with queue.device_errors("running a kernel"):
             _wait_for(queue.orders[queue.queue].submitted_events)
 
 
 class SyclQueue(Queue):
-    """A queue of dpctl's; with profiling, unless a user brought it."""
+    """A queue of dpctl, with profiling unless it is a user's."""
 
-    cached = False  # dpctl gives no binary back
-    stages = False  # and copies to no place inside an allocation
+    caches_programs = False  # dpctl does not return binaries
+    can_stage = False  # dpctl cannot copy to an offset in an allocation
 
-    def __init__(self, device: Device, queue: Any) -> None:
+    def __init__(self, device: Device, queue: Native) -> None:
         from dpctl.utils import SequentialOrderManager
 
         super().__init__(device)
         self.queue, self.context = queue, queue.sycl_context
-        self.orders = SequentialOrderManager  # by queue
+        self.orders = SequentialOrderManager  # the submitted events, by queue
 
     # memory
 
-    def allocate(self, nbytes: int) -> Any:
+    def allocate(self, nbytes: int) -> Memory:
         from dpctl.memory import MemoryUSMDevice
 
-        with self.trouble(f"allocating {nbytes} bytes"):
+        with self.device_errors(f"allocating {nbytes} bytes"):
             return MemoryUSMDevice(nbytes, queue=self.queue)
 
-    def upload(self, memory: Any, array: HostArray) -> None:
+    def upload(self, memory: Memory, array: HostArray) -> None:
         self._copy(memory, array, array.nbytes, "copying to it")
 
-    def download(self, array: HostArray, memory: Any) -> None:
+    def download(self, array: HostArray, memory: Memory) -> None:
         self._copy(array, memory, array.nbytes, "copying from it")
 
     def pinned(self, nbytes: int) -> HostArray:
         from dpctl.memory import MemoryUSMHost
 
-        with self.trouble(f"pinning {nbytes} bytes"):
+        with self.device_errors(f"pinning {nbytes} bytes"):
             return np.frombuffer(MemoryUSMHost(nbytes, queue=self.queue), np.uint8)
 
-    def _copy(self, target: Any, source: Any, nbytes: int, doing: str) -> None:
-        """Copy after all work given so far, and wait; what only that work has kept alive is freed by then."""
-        with self.trouble(doing):
+    def _copy(self, target: Native, source: Native, nbytes: int, doing: str) -> None:
+        """Copy after all work submitted so far, and wait until that work has released its memory."""
+        with self.device_errors(doing):
             with self.lock:
                 order = self.orders[self.queue]
-                kept = order.host_task_events
+                host_tasks = order.host_task_events
                 event = self.queue.memcpy_async(target, source, nbytes, order.submitted_events)
                 order.add_event_pair(event, event)
-            _wait_for([event, *kept])
+            _wait_for([event, *host_tasks])
 
     # compile
 
-    def _from_source(self, source: str, name: str, defines: Defines) -> tuple[Any, bytes]:
-        place = import_module("dpctl.compiler" if find_spec("dpctl.compiler") else "dpctl.program")
-        build = getattr(place, "create_kernel_bundle_from_source", None) or place.create_program_from_source
+    def _from_source(self, source: str, name: str, defines: Defines) -> tuple[Kernel, bytes]:
+        compiler = import_module("dpctl.compiler" if find_spec("dpctl.compiler") else "dpctl.program")
+        build = getattr(compiler, "create_kernel_bundle_from_source", None) or compiler.create_program_from_source
         try:
             program = build(self.queue, source, "".join(f" -D {macro}={value}" for macro, value in defines.items()))
-        except Exception:  # of another name in each version, and without the compiler's log
+        except Exception:  # its type differs between versions, and it does not contain the build log
             self._build_through_opencl(source, name, defines)
-            log = "(dpctl does not pass on what it says; pip install 'gemmlab[opencl]' brings it here)"
+            log = "(dpctl does not return the log; pip install 'gemmlab[opencl]' to see it here)"
             raise runtime.build_failed(self.device, log) from None
-        if not program.has_sycl_kernel(name):  # dpctl would give one that crashes
+        if not program.has_sycl_kernel(name):  # dpctl would return a kernel that crashes
             raise runtime.build_failed(self.device, f"(nothing, but the text has no kernel {name!r})")
         return program.get_sycl_kernel(name), b""
 
     def _build_through_opencl(self, source: str, name: str, defines: Defines) -> None:
-        """Build by the same driver where pyopencl is at hand, for its DeviceError has the compiler's log."""
+        """Build with the same driver through pyopencl, if available: its DeviceError contains the build log."""
         opencl = runtime_named("opencl")
         with suppress(BackendUnavailable):
             for device in opencl.devices:
                 if (device.name, device.platform) == (self.device.name, self.device.platform):
                     opencl.queue(device).kernel(source, name, defines)
 
-    def _from_binary(self, binary: bytes, name: str) -> Any:
-        raise NotImplementedError("dpctl gives no binary back")
+    def _from_binary(self, binary: bytes, name: str) -> Kernel:
+        raise NotImplementedError("dpctl does not return binaries")
 
     # launch and event time
 
     def launch(
-        self, kernel: Any, groups: tuple[int, int, int], group: tuple[int, int, int], arguments: Sequence[Any]
+        self, kernel: Kernel, groups: WorkGroups, group: WorkGroups, arguments: Sequence[Memory | np.generic]
     ) -> SyclEvent:
-        given = [SCALARS[type(x)](x) if type(x) in SCALARS else x for x in arguments]
-        size = [many * items for many, items in zip(groups, group, strict=True)]
-        with self.lock, self.trouble("starting a kernel"):
+        given: list[Native] = [SCALARS[type(x)](x) if type(x) in SCALARS else x for x in arguments]
+        size = [count * items for count, items in zip(groups, group, strict=True)]
+        with self.lock, self.device_errors("starting a kernel"):
             orders = self.orders_of(given)
             before = [event for order in orders for event in order.submitted_events]
-            # SYCL's last dimension is OpenCL's first.
+            # SYCL's last dimension is OpenCL's first one.
             event = self.queue.submit_async(kernel, given, size[::-1], [*group[::-1]], before)
-            kept = self.queue._submit_keep_args_alive(given, [event])
+            host_task = self.queue._submit_keep_args_alive(given, [event])
             for order in orders:
-                order.add_event_pair(kept, event)
+                order.add_event_pair(host_task, event)
         return SyclEvent(self, event)
 
-    def orders_of(self, arguments: Sequence[Any]) -> list[Any]:
-        """What is under way: on this queue first, then on those that the arguments' memory came with."""
+    def orders_of(self, arguments: Sequence[Native]) -> list[Native]:
+        """The lists of submitted events: of this queue first, then of the queues of the arguments' memory."""
         queues = dict.fromkeys([self.queue, *(x.sycl_queue for x in arguments if hasattr(x, "sycl_queue"))])
         if any(queue.sycl_context != self.context for queue in queues):
             raise UnsupportedProblem("operands of different SYCL contexts: bring them to one with to_device")
         return [self.orders[queue] for queue in queues]
 
     @contextmanager
-    def trouble(self, doing: str) -> Iterator[None]:
+    def device_errors(self, doing: str) -> Iterator[None]:
         import dpctl
         from dpctl.memory import USMAllocationError
 
@@ -234,51 +250,51 @@ class SyclQueue(Queue):
 
 
 class SyclEvent(Event):
-    """A kernel; it knows its time if its queue keeps times, as the queues of dpnp's users seldom do."""
+    """A kernel; it has a time if its queue has profiling, which users' queues seldom have."""
 
-    def __init__(self, queue: SyclQueue, event: Any) -> None:
+    def __init__(self, queue: SyclQueue, event: Native) -> None:
         self.queue, self.event = queue, event
 
     def wait(self) -> None:
-        with self.queue.trouble("running a kernel"):
+        with self.queue.device_errors("running a kernel"):
             _wait_for([self.event])
 
     @property
     def kernel_s(self) -> float:
-        """Seconds on the device, by its own clock; NaN where the queue keeps no times. Waits."""
+        """Seconds on the device, measured by its clock; NaN if the queue has no profiling. Blocks."""
         self.wait()
         timed = self.queue.queue.has_enable_profiling
         return (self.event.profiling_info_end - self.event.profiling_info_start) * 1e-9 if timed else float("nan")
 
 
-def _wait_for(events: Sequence[Any]) -> None:
+def _wait_for(events: Sequence[Native]) -> None:
     for event in events:
-        event.wait()  # it says nothing of a failure
+        event.wait()  # does not report a failure
         _ = event.execution_status  # ValueError after one
 
 
-def _usm(array: Any) -> Any:
+def _usm(array: Native) -> Native:
     """The `usm_ndarray` of a dpnp array, or the array itself."""
     return array.get_array() if hasattr(array, "get_array") else array
 
 
-def _allocation(array: Any) -> Any:
-    """The whole memory that an array lies in: the same for all its views."""
+def _allocation(array: Native) -> Native:
+    """The whole allocation that contains an array: the same object for all its views."""
     usm = _usm(array)
-    memory = getattr(usm, "usm_data", usm)  # what another queue came with is memory that is a part of memory
+    memory: Native = getattr(usm, "usm_data", usm)  # after to_device, memory refers to the allocation
     whole = memory.reference_obj
     return _allocation(whole) if hasattr(whole, "__sycl_usm_array_interface__") else memory
 
 
-def _library(array: Any) -> Any:
-    """The module whose functions make an array's kind: dpnp, dpnp.tensor or dpctl.tensor."""
+def _library(array: Native) -> Native:
+    """The module that creates arrays of this type: dpnp, dpnp.tensor or dpctl.tensor."""
     return import_module(type(array).__module__.rpartition(".")[0])
 
 
-def _described(handle: int, device: Any) -> Device:
+def _device_info(handle: int, device: Native) -> Device:
     kind = device.device_type.name
     return Device(
-        "sycl", 0, name=device.name.strip(), kind=kind if kind in KINDS else "accelerator",
+        "sycl", 0, name=device.name.strip(), kind=kind if kind in DEVICE_KINDS else "accelerator",
         platform=device.sycl_platform.name.replace("(R)", "").strip(), driver=device.driver_version,
         compute_units=device.max_compute_units, group_limit=device.max_work_group_size,
         local_bytes=device.local_mem_size,
@@ -288,15 +304,15 @@ def _described(handle: int, device: Any) -> Device:
 
 
 @contextmanager
-def _cpu_runtime_announced() -> Iterator[None]:
-    """Have the OpenCL loader, which looks once, see Intel's CPU runtime of the wheel; a user's own list is his."""
+def _cpu_runtime_listed() -> Iterator[None]:
+    """Within the block, the OpenCL loader sees Intel's CPU runtime of the wheel, unless the user has set a list."""
     found = intels_cpu_runtime()
     if not found or "OCL_ICD_FILENAMES" in os.environ:
         yield
         return
     os.environ["OCL_ICD_FILENAMES"] = found[0]
     try:
-        with drivers_announced():  # once CLBlast has the system's loader here, dpctl gets that one, which reads folders
+        with drivers_listed():  # after CLBlast has loaded the system's loader, dpctl uses it; it reads `.icd` files
             yield
     finally:
         del os.environ["OCL_ICD_FILENAMES"]

@@ -121,7 +121,7 @@ class Managed(Shared):
     def pair(queue: Handle, nbytes: int) -> tuple[Handle, Host]:
         import cupy
 
-        with queue.at_work(f"allocating {nbytes} managed bytes"):
+        with queue.on_stream(f"allocating {nbytes} managed bytes"):
             memory = cupy.cuda.malloc_managed(nbytes)
         return memory, np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(memory.ptr))
 
@@ -245,19 +245,19 @@ def main() -> None:
 
 def times(backend: str, mode: str, case: Record, budget_s: float) -> isolated.Answer:
     """The times of one product in one mode, with transfers and without."""
-    from gemmlab._gpu.backend import Size
-    from gemmlab._gpu.operands import Operand
+    from gemmlab._gpu.backend import GemmSize
+    from gemmlab._gpu.batches import Operand
     from gemmlab.measure.isolated.worker import check, seconds_a_call
 
     made: Handle = gemmlab.get_backend(backend)
     a, b = operands(Case.from_json(case))
     edge, queue = len(a), made.queue
-    plan = made.rung.plan({}, queue.device.kind)
+    plan = made.rung.resolve({}, queue.device.kind)
     memory = MODES[made.runtime.name][mode](queue, edge)
 
     def multiply() -> None:
         arguments = [Operand(argument, 0, edge) for argument in memory.device]
-        made.multiply(queue, plan, "float32", Size(edge, edge, edge, 1), *arguments).wait()
+        made.multiply(queue, plan, "float32", GemmSize(edge, edge, edge, 1), *arguments).wait()
 
     def there_and_back() -> Host:
         memory.bring()

@@ -100,7 +100,7 @@ def plan_of():
     def plan_of(rung, a, b):
         address = ctypes.cast(spy, ctypes.c_void_p).value
         blocks = {dtype: rung.default_block(dtype) for dtype in ("float32", "float64")}
-        _front.make_ready("spy", _driver.Kernel(address, address, blocks=blocks))
+        _front.register_kernel("spy", _driver.Kernel(address, address, blocks=blocks))
         multiply(a, b, backend="spy")
         return seen
 

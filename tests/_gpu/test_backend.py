@@ -140,14 +140,14 @@ def test_too_large_is_said_before_anything_moves(
 def test_a_broadcast_operand_is_sent_once(monkeypatch: pytest.MonkeyPatch) -> None:
     queue, sent = queue_of(PLACE), []
     upload = queue.upload
-    monkeypatch.setattr(queue, "move_in", lambda memory, array: (sent.append(array.size), upload(memory, array)))
+    monkeypatch.setattr(queue, "copy_to_device", lambda memory, array: (sent.append(array.size), upload(memory, array)))
     a, b = integers((4, 3, 5), "float32"), integers((5, 6), "float32")
     assert np.array_equal(gemmlab.matmul(a, b, backend=PRIVATE), a @ b)
     assert sent == [60, 30]
 
 
 def test_large_grids_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_code, "MOST_GROUPS", 3)
+    monkeypatch.setattr(host_code, "MAX_GROUPS", 3)
     for place in FIRST_PLACES:
         for rung in ("private", "local", "register"):
             a, b = integers((5, 1, 300, 7), "float32"), integers((2, 7, 9), "float32")
@@ -158,7 +158,7 @@ def test_large_grids_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("count", [1, 1000, staging.PIECE_BYTES // 4, 3 * staging.PIECE_BYTES + 5])
 def test_staged_transfers_bring_every_byte(place: str, count: int) -> None:
     queue = queue_of(place)
-    if not queue.stages:
+    if not queue.can_stage:
         pytest.skip("copies go straight there")
     values, back = integers((count,), "float32"), np.full(count, np.nan, "float32")
     memory = queue.allocate(values.nbytes)
@@ -172,10 +172,10 @@ def test_large_arrays_go_to_a_gpu_by_way_of_pinned_memory(monkeypatch: pytest.Mo
     monkeypatch.setattr(queue, "device", replace(queue.device, kind="gpu"))
     monkeypatch.setattr(queue, "upload", lambda memory, array: pytest.fail("large, and not staged"))
     monkeypatch.setattr(queue, "download", lambda array, memory: pytest.fail("large, and not staged"))
-    a = integers((staging.WORTH_BYTES // 4 // 64, 64), "float32")
+    a = integers((staging.MIN_BYTES // 4 // 64, 64), "float32")
     memory, back = queue.allocate(a.nbytes), np.full_like(a, np.nan)
-    queue.move_in(memory, a)
-    queue.move_out(back, memory)
+    queue.copy_to_device(memory, a)
+    queue.copy_to_host(back, memory)
     assert np.array_equal(a, back)
 
 
@@ -194,13 +194,13 @@ def test_a_build_failure_shows_the_log_and_later_calls_work(place: str, monkeypa
 
 
 @pytest.mark.parametrize("place", FIRST_PLACES)
-@pytest.mark.parametrize("step", ["allocate", "move_in", "launch", "move_out"])
+@pytest.mark.parametrize("step", ["allocate", "copy_to_device", "launch", "copy_to_host"])
 def test_a_device_lost_in_use(place: str, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name = backend_at(place, "private")
     queue = queue_of(place)
 
     def lost(*arguments: Any) -> Any:
-        with queue.trouble("in a test"):
+        with queue.device_errors("in a test"):
             raise _driver_error(place)
 
     monkeypatch.setattr(queue, step, lost)
@@ -240,8 +240,8 @@ def test_a_program_on_disk_is_not_built_again(tmp_path: Any, monkeypatch: pytest
             continue
         ways = []
         for _ in range(2):
-            queue = runtime._opened(runtime.devices[0])
+            queue = runtime._open_queue(runtime.devices[0])
             rung = backend_named(backend_at(place, "private")).rung
-            queue.kernel(rung.text, "gemm", rung.defines(rung.plan({}, queue.device.kind), "float32"))
+            queue.kernel(rung.text, "gemm", rung.defines(rung.resolve({}, queue.device.kind), "float32"))
             ways += [build.how for build in queue.builds]
         assert ways == ["source", "disk"]

@@ -396,7 +396,7 @@ def test_a_text_that_does_not_build_leaves_nothing(folder):
 
 def test_a_runtime_without_binaries_keeps_nothing(folder):
     queue = FakeDriver()
-    queue.cached = False
+    queue.caches_programs = False
     assert built(queue) == "source"
     assert not folder.exists()
 

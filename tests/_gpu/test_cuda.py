@@ -16,10 +16,10 @@ from gemmlab._config import config
 from gemmlab._errors import BackendUnavailable, DeviceError
 from gemmlab._gpu import cuda as module
 from gemmlab._gpu import runtime
-from gemmlab._gpu.arrays import Place
-from gemmlab._gpu.backend import RungBackend, Size
-from gemmlab._gpu.cuda import Cuda, CudaQueue, compile_text
-from gemmlab._gpu.operands import Operand
+from gemmlab._gpu.backend import GemmSize, RungBackend
+from gemmlab._gpu.batches import Operand
+from gemmlab._gpu.cuda import Cuda, CudaQueue, compile_source
+from gemmlab._gpu.device_arrays import DeviceOperands
 from gemmlab._gpu.rungs import RUNGS, kernel_text
 
 DTYPES = ("float32", "float64")
@@ -43,7 +43,7 @@ def nvrtc():
 
 def compiled(rung, dtype, arch, **params):
     text = kernel_text("cuda.h") + rung.text
-    return compile_text(text, rung.defines(rung.plan(params, "gpu"), dtype), arch)
+    return compile_source(text, rung.defines(rung.resolve(params, "gpu"), dtype), arch)
 
 
 @every_rung
@@ -56,7 +56,7 @@ def test_every_rung_compiles_to_machine_code(rung, dtype, arch, nvrtc):
 @pytest.mark.parametrize("real", ["float", "double"])
 def test_the_copy_compiles(real, nvrtc):
     text = kernel_text("cuda.h") + kernel_text("copy.cl")
-    assert b".entry copy(" in compile_text(text, {"REAL": real}, "compute_90")
+    assert b".entry copy(" in compile_source(text, {"REAL": real}, "compute_90")
 
 
 def flow(ptx):
@@ -115,9 +115,9 @@ def test_the_flow_of_a_text_is_understood():
 
 def test_a_refused_text_says_why(nvrtc):
     with pytest.raises(DeviceError, match=r"(?s)cannot build the kernel for sm_90 .*identifier \"nonsense\""):
-        compile_text("__global__ void gemm() { nonsense; }", {}, "sm_90")
+        compile_source("__global__ void gemm() { nonsense; }", {}, "sm_90")
     with pytest.raises(DeviceError, match="gpu-architecture"):
-        compile_text("", {}, "sm_10")
+        compile_source("", {}, "sm_10")
 
 
 # What is asked of CuPy, by a stand-in for it
@@ -126,7 +126,7 @@ def test_a_refused_text_says_why(nvrtc):
 @pytest.fixture
 def fake(monkeypatch):
     fake = FakeCuda()
-    monkeypatch.setattr(module, "compile_text", lambda source, defines, arch: fake.program)
+    monkeypatch.setattr(module, "compile_source", lambda source, defines, arch: fake.program)
     yield fake
     assert fake.current is fake.before  # whatever happened, the user's stream is current again
     assert fake.device is None
@@ -246,21 +246,21 @@ def test_an_architecture_that_nvrtc_does_not_know_takes_the_one_before(capabilit
 @pytest.mark.parametrize("error", [OutOfMemory("full"), RuntimeFailure(2, "full"), DriverFailure(2, "full")])
 def test_a_full_device_says_so_and_goes_on(error, queue):
     full = r"ran out of memory allocating 8 bytes \(full\): free arrays on it"
-    with pytest.raises(DeviceError, match=full), queue.trouble("allocating 8 bytes"):
+    with pytest.raises(DeviceError, match=full), queue.device_errors("allocating 8 bytes"):
         raise error
     assert not queue.failed
 
 
 def test_other_trouble_is_told_and_the_device_goes_on(queue, cuda):
     failed = r"failed starting a kernel \(DriverFailure: invalid value\): try again"
-    with pytest.raises(DeviceError, match=failed), queue.at_work("starting a kernel"):
+    with pytest.raises(DeviceError, match=failed), queue.on_stream("starting a kernel"):
         raise DriverFailure(1, "invalid value")
     assert cuda.queue(queue.device) is queue
 
 
 def test_our_own_errors_and_those_of_others_pass(queue):
     for error in (DeviceError("ours"), ValueError("another's")):
-        with pytest.raises(type(error), match=r"s$"), queue.trouble("working"):
+        with pytest.raises(type(error), match=r"s$"), queue.device_errors("working"):
             raise error
 
 
@@ -268,7 +268,7 @@ def test_a_lost_context_says_that_a_new_process_is_needed(queue, cuda, fake):
     event = queue.launch(queue.kernel("text", "gemm", {}), (1, 1, 1), (1, 1, 1), [])
     of_arrays = cuda._queue_for_arrays(queue.device)
     fake.broken = RuntimeFailure(700, "cudaErrorIllegalAddress")
-    lost = r"failed running a kernel \(cudaErrorIllegalAddress\), and CUDA is lost to this process: start a new one"
+    lost = r"failed running a kernel .cudaErrorIllegalAddress.; this process cannot use CUDA any more: start a new one"
     with pytest.raises(DeviceError, match=lost):
         event.wait()
     assert queue.failed
@@ -296,7 +296,7 @@ def looking(cuda):
 
 
 @pytest.mark.parametrize("base", [0x7F0000000000, 0x200000000], ids=["Linux", "Windows"])
-def test_an_array_is_adopted_as_it_lies(base, looking):
+def test_an_array_is_adopted_without_copy(base, looking):
     cupy = pytest.importorskip("cupy")
     array = cupy.ndarray((4, 6), np.float32, at(base + 512))[1:, ::-1]
     adopted = looking.adopt(array)
@@ -313,11 +313,11 @@ def test_arrays_that_overlap_are_seen_whoever_allocated_them(looking):
     whole = cupy.ndarray((8, 8), np.float64, at(base))
     lower = cupy.ndarray((4, 8), np.float64, at(base + 256))  # what DLPack brings begins where the array does
     apart = cupy.ndarray((8, 8), np.float64, at(base + 512))
-    place = Place(looking.adopt(whole).queue)
-    whole, lower, apart = [place.stand_in(looking.adopt(array)) for array in (whole, lower, apart)]
+    operands = DeviceOperands(looking.adopt(whole).queue)
+    whole, lower, apart = [operands.proxy(looking.adopt(array)) for array in (whole, lower, apart)]
     seen = [np.may_share_memory(whole, other) for other in (lower, apart)]  # pytest would read what is not there
     assert seen == [True, False]
-    memory, start_bytes = place.where(lower[1:])
+    memory, start_bytes = operands.locate(lower[1:])
     assert memory.ptr + start_bytes == base + 256 + 64
 
 
@@ -348,7 +348,7 @@ def integers(dtype, *shape):
 
 def multiply(gpu, queue, rung, operands, size):
     backend = RungBackend(gpu, rung)
-    return backend.multiply(queue, rung.plan({}, "gpu"), operands[0].dtype.name, size, *map(in_memory, operands))
+    return backend.multiply(queue, rung.resolve({}, "gpu"), operands[0].dtype.name, size, *map(in_memory, operands))
 
 
 def in_memory(x):
@@ -366,7 +366,7 @@ def uploaded(queue, array):
 def product_of_host_arrays(gpu, queue, rung, a, b):
     out = np.full((len(a), a.shape[1], b.shape[2]), np.nan, a.dtype)
     operands = [uploaded(queue, x) for x in (a, b, out)]
-    event = multiply(gpu, queue, rung, operands, Size(*out.shape[1:], a.shape[2], len(a)))
+    event = multiply(gpu, queue, rung, operands, GemmSize(*out.shape[1:], a.shape[2], len(a)))
     queue.download(out, operands[2].memory)
     return out, event
 
@@ -414,7 +414,7 @@ def test_users_arrays_are_multiplied_where_they_are_and_in_order(gpu):
             assert x.address + x.start_bytes == x.array.data.ptr
         for rung in RUNGS:
             out.set(np.full(out.shape, np.nan, out.dtype))
-            multiply(gpu, adopted[0].queue, rung, adopted, Size(70, 90, 300, 3))
+            multiply(gpu, adopted[0].queue, rung, adopted, GemmSize(70, 90, 300, 3))
             np.testing.assert_array_equal(gpu.values(out), a @ b)
         assert cupy.cuda.get_current_stream() == current
 
@@ -450,6 +450,6 @@ print(gemmlab.matmul(a, a, backend="cpu-ikj").sum())
 def test_after_a_stray_kernel_only_a_new_process_helps(gpu, tmp_path):
     first, second, third = output_of(LOSE_THE_CONTEXT, GEMMLAB_CACHE_DIR=str(tmp_path)).splitlines()
     assert "failed running a kernel" in first
-    assert "CUDA is lost to this process: start a new one" in first
-    assert "CUDA is lost to this process: start a new one" in second
+    assert "this process cannot use CUDA any more: start a new one" in first
+    assert "this process cannot use CUDA any more: start a new one" in second
     assert third == "3.0"

@@ -42,7 +42,7 @@ def test_each_parameter_is_taken_and_told(rung: str, place: str) -> None:
     a, b = integers((33, 45), "float32"), integers((45, 37), "float32")
     for param in backend.params.values():
         for value in param.choices[:3]:
-            plan = backend.rung.plan({param.name: value}, backend.device.kind)
+            plan = backend.rung.resolve({param.name: value}, backend.device.kind)
             if backend.rung.obstacle(plan, "float32", backend.device):  # not with the other defaults on this device
                 continue
             with gemmlab.trace() as calls:

@@ -66,6 +66,6 @@ def test_machine_code_is_kept_if_the_driver_makes_and_takes_it(driver, monkeypat
 
     monkeypatch.setattr(opencl, "machine_code", machine_code)
     monkeypatch.setattr(opencl, "_bus_id", lambda device: "0000:01:00.0")
-    kept = queue._keepable(PTX, "gemm")
+    kept = queue._binary_to_cache(PTX, "gemm")
     assert kept is (code if driver == "makes it" else PTX)
-    assert queue._keepable(binary, "gemm") is binary
+    assert queue._binary_to_cache(binary, "gemm") is binary

@@ -15,11 +15,11 @@ from helpers import output_of
 
 import gemmlab
 from gemmlab import BackendUnavailable, DeviceError, UnsupportedProblem
-from gemmlab._gpu import VENDORS, arrays, backend_named, runtime_named
+from gemmlab._gpu import VENDORS, backend_named, device_arrays, runtime_named
 from gemmlab._gpu import clblast as clblast_module
-from gemmlab._gpu.backend import Size
+from gemmlab._gpu.backend import GemmSize
+from gemmlab._gpu.batches import Operand
 from gemmlab._gpu.cuda import CudaQueue
-from gemmlab._gpu.operands import Operand
 from gemmlab._problem import Problem
 
 NAMES = tuple(f"{runtime}-{way}" for runtime, way in VENDORS.items())
@@ -101,7 +101,7 @@ def test_host_arrays(here, shapes, dtype):
 
 
 def on_device(name, host):
-    return arrays.to_device(gemmlab.get_backend(name), host)
+    return device_arrays.to_device(gemmlab.get_backend(name), host)
 
 
 @every_dtype
@@ -113,7 +113,7 @@ def test_parts_of_device_arrays(here, products, dtype):
     with gemmlab.trace() as calls:
         gemmlab.matmul(device_a[..., 3:33, 5:], device_b[..., 5:, 2:62], out=device_out[..., 7:37, 9:69], backend=here)
     out[..., 7:37, 9:69] = a[..., 3:33, 5:] @ b[..., 5:, 2:62]
-    assert np.array_equal(arrays.to_host(device_out), out)
+    assert np.array_equal(device_arrays.to_host(device_out), out)
     assert calls[0].copies == (3 if here == "sycl-onemkl" else 0)
     assert calls[0].kernel_s > 0 or here == "sycl-onemkl"
 
@@ -127,7 +127,7 @@ def test_columns_are_not_moved_where_the_library_takes_them(here, dtype):
             gemmlab.matmul(x, y, backend=here)
             for x, y in ((device_a.T, device_b.T), (device_a.T[3:, :], device_a), (device_a, device_a.T))
         ]
-    assert all(map(np.array_equal, map(arrays.to_host, products), (a.T @ b.T, a.T[3:] @ a, a @ a.T)))
+    assert all(map(np.array_equal, map(device_arrays.to_host, products), (a.T @ b.T, a.T[3:] @ a, a @ a.T)))
     assert [call.copies for call in calls] == ([2, 1, 1] if here == "sycl-onemkl" else [0, 0, 0])
 
 
@@ -137,7 +137,7 @@ def test_rows_that_a_library_refuses_are_packed(here):
     if here != "opencl-clblast":  # pyopencl slices backwards, but not so that it can be multiplied
         with gemmlab.trace() as calls:
             c = gemmlab.matmul(device_a[::-1], device_b, backend=here)
-        assert np.array_equal(arrays.to_host(c), a[::-1] @ b)
+        assert np.array_equal(device_arrays.to_host(c), a[::-1] @ b)
         assert calls[0].copies == 1
     assert not gemmlab.get_backend(here).takes(30, 29)
     assert not gemmlab.get_backend(here).takes(30, -30)
@@ -150,8 +150,8 @@ def test_no_terms_give_zeros(here):
     place = gemmlab.get_backend(here).runtime.adopt(out)
     operand = Operand(place.memory, place.start_bytes // 4, 6)
     nothing = Operand(memory, 0, 6)
-    gemmlab.get_backend(here).multiply(queue, {}, "float32", Size(5, 6, 0, 1), nothing, nothing, operand).wait()
-    assert not arrays.to_host(out).any()
+    gemmlab.get_backend(here).multiply(queue, {}, "float32", GemmSize(5, 6, 0, 1), nothing, nothing, operand).wait()
+    assert not device_arrays.to_host(out).any()
 
 
 def test_threads_do_not_disturb_each_other(here):
@@ -207,13 +207,13 @@ def asked(backend, dtype, size, *places):
 
 @needs_opencl
 def test_one_product_is_asked_for_in_columns(clblast):
-    name, given = asked(clblast, "float32", Size(2, 3, 4, 1), (5, 40), (6, 30, 0, True), (7, 33))
+    name, given = asked(clblast, "float32", GemmSize(2, 3, 4, 1), (5, 40), (6, 30, 0, True), (7, 33))
     assert (name, given) == ("Sgemm", [102, 112, 111, 3, 2, 4, 1.0, 6, 30, 5, 40, 0.0, 7, 33])
 
 
 @needs_opencl
 def test_a_dense_stack_is_one_strided_call(clblast):
-    name, given = asked(clblast, "float64", Size(2, 3, 4, 10), (0, 4, 8), (0, 3, 12), (0, 3, 6))
+    name, given = asked(clblast, "float64", GemmSize(2, 3, 4, 10), (0, 4, 8), (0, 3, 12), (0, 3, 6))
     assert name == "DgemmStridedBatched"
     assert given == [102, 111, 111, 3, 2, 4, 1.0, 0, 3, 12, 0, 4, 8, 0.0, 0, 3, 6, 10]
 
@@ -221,7 +221,7 @@ def test_a_dense_stack_is_one_strided_call(clblast):
 @needs_opencl
 @pytest.mark.parametrize("first", [(0, 4, 0), (1, 4, 8), (0, 5, 10), (16, 4, -8)])
 def test_any_other_stack_has_its_starts_listed(clblast, first):
-    name, given = asked(clblast, "float32", Size(2, 3, 4, 3), first, (0, 3, 12), (0, 3, 6))
+    name, given = asked(clblast, "float32", GemmSize(2, 3, 4, 3), first, (0, 3, 12), (0, 3, 6))
     start, ld, step = first
     assert name == "SgemmBatched"
     starts = tuple(start + i * step for i in range(3))
@@ -231,7 +231,7 @@ def test_any_other_stack_has_its_starts_listed(clblast, first):
 @needs_opencl
 def test_a_long_stack_of_small_products_is_cut_to_what_32_bits_count(clblast):
     clblast.multiply(
-        clblast.queue, {}, "float32", Size(1, 1, 1, 100_000),
+        clblast.queue, {}, "float32", GemmSize(1, 1, 1, 100_000),
         *(Operand(clblast.queue.allocate(64), 0, 1, 1) for _ in range(3)),
     ).wait()  # fmt: skip
     counts = [plain(arguments[-3]) for _, arguments in clblast.library.calls]
@@ -258,13 +258,13 @@ def test_what_32_bits_do_not_count_is_refused(clblast):
     long = np.broadcast_to(np.float32(1), (60_000, 60_000))
     assert "32 bits" in clblast.supports(Problem(long, long, long))
     with pytest.raises(UnsupportedProblem, match="32 bits"):
-        asked(clblast, "float32", Size(2, 3, 4, 1), (2**31, 4), (0, 3), (0, 3))
+        asked(clblast, "float32", GemmSize(2, 3, 4, 1), (2**31, 4), (0, 3), (0, 3))
 
 
 @needs_opencl
 def test_shared_virtual_memory_is_refused(clblast):
     problem = Problem.from_call(np.ones((2, 2), "float32"), np.ones((2, 2), "float32"))
-    problem.place = SimpleNamespace(queue=clblast.queue, memories=[object()])
+    problem.device_operands = SimpleNamespace(queue=clblast.queue, memories=[object()])
     assert "shared virtual memory" in clblast.supports(problem)
 
 
@@ -282,7 +282,7 @@ def test_stacks_that_its_strided_function_gets_wrong(start, repeated):
         hosts.append(host[start : start + count].reshape(shape))
         devices.append(device[start : start + count].reshape(shape))
     c = gemmlab.matmul(*devices, backend="opencl-clblast")
-    assert np.array_equal(arrays.to_host(c), hosts[0] @ hosts[1])
+    assert np.array_equal(device_arrays.to_host(c), hosts[0] @ hosts[1])
 
 
 @pytest.mark.skipif(len(HERE) < 2, reason="CLBlast and oneMKL cannot both run here")
@@ -416,7 +416,7 @@ def test_order_transposes_starts_and_leading_dimensions(cublas, columns, product
     places = [(start, 9, rows * 9, flag) for (rows, _), flag in zip(lying, flags, strict=True)]
     wanted, around = a @ b, rooms[2].copy()
     plan = {"compute": dtype}
-    event = multiplied(cublas, Size(m, n, k, products), dtype, *zip(rooms, places, strict=True), plan)
+    event = multiplied(cublas, GemmSize(m, n, k, products), dtype, *zip(rooms, places, strict=True), plan)
     assert np.array_equal(c, wanted)
     c[...] = around[start : start + products * m * 9].reshape(products, m, 9)[..., :n]
     assert np.array_equal(rooms[2], around)
@@ -427,21 +427,21 @@ def test_order_transposes_starts_and_leading_dimensions(cublas, columns, product
 def test_a_broadcast_operand_has_a_step_of_0(cublas):
     a, b, c = integers((4, 2, 3), "float32"), integers((3, 5), "float32"), np.empty((4, 2, 5), "float32")
     places = (0, 3, 6), (0, 5, 0), (0, 5, 10)
-    multiplied(cublas, Size(2, 5, 3, 4), "float32", *zip((a, b, c), places, strict=True), {"compute": "float32"})
+    multiplied(cublas, GemmSize(2, 5, 3, 4), "float32", *zip((a, b, c), places, strict=True), {"compute": "float32"})
     assert np.array_equal(c, a @ b)
 
 
 @pytest.mark.parametrize(
-    ("dtype", "asked_for", "in_force", "given"),
+    ("dtype", "requested_backend", "in_force", "given"),
     [("float32", None, "float32", 68), ("float32", "float32", "float32", 68), ("float32", "tf32", "tf32", 77),
      ("float64", None, "float64", 70), ("float64", "float64", "float64", 70)],
 )  # fmt: skip
-def test_the_compute_type_is_said_and_given(cublas, monkeypatch, dtype, asked_for, in_force, given):
+def test_the_compute_type_is_said_and_given(cublas, monkeypatch, dtype, requested_backend, in_force, given):
     monkeypatch.setenv("CUPY_TF32", "1")
     a = np.ones((2, 2), dtype)
-    plan = cublas.resolve(Problem.from_call(a, a), {"compute": asked_for})
+    plan = cublas.resolve(Problem.from_call(a, a), {"compute": requested_backend})
     assert plan == {"compute": in_force}
-    multiplied(cublas, Size(2, 2, 2, 1), dtype, *((x, (0, 2)) for x in (a, a, np.empty((2, 2), dtype))), plan)
+    multiplied(cublas, GemmSize(2, 2, 2, 1), dtype, *((x, (0, 2)) for x in (a, a, np.empty((2, 2), dtype))), plan)
     queue = cublas.queue
     assert isinstance(queue, CudaQueue)
     assert cublas.library.calls[1] == (given, queue.stream)
@@ -465,7 +465,7 @@ def test_an_unknown_compute_type(cublas):
 def test_what_cublas_refuses_is_a_device_error(cublas):
     a = np.ones((2, 2), "float32")
     with pytest.raises(DeviceError, match="CUBLAS_STATUS_INVALID_VALUE"):
-        multiplied(cublas, Size(2, 2, 2, 1), "float32", *((a, (0, 1)) for _ in range(3)), {"compute": "float32"})
+        multiplied(cublas, GemmSize(2, 2, 2, 1), "float32", *((a, (0, 1)) for _ in range(3)), {"compute": "float32"})
     assert (cublas.library.scalars, cublas.library.math) == (1, 3)
 
 

@@ -1,4 +1,4 @@
-"""A device's ceilings: loops that do what is counted, records that make a roof, and the traffic of the GPU's rungs."""
+"""A device's ceilings: loops that do what is counted, and records that make a roof."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 from devices import FIRST_PLACES, PLACES, backend_at, nvrtc_here
 
-import gemmlab
 from gemmlab._errors import DeviceError
-from gemmlab._gpu import runtime_named, traffic
-from gemmlab._gpu.cuda import compile_text
-from gemmlab._gpu.rungs import RUNGS, kernel_text
+from gemmlab._gpu import runtime_named
+from gemmlab._gpu.cuda import compile_source
+from gemmlab._gpu.rungs import kernel_text
 from gemmlab._gpu.runtime import Device
-from gemmlab._problem import Problem
 from gemmlab.campaign.measuring import devices_of
 from gemmlab.measure import records
 from gemmlab.roofline import Roof
@@ -173,15 +171,15 @@ def test_the_loops_compile_for_cuda(kind, nvrtc):
         return kernel_text(name, device_ceilings.HERE)
 
     head = kernel_text("cuda.h") + loops("ceiling.h")
-    arithmetic = compile_text(
+    arithmetic = compile_source(
         head + loops("fma.cl"), arithmetic_forms(GPU, kind)[0].defines | {"CHAINS": 8}, "compute_90"
     )
     assert arithmetic.count({"float32": b"fma.rn.f32", "float64": b"fma.rn.f64"}[kind]) >= 8
     memory = memory_form(GPU).defines | {"WINDOW": 512}
-    assert b"ld.global.v4.f32" in compile_text(head + loops("stream.cl"), memory, "compute_90")
+    assert b"ld.global.v4.f32" in compile_source(head + loops("stream.cl"), memory, "compute_90")
     for in_local, loads in enumerate((b"ld.global.v4.f32", b"ld.shared.v4.f32")):
         text = head + loops("local.cl")
-        assert loads in compile_text(text, memory | {"IN_LOCAL": in_local}, "compute_90")
+        assert loads in compile_source(text, memory | {"IN_LOCAL": in_local}, "compute_90")
 
 
 @pytest.fixture
@@ -257,50 +255,3 @@ def test_slopes_that_lie_on_each_other_share_a_label():
     axes = pytest.importorskip("gemmlab.report.roofline_axes", exc_type=ImportError)
     assert axes.slope_labels({"local": 30.0, "L1": 28.0, "DRAM": 4.0}) == {"DRAM": 4.0, "L1, local": 30.0}
     assert axes.slope_labels({"L1": 9.0, "L2": 6.0}) == {"L2": 6.0, "L1": 9.0}
-
-
-def modelled(rung, m, n, k, dtype="float32", **params):
-    a, b = np.zeros((m, k), dtype), np.zeros((k, n), dtype)
-    plan = next(own for own in RUNGS if own.name == rung).plan(params, "gpu")
-    return traffic.traffic(rung, Problem.from_call(a, b), plan)
-
-
-class TestTraffic:
-    def test_every_rung_has_a_model(self):
-        assert {rung.name for rung in RUNGS} <= set(traffic.MODELS)
-        assert traffic.traffic("none", Problem.from_call(np.eye(2), np.eye(2)), {}) == {}
-
-    def test_numbers_are_those_of_the_texts(self):
-        m, n, k = 64, 128, 256
-        all_of_it, c = m * n * k, m * n
-        assert modelled("naive", m, n, k)["l1"] == modelled("register-global", m, n, k)["l1"] == 4 * 4 * all_of_it
-        assert modelled("private", m, n, k)["l1"] == 4 * (2 * all_of_it + c)
-        tiles = all_of_it // 16 + all_of_it // 8
-        local = modelled("local", m, n, k, tile_x=16, tile_y=8)
-        assert (local["l1"], local["local"]) == (4 * (tiles + c), 4 * (tiles + 2 * all_of_it))
-        local4 = modelled("local4", m, n, k, tile=32, per_item=4)
-        tiles = all_of_it // 32 * 2
-        assert (local4["l1"], local4["local"]) == (4 * (tiles + c), 4 * (tiles + all_of_it * 5 // 4))
-        assert modelled("register", m, n, k, tile_x=8, tile_y=4)["l1"] == 4 * (all_of_it // 8 + all_of_it // 4 + c)
-
-    def test_a_part_of_a_tile_needs_a_pass_of_its_own(self):
-        assert modelled("register", 5, 9, 7, tile_x=8, tile_y=4)["l1"] == 4 * (5 * 7 * 2 + 7 * 9 * 2 + 5 * 9)
-
-    @pytest.mark.parametrize("rung", sorted(traffic.MODELS))
-    def test_memory_itself_gives_each_operand_once(self, rung):
-        found = modelled(rung, 96, 80, 64, "float64")
-        assert found["dram"] == 8 * (96 * 64 + 64 * 80 + 96 * 80)
-        assert found["l1"] >= found["dram"]
-
-    def test_a_stack_moves_as_much_as_its_products(self):
-        problem = Problem.from_call(np.zeros((3, 4, 4)), np.zeros((4, 4)))
-        one = Problem.from_call(np.zeros((4, 4)), np.zeros((4, 4)))
-        assert traffic.traffic("private", problem, {})["l1"] == 3 * traffic.traffic("private", one, {})["l1"]
-
-    @pytest.mark.parametrize("place", FIRST_PLACES)
-    def test_a_backend_says_it_for_the_parameters_in_force(self, place):
-        backend = gemmlab.get_backend(backend_at(place, "register"))
-        problem = Problem.from_call(np.zeros((64, 64), "float32"), np.zeros((64, 64), "float32"))
-        coarse, fine = (backend.traffic(problem, {}, tile_x=size, tile_y=size)["l1"] for size in (8, 2))
-        assert fine > coarse
-        assert backend.traffic(problem, {})["dram"] == 3 * 4 * 64 * 64

@@ -16,7 +16,7 @@ import numpy as np
 
 from gemmlab import _registry
 from gemmlab._backend import Availability, Param
-from gemmlab._gpu import arrays
+from gemmlab._gpu import device_arrays
 from gemmlab._gpu.runtime import Adopted
 from gemmlab._problem import Problem
 
@@ -25,7 +25,7 @@ MEMORY_BYTES = 1 << 20
 KERNEL_S = 0.125
 
 
-class Place:
+class FakeDeviceInfo:
     """What is asked of a `gemmlab._gpu.runtime.Device`."""
 
     label, memory_bytes = LABEL, MEMORY_BYTES
@@ -65,7 +65,7 @@ class FakeRuntime:
     """Counts what it brings to the device, and how often it waits."""
 
     name = "opencl"
-    device = Place()
+    device = FakeDeviceInfo()
     brought = waits = 0
 
     def adopt(self, x: Array) -> Adopted:
@@ -80,7 +80,7 @@ class FakeRuntime:
         self.wait(x)
         return x.values.copy()
 
-    def finish(self, out: Array, event: Work) -> None:
+    def add_dependency(self, out: Array, event: Work) -> None:
         out.work.append(event)
 
     @staticmethod
@@ -109,8 +109,8 @@ class Device:
         return True
 
     def gemm(self, problem: Problem, **params: Any) -> Work:
-        where = problem.place.where if problem.place else lambda x: (x, 0)
-        a, b, out = (where(x)[0] for x in (problem.a, problem.b, problem.out))
+        locate = problem.device_operands.locate if problem.device_operands else lambda x: (x, 0)
+        a, b, out = (locate(x)[0] for x in (problem.a, problem.b, problem.out))
         return Work(partial(self.multiply, a, b, out), self.kernel_s)
 
     def multiply(self, a: Any, b: Any, out: Any) -> None:
@@ -152,5 +152,5 @@ def installed() -> Iterator[None]:
     with ExitStack() as stack:
         for backend in DEVICES:
             stack.enter_context(_registry.registered(backend))
-        stack.enter_context(mock.patch.object(arrays, "runtime_named", return_value=Device.runtime))
+        stack.enter_context(mock.patch.object(device_arrays, "runtime_named", return_value=Device.runtime))
         yield

@@ -1,5 +1,5 @@
-// copy: a stack of matrices from any strides to any others, for operands whose rows are not contiguous.
-// One work-item an element; the strides are in elements.
+// copy: a batch of matrices from any strides to any other strides, for operands whose rows are not contiguous.
+// One work-item per element; strides are in elements.
 
 typedef REAL real;
 

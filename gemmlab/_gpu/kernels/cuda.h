@@ -1,4 +1,4 @@
-// OpenCL C's words in CUDA's, so that NVRTC compiles the rungs' own text. Nothing of a rung stands here.
+// OpenCL C's keywords and functions in CUDA, so that NVRTC compiles the rungs' sources unchanged.
 
 #define __kernel extern "C" __global__
 #define __global
@@ -28,7 +28,7 @@ __device__ inline size_t get_global_size(int dimension)
     return get_num_groups(dimension) * get_local_size(dimension);
 }
 
-// OpenCL C calculates with whole vectors.
+// OpenCL C has arithmetic on vectors.
 __device__ inline float4 operator+(const float4 a, const float4 b)
 {
     return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);

@@ -1,12 +1,12 @@
-// What the rungs share: the operands of one product, C = A @ B, out of a stack of them.
+// The operands of all rungs: one product, C = A @ B, of a batch.
 //
-// A is m x k, B is k x n, C is m x n, each row after row with `ld` elements from one row to the next. A memory
-// object may hold more than the matrix: it begins `start` elements in, and the next product's matrix lies `step`
-// elements further. Work-groups have three dimensions: columns of C, rows of C, products of the stack.
+// A is m x k, B is k x n, C is m x n, all row-major with leading dimension `ld`. A matrix begins `start` elements into
+// its memory object; the matrix of the next product begins `step` elements further. Work-groups have three dimensions:
+// columns of C, rows of C, products of the batch.
 
 typedef REAL real;
 
-// The host knows the shape of the groups when it compiles: compilers use it.
+// The size of the work-groups is known at compile time, which lets the compiler optimise for it.
 #ifndef GROUP
 #define GROUP __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, 1)))
 #endif

@@ -1,6 +1,6 @@
-// local: a work-group brings tiles of A and B into local memory, and all its work-items read them there.
+// local: a work-group copies tiles of A and B to local memory, and all its work-items read them there.
 //
-//     each TILE_Y x TILE_X tile of C, by a group of as many work-items:
+//     each TILE_Y x TILE_X tile of C, by a work-group with one work-item per element:
 //         for p0 in 0..k by TILE_K:
 //             tile_a = A[i0:i0+TILE_Y, p0:p0+TILE_K], tile_b = B[p0:p0+TILE_K, j0:j0+TILE_X]
 //             for p in 0..TILE_K:                   sum += tile_a[y,p] tile_b[p,x]
@@ -8,8 +8,8 @@
 //
 // Source: algorithm 5 of the Russian oneAPI report (2021); the kernel of Xiao et al. (2020).
 //
-// Traffic: A passes from global memory n / TILE_X times and B m / TILE_Y times, instead of n and m times. Each
-// multiply-add still reads two numbers from local memory, and there are two barriers a tile.
+// Traffic: A is read from global memory n / TILE_X times and B m / TILE_Y times, instead of n and m times. Each
+// multiply-add still reads two elements from local memory, and there are two barriers per tile.
 
 __kernel GROUP void gemm(OPERANDS)
 {

@@ -1,7 +1,7 @@
-// local4: as local, but a work-item makes PER_ITEM elements of one column, so that a number of tile_b, once
-// read, is used as often.
+// local4: as local, but each work-item computes PER_ITEM elements of one column of C. So each element of tile_b that
+// it reads is used PER_ITEM times.
 //
-//     each TILE x TILE tile of C, by a group of TILE x (TILE / PER_ITEM) work-items:
+//     each TILE x TILE tile of C, by a work-group of TILE x (TILE / PER_ITEM) work-items:
 //         for p0 in 0..k by TILE:
 //             tile_a = A[i0:i0+TILE, p0:p0+TILE], tile_b = B[p0:p0+TILE, j0:j0+TILE]
 //             for p in 0..TILE, UNROLL at a time:
@@ -10,7 +10,7 @@
 //
 // Source: "block+" of the Russian oneAPI report (2021).
 //
-// Traffic: from global memory as local. From local memory 1 + 1 / PER_ITEM numbers a multiply-add, and those
+// Traffic: from global memory the same as local. From local memory 1 + 1 / PER_ITEM elements per multiply-add; those
 // of tile_a are the same for all work-items of a row.
 
 #define STEP (TILE / PER_ITEM)

@@ -1,12 +1,12 @@
-// naive: one work-item an element of C, which it keeps in global memory while it sums.
+// naive: one work-item per element of C, which accumulates in global memory.
 //
 //     each (i, j) of C:
 //         for p in 0..k:                            C[i,j] += A[i,p] B[p,j]
 //
 // Source: algorithm 3 of the Russian oneAPI report (2021).
 //
-// Traffic: each multiply-add reads A, B and C and writes C: 4 m n k numbers. What saves it are the caches: the
-// work-items of a row of a group read one element of A, and neighbours in B.
+// Traffic: each multiply-add reads A, B and C and writes C: 4 m n k elements. The caches serve most of them: the
+// work-items of one row of a work-group read the same element of A and neighbouring elements of B.
 
 __kernel GROUP void gemm(OPERANDS)
 {

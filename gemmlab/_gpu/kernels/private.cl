@@ -1,4 +1,4 @@
-// private: as naive, but the sum lives in a private variable and C is written once.
+// private: as naive, but the sum is a private variable and C is written once.
 //
 //     each (i, j) of C:
 //         for p in 0..k:                            sum += A[i,p] B[p,j]
@@ -6,7 +6,7 @@
 //
 // Source: algorithm 4 of the Russian oneAPI report (2021); the first version of the Chinese oneAPI report.
 //
-// Traffic: each multiply-add reads A and B: 2 m n k numbers, and C is written once.
+// Traffic: each multiply-add reads A and B: 2 m n k elements. C is written once.
 
 __kernel GROUP void gemm(OPERANDS)
 {

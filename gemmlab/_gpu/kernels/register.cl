@@ -1,7 +1,7 @@
-// register: no local memory. A work-item owns a TILE_Y x TILE_X piece of C, and for LENGTH steps of k brings the
-// numbers of A and B that it needs into registers and multiplies them there.
+// register: no local memory. Each work-item computes a TILE_Y x TILE_X tile of C. For every LENGTH steps of k, it loads
+// the elements of A and B that it needs into registers and multiplies them there.
 //
-//     each TILE_Y x TILE_X piece of C:
+//     each TILE_Y x TILE_X tile of C:
 //         for p0 in 0..k by LENGTH:
 //             a = A[i0:i0+TILE_Y, p0:p0+LENGTH], b = B[p0:p0+LENGTH, j0:j0+TILE_X]
 //             for p, y, x:                          c[y,x] += a[y,p] b[p,x]
@@ -9,10 +9,10 @@
 //
 // Source: the Chinese oneAPI report and the Chinese GPU lab report.
 //
-// Traffic: (TILE_Y + TILE_X) / (TILE_Y TILE_X) numbers a multiply-add, where private reads two.
+// Traffic: (TILE_Y + TILE_X) / (TILE_Y TILE_X) elements per multiply-add, where private reads two.
 // Registers: TILE_Y TILE_X for c, and LENGTH (TILE_Y + TILE_X) for a and b.
 //
-// At the lower and right edge a work-item reads the last row or column again, and does not store it.
+// At the lower and right edges a work-item reads the last row or column again and does not store the results.
 
 __kernel GROUP void gemm(OPERANDS)
 {

@@ -1,13 +1,13 @@
-// register-global: the same piece of C for each work-item as in register, but nothing is kept in registers: every
-// multiply-add reads A, B and C from global memory and writes C back.
+// register-global: one tile of C per work-item as in register, but nothing is held in registers: each multiply-add
+// reads A, B and C from global memory and writes C back.
 //
-//     each TILE_Y x TILE_X piece of C:
+//     each TILE_Y x TILE_X tile of C:
 //         for p in 0..k, y in 0..TILE_Y, x in 0..TILE_X:
 //                                                   C[i0+y,j0+x] += A[i0+y,p] B[p,j0+x]
 //
-// Source: the "general strategy" of the Chinese oneAPI report, against which register makes its point.
+// Source: the "general strategy" of the Chinese oneAPI report, which shows by contrast what register gains.
 //
-// Traffic: 2 TILE_Y TILE_X k reads of A and B a piece, where register needs (TILE_Y + TILE_X) k.
+// Traffic: 2 TILE_Y TILE_X k reads of A and B per tile, where register needs (TILE_Y + TILE_X) k.
 
 __kernel GROUP void gemm(OPERANDS)
 {

@@ -51,19 +51,19 @@ class ResidentProduct(Product):
     """The same with all three on the device: a call starts the work and returns."""
 
     def finish(self) -> None:
-        from gemmlab._gpu import arrays
+        from gemmlab._gpu import device_arrays
 
-        arrays.wait(self._out)
+        device_arrays.wait(self._out)
 
     def result(self) -> Array:
-        from gemmlab._gpu import arrays
+        from gemmlab._gpu import device_arrays
 
-        return np.asarray(arrays.to_host(self._out))
+        return np.asarray(device_arrays.to_host(self._out))
 
     def _placed(self, x: Array) -> Any:
         """The array on the device, column-major there if it is column-major here."""
-        from gemmlab._gpu import arrays
+        from gemmlab._gpu import device_arrays
 
         if x.flags.c_contiguous or not x.T.flags.c_contiguous:
-            return arrays.to_device(self._backend, x)
-        return arrays.to_device(self._backend, x.T).T
+            return device_arrays.to_device(self._backend, x)
+        return device_arrays.to_device(self._backend, x.T).T

@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import mutually_broadcastable_shapes
 import gemmlab
 from gemmlab import UnsupportedProblem
 from gemmlab._gpu import backend_named, runtime_named
-from gemmlab._gpu.arrays import to_device, to_host, wait
+from gemmlab._gpu.device_arrays import to_device, to_host, wait
 
 needs_device = pytest.mark.skipif(not FIRST_PLACES, reason="no runtime has a device here")
 every_runtime = pytest.mark.parametrize("place", FIRST_PLACES)
@@ -72,7 +72,7 @@ def test_auto_takes_what_came_with_the_arrays(place: str) -> None:
 def test_a_product_does_not_block_and_hands_back_its_event(place: str) -> None:
     backend = gemmlab.get_backend(backend_at(place, "naive"))
     a, b, device_a, device_b = both(place, (300, 300), (300, 300))
-    from gemmlab._gpu.arrays import problem_of
+    from gemmlab._gpu.device_arrays import problem_of
 
     problem, out = problem_of(backend, device_a, device_b, None)
     handle = backend.gemm(problem)

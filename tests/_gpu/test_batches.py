@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemmlab._gpu.operands import Stacked, launches, row_major
+from gemmlab._gpu.batches import BatchedOperand, launches, row_major
 
 
 def elements(array: np.ndarray) -> list[int]:
@@ -32,11 +32,11 @@ def stacks(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
 @given(stacks(), st.integers(1, 5))
 def test_launches_cover_the_stack(pair: tuple[np.ndarray, np.ndarray], most: int) -> None:
     lead = pair[0].shape[:-2]
-    operands = [Stacked(None, 0, tuple(elements(x)[:-2]), 3) for x in pair]
+    operands = [BatchedOperand(None, 0, tuple(elements(x)[:-2]), 3) for x in pair]
     seen = []
     for products, ends in launches(lead, operands, most):
         assert 1 <= products <= most
-        seen += [tuple(end.moved(products=step).start for end in ends) for step in range(products)]
+        seen += [tuple(end.skip(batch=step).start for end in ends) for step in range(products)]
     expected = [tuple(int(x[index][0, 0]) for x in pair) for index in np.ndindex(*lead)]
     assert sorted(seen) == sorted(expected)
 
@@ -44,4 +44,4 @@ def test_launches_cover_the_stack(pair: tuple[np.ndarray, np.ndarray], most: int
 def test_a_contiguous_stack_is_one_launch() -> None:
     operands = [row_major(None, (5, 4, 3, 2, 3), 3), row_major(None, (1, 1, 1, 2, 3), 3)]
     ((products, (first, second)),) = launches((5, 4, 3), operands, 1000)
-    assert (products, first.step, second.step) == (60, 6, 0)
+    assert (products, first.batch_stride, second.batch_stride) == (60, 6, 0)
