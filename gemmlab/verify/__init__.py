@@ -1,10 +1,10 @@
-"""Is it right? Error bounds for products, and an audit of any backend.
+"""Correctness: error bounds for products, and an audit of any backend.
 
-    bounds.py    how large the error of a product may be, and how large it is
-    cases.py     what a product is tried on: numbers, sizes, layouts in memory
-    subject.py   a backend and a dtype under a check
-    checks.py    the checks, each a promise and a function that tries it
-    audit.py     all of them in turn, and the table
+    bounds.py    the error of a product, and the bound on it
+    inputs.py    the inputs of the checks: values, sizes, layouts in memory
+    context.py   what a check is given: a backend, a dtype and methods to test them
+    checks.py    the checks, each a promise and a function that tests it
+    audit.py     runs all checks; the table of results
 
 `gemmlab.verify("cpu-packed")` runs the audit.
 """

@@ -1,4 +1,4 @@
-"""The audit: every check on every dtype, and the table that says what came out."""
+"""The audit: runs every check on every dtype, and makes a table of the results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from textwrap import fill
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from gemmlab._api import get_backend, matmul, trace
 from gemmlab._backend import Backend
 from gemmlab._errors import UnsupportedProblem
 from gemmlab.verify.checks import CHECKS, Check
-from gemmlab.verify.subject import Fault, Subject
+from gemmlab.verify.context import CheckContext, Fault
 
 DTYPES = ("float32", "float64")
 WIDTH = 80
@@ -27,10 +27,10 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class Result:
-    """What one check found for one dtype.
+    """The result of one check for one dtype.
 
-    `error_over_bound` is the largest error seen, divided by its bound; None where a check measures none.
-    `detail` says what broke, or which cases the backend refused.
+    `error_over_bound` is the largest error divided by its bound; None if the check does not measure errors.
+    `detail` says what failed, or which cases the backend does not support.
     """
 
     check: str
@@ -43,7 +43,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Audit:
-    """The outcome of `gemmlab.verify`; `print` it for a table."""
+    """The results of `gemmlab.verify`; `print` shows them as a table."""
 
     backend: str
     seed: int
@@ -52,11 +52,11 @@ class Audit:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing failed and something was supported."""
+        """True if no check failed and at least one passed."""
         found = {result.status for result in self.results}
         return "failed" not in found and "passed" in found
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The audit as plain data, ready for JSON."""
         return {**asdict(self), "passed": self.passed}
 
@@ -77,21 +77,21 @@ def verify(
     thorough: bool = False,
     progress: Progress | None = None,
 ) -> Audit:
-    """Audit the correctness of a backend, the vendor's own included.
+    """Audit the correctness of a backend; the vendors' libraries can be audited too.
 
-    Every check runs in float32 and float64 on fresh random input through `gemmlab.matmul`: exact products
-    of integers, error bounds, NaN and infinity, layouts, overlap, empty sizes, stacks, concurrent calls.
+    Every check runs in float32 and float64 on new random inputs through `gemmlab.matmul`: exact products
+    of integers, error bounds, NaN and infinity, layouts, overlap, empty sizes, batches, concurrent calls.
 
     Parameters
     ----------
     backend : str
         A name as for `gemmlab.matmul`.
     seed : int, optional
-        Repeats an audit on the same input. Default: a new one, which the audit tells.
+        The same seed gives the same inputs. Default: a new seed, which the audit reports.
     thorough : bool
-        Try many more sizes and combinations.
+        Test many more sizes and combinations.
     progress : callable, optional
-        Called before each check as ``progress(checks_done, checks_in_all, name)``.
+        Called before each check as ``progress(checks_done, all_checks, name)``.
 
     Returns
     -------
@@ -101,7 +101,7 @@ def verify(
     Raises
     ------
     UnknownBackend, BackendUnavailable
-        There is nothing to audit.
+        The backend does not exist or cannot run here.
 
     Examples
     --------
@@ -116,75 +116,76 @@ def verify(
     for done, (check, dtype) in enumerate(work):
         if progress is not None:
             progress(done, len(work), f"{check.name}, {dtype}")
-        result = _run(check, _subject(backend, dtype, check, seed, thorough))
-        if result.cases or result.status != "passed":  # a backend without parameters has none to try
+        result = _run(check, _context(backend, dtype, check, seed, thorough))
+        if result.cases or result.status != "passed":  # for a backend without parameters, the check of parameters has no cases
             results.append(result)
     return Audit(backend, seed, thorough, tuple(results))
 
 
-def _subject(backend: str, dtype: str, check: Check, seed: int, thorough: bool) -> Subject:
+def _context(backend: str, dtype: str, check: Check, seed: int, thorough: bool) -> CheckContext:
     chosen = get_backend(backend)
-    return Subject(
+    return CheckContext(
         multiply=partial(matmul, backend=backend),
         dtype=np.dtype(dtype),
         params=chosen.params,
         blocks=_blocks(chosen, dtype),
         any_thread_count=chosen.kind == "rung",
         thorough=thorough,
-        # Each check has its own numbers: one that fails can be repeated without those before it.
+        # Each check has its own random generator, so that a check can be repeated without the ones before it.
         rng=np.random.default_rng([seed, zlib.crc32(f"{check.name}, {dtype}".encode())]),
     )
 
 
 def _blocks(backend: Backend, dtype: str) -> list[int]:
-    """Whole-number parameters in force: the defaults, and what the backend works out for a product."""
-    in_force: dict[str, Any] = {name: param.default for name, param in backend.params.items()}
+    """The integer parameters: the defaults, and the values that the backend chooses for a product."""
+    values: dict[str, int | str | None] = {name: param.default for name, param in backend.params.items()}
     ones = np.ones((64, 64), dtype)
-    with trace() as calls, suppress(Exception):  # what is wrong with this product is for the checks to say
+    with trace() as calls, suppress(Exception):  # the checks report what is wrong with this product
         matmul(ones, ones, backend=backend.name)
     for call in calls:
-        in_force |= call.params
-    return [value for value in in_force.values() if isinstance(value, int)]
+        values |= call.params
+    return [value for value in values.values() if isinstance(value, int)]
 
 
-def _run(check: Check, subject: Subject) -> Result:
+def _run(check: Check, context: CheckContext) -> Result:
     status: Status = "passed"
-    detail = _refusal(subject)
+    detail = _refusal(context)
     if detail:
-        return Result(check.name, subject.dtype.name, "not supported", detail, None, 0)
+        return Result(check.name, context.dtype.name, "not supported", detail, None, 0)
     try:
-        check.run(subject)
+        check.run(context)
     except Fault as fault:
         status, detail = "failed", str(fault)
     else:
-        if subject.refused:
-            some = "; ".join(subject.refused[:3]) + ("; ..." if len(subject.refused) > 3 else "")
-            detail = f"{len(subject.refused)} of {subject.cases} cases not supported: {some}"
-            status = "not supported" if len(subject.refused) == subject.cases else "passed"
-    return Result(check.name, subject.dtype.name, status, detail, subject.worst, subject.cases)
+        if context.refused:
+            some = "; ".join(context.refused[:3]) + ("; ..." if len(context.refused) > 3 else "")
+            detail = f"{len(context.refused)} of {context.cases} cases not supported: {some}"
+            status = "not supported" if len(context.refused) == context.cases else "passed"
+    return Result(check.name, context.dtype.name, status, detail, context.worst, context.cases)
 
 
-def _refusal(subject: Subject) -> str:
-    """Why the backend does not do this dtype; empty if it does."""
-    ones = np.ones((2, 2), subject.dtype)
-    with suppress(Exception):  # anything but a refusal is for the checks to say
+def _refusal(context: CheckContext) -> str:
+    """Why the backend does not support this dtype; empty if it does."""
+    ones = np.ones((2, 2), context.dtype)
+    with suppress(Exception):  # the checks report any other error
         try:
-            subject.multiply(ones, ones)
+            context.multiply(ones, ones)
         except UnsupportedProblem as error:
             return str(error)
     return ""
 
 
 def _table(results: Iterable[Result]) -> list[str]:
-    rows: dict[str, dict[str, str]] = {}
+    texts: dict[str, dict[str, str]] = {}
     for result in results:
         worst = result.error_over_bound
         text = result.status.upper() if result.status == "failed" else result.status
         text += f", {worst:.2g} of bound" if worst else ""
-        rows.setdefault(result.check, {})[result.dtype] = text
-    dtypes = list(dict.fromkeys(dtype for row in rows.values() for dtype in row))
+        texts.setdefault(result.check, {})[result.dtype] = text
+    dtypes = list(dict.fromkeys(dtype for by_dtype in texts.values() for dtype in by_dtype))
     lines = [f"{'check':<24}" + "".join(f"{dtype:<28}" for dtype in dtypes)]
-    lines += [f"{name:<24}" + "".join(f"{row.get(d, ''):<28}" for d in dtypes) for name, row in rows.items()]
+    for name, by_dtype in texts.items():
+        lines.append(f"{name:<24}" + "".join(f"{by_dtype.get(dtype, ''):<28}" for dtype in dtypes))
     return [line.rstrip() for line in lines]
 
 

@@ -134,7 +134,7 @@ class TakesVectorsForContiguous(Honest):
         return np.matmul(a, b)
 
 
-class ForgetsLastOfStack(Honest):
+class ForgetsLastOfBatch(Honest):
     def multiply(self, a: Array, b: Array) -> Array:
         c = np.matmul(a, b)
         if c.ndim > 2:
@@ -196,7 +196,7 @@ FOUND_BY: Mapping[type[Honest], str] = {
     TakesColumnMajorForRowMajor: "layouts",
     ReadsTooFar: "layouts",
     TakesVectorsForContiguous: "vectors",
-    ForgetsLastOfStack: "stacks",
+    ForgetsLastOfBatch: "batches",
     LeavesLowerTriangle: "same operand",
     SumsInAnyOrder: "same bits",
     SumsByThreads: "same bits",

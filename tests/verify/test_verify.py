@@ -19,9 +19,9 @@ import gemmlab
 from gemmlab._backend import Param
 from gemmlab._registry import registered
 from gemmlab.verify import bounds, error_over_bound, freivalds, gamma
-from gemmlab.verify.cases import CANARY, EDGES, OPERAND_LAYOUTS, RESULT_LAYOUTS, around, owner, triples
 from gemmlab.verify.checks import CHECKS
-from gemmlab.verify.subject import Fault, Subject
+from gemmlab.verify.context import CheckContext, Fault
+from gemmlab.verify.inputs import CANARY, EDGES, OPERAND_LAYOUTS, RESULT_LAYOUTS, around, owner, triples
 
 ON_THE_CPU = [name for name, info in gemmlab.backends().items() if info.available and name.startswith("cpu-")]
 
@@ -78,7 +78,7 @@ def careless(a: Any, b: Any, out: Any = None) -> Any:
 def test_faults_of_the_core_would_be_found(name: str, where: str) -> None:
     check = next(check for check in CHECKS if check.name == name)
     with pytest.raises(Fault, match=where):
-        check.run(Subject(careless, np.dtype(float), {}, [], False, False, np.random.default_rng(1)))
+        check.run(CheckContext(careless, np.dtype(float), {}, [], False, False, np.random.default_rng(1)))
 
 
 @pytest.mark.parametrize(

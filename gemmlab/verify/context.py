@@ -1,4 +1,4 @@
-"""What a check sees: one backend and one dtype, and a way to try things on them."""
+"""What a check is given: one backend and one dtype, and methods to test products on them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import numpy as np
 
 from gemmlab._backend import Param
 from gemmlab._errors import UnsupportedProblem
+from gemmlab._problem import Array, DType
 from gemmlab.verify.bounds import element_ratios
-from gemmlab.verify.cases import EDGES, Array, around, integers
+from gemmlab.verify.inputs import EDGES, around, integers
 
 
 class Fault(Exception):
@@ -20,14 +21,14 @@ class Fault(Exception):
 
 
 @dataclass
-class Subject:
-    """A backend and a dtype under one check, and what the check has seen.
+class CheckContext:
+    """A backend and a dtype for one check, and the results so far.
 
-    `blocks` are the block sizes in force, `any_thread_count` says that threads must not change a bit.
+    `blocks` are the backend's block sizes. With `any_thread_count`, the number of threads must not change any bit.
     """
 
-    multiply: Callable[..., Any]
-    dtype: np.dtype[Any]
+    multiply: Callable[..., Array]
+    dtype: DType
     params: Mapping[str, Param]
     blocks: list[int]
     any_thread_count: bool
@@ -39,12 +40,12 @@ class Subject:
 
     @property
     def sizes(self) -> list[int]:
-        """Sizes at, below and above the widths of usual kernels and this backend's own blocks."""
+        """Sizes at, just below and just above the tile sizes of common kernels and the backend's block sizes."""
         return sorted({*EDGES, *around(self.blocks)})
 
     @contextmanager
     def case(self, description: str) -> Iterator[None]:
-        """One thing tried: a refusal is noted, anything else that is raised is a fault."""
+        """One test: UnsupportedProblem is counted as a refusal, any other exception is a fault."""
         self.cases += 1
         try:
             yield
@@ -55,7 +56,8 @@ class Subject:
         except Exception as error:
             raise Fault(f"{description}: {type(error).__name__}: {error}") from error
 
-    def product(self, a: Array, b: Array, out: Array | None = None, **options: Any) -> Any:
+    def product(self, a: Array, b: Array, out: Array | None = None, **options: Any) -> Array:
+        """The product; with `out`, a fault unless `out` is returned."""
         if out is None:
             return self.multiply(a, b, **options)
         result = self.multiply(a, b, out=out, **options)
@@ -64,14 +66,16 @@ class Subject:
         return result
 
     def integers(self, *shape: int) -> Array:
+        """A random array of integers from -8 to 8."""
         return integers(self.rng, shape, self.dtype)
 
     def expect_exact(self, a: Array, b: Array, out: Array | None = None, **options: Any) -> None:
-        """Multiply whole numbers and compare with the product in int64."""
+        """Multiply arrays of integers and compare with the product in int64."""
         expected = np.matmul(a.astype(np.int64), b.astype(np.int64)).astype(self.dtype)
         _compare(self.product(a, b, out, **options), expected)
 
     def expect_within_bound(self, a: Array, b: Array) -> None:
+        """Multiply and compare each element's error with its bound."""
         result = self.product(a, b)
         ratios = element_ratios(a, b, result)
         worst = float(ratios.max(initial=0.0))
@@ -81,9 +85,9 @@ class Subject:
             raise Fault(f"C[{i}, {j}] is {result[i, j]}, {worst:.3g} times its error bound")
 
 
-def _compare(result: Any, expected: Any) -> None:
+def _compare(result: Array, expected: Array) -> None:
     if result.shape != expected.shape or result.dtype.newbyteorder("=") != expected.dtype:
-        raise Fault(f"gave {result.dtype} of shape {result.shape}, not {expected.dtype} of shape {expected.shape}")
+        raise Fault(f"returned {result.dtype} of shape {result.shape}, not {expected.dtype} of shape {expected.shape}")
     wrong = np.argwhere(np.asarray(result != expected))
     if len(wrong):
         at = tuple(wrong[0].tolist())

@@ -1,22 +1,23 @@
-"""What a product is tried on: numbers, sizes, and layouts in memory.
+"""The inputs of the checks: values, sizes, and layouts in memory.
 
-Every matrix lies in a larger buffer whose bytes are all set to one value. NOT_A_NUMBER around the operands
-makes a kernel that reads too far give NaN; CANARY around the result shows a kernel that writes too far.
+Every matrix is part of a larger buffer, all of whose other bytes have one value. NOT_A_NUMBER around the operands
+makes a kernel that reads out of bounds return NaN; CANARY around the result reveals a kernel that writes out of bounds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike
 
-Array: TypeAlias = NDArray[Any]
+from gemmlab._problem import Array, DType
+
 Shape: TypeAlias = tuple[int, int]
 Draw: TypeAlias = Callable[[np.random.Generator, Shape], Array]
-Frame: TypeAlias = Callable[[Shape, Any, int], Array]
+Frame: TypeAlias = Callable[[Shape, DTypeLike, int], Array]
 
 NOT_A_NUMBER = 0xFF
 CANARY = 0xCA
@@ -26,13 +27,13 @@ EDGES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65)
 LARGEST_BLOCK = 300
 
 
-def integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Array:
-    """Whole numbers from -8 to 8: their products are exact, in any order and on any machine."""
+def integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+    """Random integers from -8 to 8: their products are exact, whatever the order of summation."""
     return rng.integers(-8, 9, shape).astype(dtype)
 
 
-def distributions(dtype: Any) -> Mapping[str, tuple[Draw, Draw]]:
-    """Ways of drawing the two factors, by name."""
+def distributions(dtype: DType) -> Mapping[str, tuple[Draw, Draw]]:
+    """The distributions of the two operands, by name."""
     quarter = int(np.finfo(dtype).maxexp) // 4
     smallest = float(np.finfo(dtype).smallest_normal)
 
@@ -42,7 +43,7 @@ def distributions(dtype: Any) -> Mapping[str, tuple[Draw, Draw]]:
     def normal(rng: np.random.Generator, shape: Shape) -> Array:
         return rng.standard_normal(shape).astype(dtype)
 
-    def wide(rng: np.random.Generator, shape: Shape) -> Array:
+    def wide_range(rng: np.random.Generator, shape: Shape) -> Array:
         return (rng.standard_normal(shape) * np.exp2(rng.uniform(-quarter, quarter, shape))).astype(dtype)
 
     def subnormal(rng: np.random.Generator, shape: Shape) -> Array:
@@ -54,20 +55,20 @@ def distributions(dtype: Any) -> Mapping[str, tuple[Draw, Draw]]:
     return {
         "uniform": (uniform, uniform),
         "normal": (normal, normal),
-        "wide magnitudes": (wide, wide),
-        # The large factor lifts the products back into range: a kernel that takes subnormal
-        # numbers for zeros is far off.
+        "wide magnitudes": (wide_range, wide_range),
+        # The large operand brings the products back into the normal range, so that a kernel which flushes
+        # subnormal numbers to zero has a large error.
         "subnormal times large": (subnormal, large),
     }
 
 
 def around(blocks: Iterable[int]) -> list[int]:
-    """Sizes at, one below and one above each block size; blocks too large for a short audit are left out."""
+    """Sizes at, one below and one above each block size; blocks too large for a short audit are omitted."""
     return sorted({block + step for block in blocks if 1 < block <= LARGEST_BLOCK for step in (-1, 0, 1)})
 
 
 def triples(rng: np.random.Generator, sizes: list[int], rounds: int) -> Iterator[tuple[int, int, int]]:
-    """(m, n, k) such that in every round each size is m once, n once and k once."""
+    """Triples (m, n, k); in every round each size occurs once as m, once as n and once as k."""
     for _ in range(rounds):
         columns = (rng.permutation(sizes).tolist() for _ in range(3))
         yield from zip(*columns, strict=True)
@@ -75,10 +76,10 @@ def triples(rng: np.random.Generator, sizes: list[int], rounds: int) -> Iterator
 
 @dataclass(frozen=True)
 class Layout:
-    """A way for a matrix to lie in memory.
+    """A layout of a matrix in memory.
 
-    `frame(shape, dtype, byte)` gives a writable matrix inside a buffer filled with `byte`; `finish` turns
-    it, once it holds its values, into what the backend is given.
+    `frame(shape, dtype, byte)` returns a writable matrix inside a buffer filled with `byte`. When the matrix has its
+    values, `finish` converts it to the operand.
     """
 
     name: str
@@ -86,43 +87,43 @@ class Layout:
     finish: Callable[[Array], Array] = lambda array: array
 
     def hold(self, values: Array) -> Array:
-        """A matrix of these values in this layout. Zero strides repeat the first row or column."""
+        """A matrix with these values in this layout. A layout with a zero stride repeats the first row or column."""
         array = self.frame((values.shape[0], values.shape[1]), values.dtype, NOT_A_NUMBER)
         array[...] = values
         return self.finish(array)
 
 
 def owner(array: Array) -> Array:
-    """The buffer that the array's memory belongs to."""
+    """The buffer that contains the array."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
 
 
-def _buffer(count: int, dtype: Any, byte: int, offset: int = 0) -> Array:
+def _buffer(count: int, dtype: DTypeLike, byte: int, offset: int = 0) -> Array:
     item = np.dtype(dtype).itemsize
     memory = np.full((count + 2 * MARGIN) * item + offset, byte, np.uint8)
     start = MARGIN * item + offset
     return memory[start : start + count * item].view(dtype)
 
 
-def _rows(shape: Shape, dtype: Any, byte: int) -> Array:
+def _rows(shape: Shape, dtype: DTypeLike, byte: int) -> Array:
     return _buffer(shape[0] * shape[1], dtype, byte).reshape(shape)
 
 
-def _padded(shape: Shape, dtype: Any, byte: int) -> Array:
+def _padded(shape: Shape, dtype: DTypeLike, byte: int) -> Array:
     return _rows((shape[0], shape[1] + MARGIN), dtype, byte)[:, : shape[1]]
 
 
-def _stepped(shape: Shape, dtype: Any, byte: int) -> Array:
+def _stepped(shape: Shape, dtype: DTypeLike, byte: int) -> Array:
     return _rows((2 * shape[0], 3 * shape[1]), dtype, byte)[::2, ::3]
 
 
-def _unaligned(shape: Shape, dtype: Any, byte: int) -> Array:
+def _unaligned(shape: Shape, dtype: DTypeLike, byte: int) -> Array:
     return _buffer(shape[0] * shape[1], dtype, byte, offset=1).reshape(shape)
 
 
-def _swapped(shape: Shape, dtype: Any, byte: int) -> Array:
+def _swapped(shape: Shape, dtype: DTypeLike, byte: int) -> Array:
     return _rows(shape, np.dtype(dtype).newbyteorder("S"), byte)
 
 
