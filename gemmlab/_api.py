@@ -26,7 +26,7 @@ from gemmlab._front import matmul
 from gemmlab._problem import AnyArray, Casting, Problem
 
 if TYPE_CHECKING:
-    from gemmlab._cpu.packed_rung import Packed
+    from gemmlab._cpu.packed_backend.backend import Packed
     from gemmlab._gpu.backend import DeviceBackend
 
 __all__ = ["Call", "backends", "get_backend", "matmul", "pack", "trace", "use"]

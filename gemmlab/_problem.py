@@ -19,7 +19,7 @@ from numpy.lib.array_utils import byte_bounds
 from gemmlab._config import check_threads
 
 if TYPE_CHECKING:
-    from gemmlab._cpu._packed import PackedOperand
+    from gemmlab._cpu.packed_backend._packed import PackedOperand
     from gemmlab._gpu.device_arrays import DeviceOperands
 
 Array: TypeAlias = np.ndarray[Any, Any]

@@ -62,5 +62,5 @@ def tune(
     else:
         found = blocks.tune_blocks(dtypes, rounds, edges or blocks.EDGES, progress)
     ours.forget()  # type: ignore[attr-defined]
-    _front.settings_changed()  # the compiled way has the old parameters
+    _front.settings_changed()  # the fast path has the old parameters
     return found

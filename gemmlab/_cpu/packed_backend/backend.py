@@ -128,8 +128,8 @@ class Packed:
 
     def _operands(self, problem: Problem) -> tuple[Array, Array]:
         """`a` and `b`: as the caller stored them, if their sums may be of `problem.dtype` without a copy."""
-        narrow = problem.unconverted
-        return narrow if narrow is not None and self.kernel.widens(narrow[0], problem.out) else (problem.a, problem.b)
+        stored = problem.unconverted
+        return stored if stored is not None and self.kernel.widens(stored[0], problem.out) else (problem.a, problem.b)
 
     def threads(self, problem: Problem) -> int:
         """Threads that one product of this problem runs on."""
