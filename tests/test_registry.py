@@ -288,10 +288,10 @@ def test_a_backend_whose_probe_fails_is_unavailable(probe):
 
 def test_a_backend_that_says_no_without_a_reason_is_given_one():
     with registered(Fine(supports=lambda problem: False)):
-        with pytest.raises(UnsupportedProblem, match="made-up does not do this problem"):
+        with pytest.raises(UnsupportedProblem, match="made-up does not support this problem"):
             gemmlab.matmul(ONES, ONES, backend="made-up")
         why = {name: text for name, _, text in gemmlab.explain(ONES, ONES).rows}
-        assert why["made-up"] == "made-up does not do this problem"
+        assert why["made-up"] == "made-up does not support this problem"
 
 
 def test_a_backend_whose_supports_fails_breaks_no_explanation():
@@ -305,7 +305,7 @@ def test_a_backend_whose_supports_fails_breaks_no_explanation():
     [
         (fail, "RuntimeError: out of luck"),
         (lambda: sys.exit("no licence"), "SystemExit: no licence"),
-        (lambda: None, "it lacks name, kind"),
+        (lambda: None, "it has no name, kind"),
         (lambda: Fine(name="other"), "calls itself 'other'"),
         (lambda: Fine(params=None), "params"),
     ],

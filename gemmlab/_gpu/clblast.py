@@ -75,7 +75,7 @@ class CLBlast(Vendor):
         if (verdict := super().supports(problem)) is not True:
             return verdict
         if _padded(problem.m, problem.n, problem.k) > INT32_MAX:
-            return f"{self.name} has 32-bit indices: {problem.m} x {problem.n} x {problem.k} is too large"
+            return f"{self.name} indexes with 32 bits: {problem.m} x {problem.n} x {problem.k} is too large"
         memories = () if problem.device_operands is None else problem.device_operands.memories
         if not all(isinstance(memory, cl.MemoryObjectHolder) for memory in memories):
             return f"{self.name} takes buffers, not shared virtual memory: copy the operands to plain arrays"
@@ -88,7 +88,7 @@ class CLBlast(Vendor):
 
         last = max(_last(x, size.batch, *shape) for x, *shape in _shaped(size, a, b, c))
         if last > INT32_MAX:
-            raise UnsupportedProblem(f"{self.name} has 32-bit indices: an operand extends to element {last}")
+            raise UnsupportedProblem(f"{self.name} indexes with 32 bits: an operand extends to element {last}")
         max_batch = INT32_MAX // _padded(size.m, size.n, size.k)
         with _one_at_a_time, queue.lock, queue.device_errors("multiplying"):
             before = cl.enqueue_barrier(queue.queue)

@@ -89,7 +89,8 @@ def exchanged(x: AnyArray) -> tuple[AnyArray, Callable[[AnyArray], AnyArray]]:
     if device == DLPACK_CPU:
         return np.from_dlpack(x), space.from_dlpack
     if device not in DLPACK:
-        raise UnsupportedProblem(f"{type(x).__name__} is on a device of DLPack's unsupported type {device}")
+        what = f"{type(x).__name__} is on a device of DLPack's type {device}"
+        raise UnsupportedProblem(f"{what}, which gemmlab does not support: copy it to the host")
     try:
         known = import_module(DLPACK[device])
     except ImportError as error:

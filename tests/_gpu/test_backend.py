@@ -236,7 +236,7 @@ def test_a_program_on_disk_is_not_built_again(tmp_path: Any, monkeypatch: pytest
     monkeypatch.setattr(gemmlab.config, "cache_dir", tmp_path)
     for place in FIRST_PLACES:
         runtime = runtime_named(place.partition(":")[0])
-        if not queue_of(place).cached:
+        if not queue_of(place).caches_programs:
             continue
         ways = []
         for _ in range(2):

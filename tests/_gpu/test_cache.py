@@ -470,7 +470,7 @@ def test_info_shows_the_cache_in_80_columns(command, monkeypatch):
     done = command("info")
     assert done.status == 0
     at = done.lines.index(f"{'program cache':<20}1 program, 1.0 MiB in cache/programs;")
-    assert done.lines[at + 1].strip() == "opencl and cuda (sycl programs cannot be kept)"
+    assert done.lines[at + 1].strip() == "opencl and cuda (sycl programs cannot be stored)"
     assert max(len(line) for line in done.lines[at : at + 2]) <= 80
     there = json.loads(command("info", "--json").out)["program_cache"]
     assert there == json.loads(command("cache", "--json").out)

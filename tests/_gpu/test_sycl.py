@@ -328,7 +328,7 @@ def test_arrays_are_taken_as_they_are(kind, usm_type):
     assert (c.usm_type, c.sycl_queue, c.dtype) == (usm_type, device_a.sycl_queue, device_a.dtype)
     before = c.__sycl_usm_array_interface__["data"]
     event = adopted_product(device_a, device_b, c)
-    RUNTIME.finish(c, event)
+    RUNTIME.add_dependency(c, event)
     assert np.array_equal(RUNTIME.values(c), a @ b)
     assert c.__sycl_usm_array_interface__["data"] == before
     assert RUNTIME.adopt(c).memory is (c.get_array() if kind is not usm else c).usm_data
@@ -393,7 +393,7 @@ def test_what_dpnp_does_next_waits_for_a_launch_and_the_caller_does_not():
     rounds(adopted.queue, adopted.memory, 4).wait()  # built
     start = perf_counter()
     event = rounds(adopted.queue, adopted.memory)
-    RUNTIME.finish(x, event)
+    RUNTIME.add_dependency(x, event)
     launch_s = perf_counter() - start
     later = x + 10  # reads what the kernel writes
     x[:] = 0  # writes what it reads

@@ -243,7 +243,7 @@ def test_a_long_stack_of_small_products_is_cut_to_what_32_bits_count(clblast):
 @pytest.mark.parametrize(
     ("status", "said"),
     [(-4, "ran out of memory multiplying.*-4, TempBufferAllocFailure"), (-11, "-11, OpenCLBuildProgramFailure"),
-     (-1016, "-1016, InvalidLeadDimA"), (-9999, "-9999, of no name")],
+     (-1016, "-1016, InvalidLeadDimA"), (-9999, "-9999, unknown")],
 )  # fmt: skip
 def test_a_status_is_an_error_with_its_name(clblast, status, said):
     clblast.library.status = status
