@@ -1,4 +1,4 @@
-"""The one call and what tells about it: use, trace, threads, parameters; alone, in many threads, after a fork."""
+"""matmul, use, trace, threads and parameters: in one thread, in many threads, and after a fork."""
 
 from __future__ import annotations
 
@@ -315,7 +315,7 @@ def test_what_did_not_run_is_in_no_trace():
     ("name", "own"),
     [("cpu-naive", "none"), ("cpu-ikj", "schedule"), ("cpu-blocked", "bs_r, bs_c, bs_k, schedule")],
 )
-def test_an_unknown_parameter_is_told_the_backends_own(name, own):
+def test_an_unknown_parameter_error_lists_the_backends_parameters(name, own):
     with pytest.raises(TypeError, match=f"{name} has no parameter 'bs_q'; its parameters: {own}$"):
         gemmlab.matmul(ONES, ONES, backend=name, bs_q=3)
 
@@ -401,7 +401,7 @@ assert gemmlab.config.threads == calls[0].threads == 3
     )
 
 
-def test_a_small_product_runs_on_one_thread_unless_told(config_threads):
+def test_a_small_product_runs_on_one_thread_by_default(config_threads):
     assert ran(backend="cpu-blocked").threads == 1
     config_threads(4)
     assert ran(backend="cpu-blocked").threads == 1

@@ -1,4 +1,4 @@
-"""Backends by name: what is listed, what is taken, what is refused; and a plugin that is really installed."""
+"""Backends by name: the list, the choice, refusals, and an installed plugin."""
 
 from __future__ import annotations
 
@@ -101,14 +101,14 @@ def test_every_param_says_what_it_is():
             assert all(param.constraint(choice) for choice in param.choices)
 
 
-def test_an_unknown_name_is_told_its_neighbours():
+def test_an_unknown_name_error_lists_similar_names():
     with pytest.raises(UnknownBackend, match=r"'cpu-bloked'.*cpu-blocked") as caught:
         gemmlab.get_backend("cpu-bloked")
     assert isinstance(caught.value, LookupError)
     assert isinstance(caught.value, gemmlab.GemmlabError)
 
 
-def test_a_name_like_nothing_is_told_all_names():
+def test_an_unrecognisable_name_error_lists_all_names():
     with pytest.raises(UnknownBackend, match=r"cpu-naive.*cpu-blis"):
         gemmlab.matmul(ONES, ONES, backend="zzz")
 

@@ -1,6 +1,6 @@
 """Transfers of large host arrays to and from a GPU, through pinned staging buffers.
 
-A driver copies pageable memory on one thread, through pinned buffers of its own, and the operating system maps the
+A driver copies pageable memory on one thread, through its own pinned buffers, and the operating system maps the
 pages of a new array one by one during the copy. Here several threads do both in parallel, each with its own buffer:
 
     host array  <- copied by a thread ->  its pinned buffer  <- copied by the device ->  device memory

@@ -1,4 +1,4 @@
-"""Products on a device from host arrays: what goes wrong is said, and what comes after works."""
+"""Products of host arrays on a device: errors have clear messages, and later products work."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_device_that_is_not_there(wanted: str) -> None:
     assert f"{runtime}-naive:{wanted}" not in gemmlab.backends()
 
 
-def test_an_unknown_rung_has_near_names() -> None:
+def test_an_unknown_rung_gets_similar_names() -> None:
     with pytest.raises(gemmlab.UnknownBackend, match="did you mean"):
         gemmlab.get_backend("opencl-lokal:0")
 
@@ -108,7 +108,7 @@ def test_no_device_has_a_fix(runtime: str, monkeypatch: pytest.MonkeyPatch) -> N
 # What a problem may be
 
 
-def test_other_dtypes_are_refused_with_the_way_out() -> None:
+def test_other_dtypes_are_refused_with_a_fix() -> None:
     a = np.ones((2, 2), np.int32)
     with pytest.raises(UnsupportedProblem, match="convert with astype"):
         gemmlab.matmul(a, a, backend=PRIVATE)
@@ -126,7 +126,7 @@ def test_no_float64_on_a_device_without_it(monkeypatch: pytest.MonkeyPatch) -> N
     ("limits", "words"),
     [({"allocation_bytes": 1000}, "in one piece"), ({"memory_bytes": 1000}, "multiply in pieces")],
 )
-def test_too_large_is_said_before_anything_moves(
+def test_a_product_that_does_not_fit_is_refused_before_any_copy(
     limits: dict[str, int], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = queue_of(PLACE)
@@ -146,7 +146,7 @@ def test_a_broadcast_operand_is_sent_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert sent == [60, 30]
 
 
-def test_large_grids_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_grids_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_code, "MAX_GROUPS", 3)
     for place in FIRST_PLACES:
         for rung in ("private", "local", "register"):
@@ -156,7 +156,7 @@ def test_large_grids_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("count", [1, 1000, staging.PIECE_BYTES // 4, 3 * staging.PIECE_BYTES + 5])
-def test_staged_transfers_bring_every_byte(place: str, count: int) -> None:
+def test_staged_transfers_copy_every_byte(place: str, count: int) -> None:
     queue = queue_of(place)
     if not queue.can_stage:
         pytest.skip("copies go straight there")

@@ -1,4 +1,4 @@
-"""Stacks are cut into launches that cover every product once, with the right matrices."""
+"""Batches are split into launches that cover every product once, with the right matrices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def elements(array: np.ndarray) -> list[int]:
 
 
 @st.composite
-def stacks(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
+def batches(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
     """Two arrays of offsets with equal leading axes, some of them repeated, permuted or cut."""
     lead = draw(st.lists(st.integers(1, 4), max_size=4))
     arrays = []
@@ -29,8 +29,8 @@ def stacks(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
     return arrays[0], arrays[1]
 
 
-@given(stacks(), st.integers(1, 5))
-def test_launches_cover_the_stack(pair: tuple[np.ndarray, np.ndarray], most: int) -> None:
+@given(batches(), st.integers(1, 5))
+def test_launches_cover_the_batch(pair: tuple[np.ndarray, np.ndarray], most: int) -> None:
     lead = pair[0].shape[:-2]
     operands = [BatchedOperand(None, 0, tuple(elements(x)[:-2]), 3) for x in pair]
     seen = []
@@ -41,7 +41,7 @@ def test_launches_cover_the_stack(pair: tuple[np.ndarray, np.ndarray], most: int
     assert sorted(seen) == sorted(expected)
 
 
-def test_a_contiguous_stack_is_one_launch() -> None:
+def test_a_contiguous_batch_is_one_launch() -> None:
     operands = [row_major(None, (5, 4, 3, 2, 3), 3), row_major(None, (1, 1, 1, 2, 3), 3)]
     ((products, (first, second)),) = launches((5, 4, 3), operands, 1000)
     assert (products, first.batch_stride, second.batch_stride) == (60, 6, 0)

@@ -477,6 +477,6 @@ def test_info_shows_the_cache_in_80_columns(command, monkeypatch):
 
 
 def test_the_environment_says_where_the_cache_is(tmp_path):
-    told = output_of("import gemmlab.cli as c; c.main(['cache'])", GEMMLAB_CACHE_DIR=str(tmp_path / "mine"))
-    assert told == f"0 programs, 0.0 MiB in {tmp_path / 'mine' / 'programs'}\n"
+    shown = output_of("import gemmlab.cli as c; c.main(['cache'])", GEMMLAB_CACHE_DIR=str(tmp_path / "mine"))
+    assert shown == f"0 programs, 0.0 MiB in {tmp_path / 'mine' / 'programs'}\n"
     assert not (tmp_path / "mine").exists()

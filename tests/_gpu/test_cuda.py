@@ -1,4 +1,4 @@
-"""The CUDA runtime: texts compiled without a GPU, what is asked of a stand-in for CuPy, what a GPU answers."""
+"""The CUDA runtime: sources compiled without a GPU, calls to a fake CuPy, and tests on a GPU."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_the_flow_of_a_text_is_understood():
     assert named["d"] not in after[named["a"]]
 
 
-def test_a_refused_text_says_why(nvrtc):
+def test_a_build_error_has_the_log(nvrtc):
     with pytest.raises(DeviceError, match=r"(?s)cannot build the kernel for sm_90 .*identifier \"nonsense\""):
         compile_source("__global__ void gemm() { nonsense; }", {}, "sm_90")
     with pytest.raises(DeviceError, match="gpu-architecture"):
@@ -198,7 +198,7 @@ def test_a_launch_is_timed_by_events_around_it(queue, fake):
     assert event.kernel_s == 2.5e-3
 
 
-def test_events_of_two_launches_are_apart(queue, fake):
+def test_two_launches_have_separate_events(queue, fake):
     kernel = queue.kernel("text", "gemm", {})
     held = [queue.launch(kernel, (1, 1, 1), (1, 1, 1), []) for _ in range(3)]
     assert len({id(event) for launch in held for event in (launch.first, launch.last)}) == 6
@@ -244,14 +244,14 @@ def test_an_architecture_that_nvrtc_does_not_know_takes_the_one_before(capabilit
 
 
 @pytest.mark.parametrize("error", [OutOfMemory("full"), RuntimeFailure(2, "full"), DriverFailure(2, "full")])
-def test_a_full_device_says_so_and_goes_on(error, queue):
+def test_an_out_of_memory_error_leaves_the_device_usable(error, queue):
     full = r"ran out of memory allocating 8 bytes \(full\): free arrays on it"
     with pytest.raises(DeviceError, match=full), queue.device_errors("allocating 8 bytes"):
         raise error
     assert not queue.failed
 
 
-def test_other_trouble_is_told_and_the_device_goes_on(queue, cuda):
+def test_other_errors_are_reported_and_the_device_still_works(queue, cuda):
     failed = r"failed starting a kernel \(DriverFailure: invalid value\): try again"
     with pytest.raises(DeviceError, match=failed), queue.on_stream("starting a kernel"):
         raise DriverFailure(1, "invalid value")
@@ -307,7 +307,7 @@ def test_an_array_is_adopted_without_copy(base, looking):
     assert adopted.queue is looking.adopt(array.T).queue
 
 
-def test_arrays_that_overlap_are_seen_whoever_allocated_them(looking):
+def test_overlap_is_detected_for_separately_allocated_arrays(looking):
     cupy = pytest.importorskip("cupy")
     base = 0x7F0000000000
     whole = cupy.ndarray((8, 8), np.float64, at(base))
@@ -392,7 +392,7 @@ def test_kernels_of_a_later_process_come_from_disk(gpu):
         assert [build.how for build in queue.builds] == [how]
 
 
-def test_a_full_gpu_says_so_and_goes_on(gpu):
+def test_an_out_of_memory_error_leaves_the_gpu_usable(gpu):
     queue = gpu.queue(gpu.device("gpu"))
     with pytest.raises(DeviceError, match="ran out of memory allocating"):
         queue.allocate(4 * queue.device.memory_bytes)

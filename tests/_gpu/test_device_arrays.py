@@ -1,4 +1,4 @@
-"""Arrays on a device stay there: the same kind comes back, nothing is copied, nothing is waited for."""
+"""Products of device arrays: the result has the same type, nothing is copied, and the call does not block."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def both(place: str, *shapes: tuple[int, ...], dtype: Any = "float32") -> tuple[
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("rung", RUNG_NAMES)
 @every_runtime
-def test_the_kind_comes_back_and_nothing_is_copied(place: str, rung: str, dtype: str) -> None:
+def test_the_result_has_the_same_type_and_nothing_is_copied(place: str, rung: str, dtype: str) -> None:
     a, b, device_a, device_b = both(place, (33, 17), (17, 65), dtype=dtype)
     with gemmlab.trace() as calls:
         c = gemmlab.matmul(device_a, device_b, backend=backend_at(place, rung))
@@ -58,7 +58,7 @@ def test_no_host_memory_is_touched(place: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 @every_runtime
-def test_auto_takes_what_came_with_the_arrays(place: str) -> None:
+def test_auto_uses_the_library_of_the_arrays(place: str) -> None:
     a, b, device_a, device_b = both(place, (5, 7), (7, 3))
     with gemmlab.trace() as calls:
         c = gemmlab.matmul(device_a, device_b)
@@ -134,7 +134,7 @@ def test_rows_of_a_larger_array_are_not_copied(place: str) -> None:
     st.sampled_from(FIRST_PLACES or ["none"]),
     st.sampled_from(RUNG_NAMES),
 )
-def test_stacks_broadcast_as_numpy_has_it(shapes: Any, place: str, rung: str) -> None:
+def test_batches_broadcast_as_in_numpy(shapes: Any, place: str, rung: str) -> None:
     a, b, device_a, device_b = both(place, *shapes.input_shapes)
     assert np.array_equal(to_host(gemmlab.matmul(device_a, device_b, backend=backend_at(place, rung))), a @ b)
 
@@ -157,7 +157,7 @@ def test_errors_are_numpys(place: str) -> None:
 
 
 @every_runtime
-def test_what_is_refused(place: str) -> None:
+def test_refused_arrays(place: str) -> None:
     _, b, device_a, device_b = both(place, (3, 4), (4, 5))
     backend = backend_at(place, "private")
     with pytest.raises(UnsupportedProblem, match="different kinds"):
@@ -205,7 +205,7 @@ def test_work_of_another_queue_is_waited_for() -> None:
     assert np.array_equal(c.get(), 4 * (a @ a))
 
 
-def test_a_queue_that_keeps_no_order() -> None:
+def test_an_out_of_order_queue() -> None:
     if not any(place.startswith("opencl") for place in FIRST_PLACES):
         pytest.skip("OpenCL has no device here")
     import pyopencl
@@ -274,7 +274,7 @@ def test_the_settings_apply_to_another_librarys_arrays() -> None:
     assert calls[0].params["bs_c"] == 32
 
 
-def test_a_device_that_nobody_knows() -> None:
+def test_an_unknown_device_type() -> None:
     class Elsewhere(Space.Tensor):
         def __dlpack_device__(self) -> tuple[int, int]:
             return 99, 0

@@ -1,4 +1,4 @@
-"""Every rung on every device: exact at all sizes, and each parameter has its say."""
+"""Every rung on every device: exact products at all sizes, and every parameter has an effect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PRIMES_AROUND_TILES = (127, 131, 251, 257, 61)
 
 
 def triples() -> list[tuple[int, int, int]]:
-    """300 sizes: each of 1 to 70 stands four times at each place, and primes around the tiles as often."""
+    """300 sizes: each of 1 to 70 is four times m, n and k, and so are primes near the tile sizes."""
     values = [*range(1, 71), *PRIMES_AROUND_TILES]
     columns = [np.concatenate([RNG.permutation(values) for _ in range(4)]).tolist() for _ in range(3)]
     return list(zip(*columns, strict=True))
@@ -37,7 +37,7 @@ def test_300_sizes_are_exact(rung: str, place: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("rung", "place"), swept(RUNG_AND_PLACE))
-def test_each_parameter_is_taken_and_told(rung: str, place: str) -> None:
+def test_each_parameter_is_used_and_reported(rung: str, place: str) -> None:
     backend = gemmlab.get_backend(backend_at(place, rung))
     a, b = integers((33, 45), "float32"), integers((45, 37), "float32")
     for param in backend.params.values():
@@ -52,7 +52,7 @@ def test_each_parameter_is_taken_and_told(rung: str, place: str) -> None:
 
 
 @pytest.mark.parametrize(("rung", "place"), RUNG_AND_PLACE)
-def test_the_device_tells_the_kernels_time(rung: str, place: str) -> None:
+def test_the_device_measures_the_kernels_time(rung: str, place: str) -> None:
     a = RNG.random((128, 128), "float32")
     with gemmlab.trace() as calls:
         gemmlab.matmul(a, a, backend=backend_at(place, rung))
@@ -60,7 +60,7 @@ def test_the_device_tells_the_kernels_time(rung: str, place: str) -> None:
     assert 0 < calls[0].kernel_s <= calls[0].seconds
 
 
-def test_every_rung_has_a_text_that_tells_what_it_is() -> None:
+def test_every_rung_has_a_source_with_a_head() -> None:
     assert [rung.name for rung in RUNGS] == list(RUNG_NAMES)
     for rung in RUNGS:
         own = kernel_text(f"{rung.name.replace('-', '_')}.cl")
@@ -69,13 +69,13 @@ def test_every_rung_has_a_text_that_tells_what_it_is() -> None:
         assert "// Traffic: " in own
 
 
-def test_no_text_knows_its_runtime() -> None:
+def test_no_source_depends_on_the_runtime() -> None:
     for rung in RUNGS:
         assert not any(word in rung.text for word in ("CUDA_ARCH", "__CUDACC", "__OPENCL_VERSION__", "SYCL"))
 
 
 @pytest.mark.parametrize("name", [rung.name for rung in RUNGS])
-def test_a_plan_outside_its_constraint_says_so(name: str) -> None:
+def test_parameters_that_a_device_cannot_run_are_errors(name: str) -> None:
     rung = next(rung for rung in RUNGS if rung.name == name)
     place = RUNG_AND_PLACE[0][1]
     backend = gemmlab.get_backend(backend_at(place, name))

@@ -136,9 +136,9 @@ def test_seed_repeats_an_audit() -> None:
     assert gemmlab.verify("cpu-numpy").seed not in (11, gemmlab.verify("cpu-numpy").seed)
 
 
-def test_progress_is_told() -> None:
+def test_progress_is_reported() -> None:
     seen: list[tuple[int, int, str]] = []
-    gemmlab.verify("cpu-numpy", progress=lambda *told: seen.append(told))
+    gemmlab.verify("cpu-numpy", progress=lambda *progress: seen.append(progress))
     assert [done for done, _, _ in seen] == list(range(2 * len(CHECKS)))
     assert {total for _, total, _ in seen} == {2 * len(CHECKS)}
 
