@@ -139,8 +139,8 @@ def test_rows_that_a_library_refuses_are_packed(here):
             c = gemmlab.matmul(device_a[::-1], device_b, backend=here)
         assert np.array_equal(device_arrays.to_host(c), a[::-1] @ b)
         assert calls[0].copies == 1
-    assert not gemmlab.get_backend(here).takes(30, 29)
-    assert not gemmlab.get_backend(here).takes(30, -30)
+    assert not gemmlab.get_backend(here).accepts_layout(30, 29)
+    assert not gemmlab.get_backend(here).accepts_layout(30, -30)
 
 
 def test_no_terms_give_zeros(here):
