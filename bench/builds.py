@@ -4,7 +4,8 @@
 
 OLD_PYTHON and NEW_PYTHON are the interpreters of two environments, each with its own gemmlab. Each runs in its own
 process, for the whole run. In every round both time the same product, one directly after the other; the build that goes
-first alternates. Products are squares from 64 to 2048 and the suite `shapes`, in five dtypes. GEMMLAB_ISA applies to both.
+first alternates. Products are squares from 64 to 2048 and the suite `shapes`, in five dtypes. GEMMLAB_ISA applies to
+both.
 
 The table lists each product's median time in both builds, the ratio old/new of these medians (over 1: the new build is
 faster), and "slower" where the new build is slower and the p20 to p80 intervals of the two do not overlap.

@@ -534,7 +534,7 @@ def report(tmp_path_factory):
     np.save(folder / "b.npy", np.ones((40, 50), np.float32))
     own = ["--input", folder / "a.npy", folder / "b.npy"]
     backends = ["--backends", "cpu-naive,cpu-blocked,cpu-numpy"]
-    done = run_python("-m", "gemmlab", "report", "--smallest", *own, *backends, "--out", folder / "page")
+    done = run_python("-m", "gemmlab", "report", "--smallest", *own, *backends, "--out", folder / "page", timeout=300)
     assert done.returncode == 0, done.stderr
     return folder / "page", done
 
