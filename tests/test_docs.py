@@ -99,7 +99,10 @@ def shell_lines():
     settings = tomllib.loads((DOCS / "course" / "course.toml").read_text(encoding="utf-8"))
     found = [("course.toml", one["run"]) for questions in settings["questions"].values() for one in questions]
     for page in PAGES:
-        for line in map(str.strip, page.read_text(encoding="utf-8").splitlines()):
+        text = page.read_text(encoding="utf-8")
+        fenced = "\n".join(re.findall(r"^```bash\n(.*?)^```", text, re.DOTALL | re.MULTILINE)).splitlines()
+        indented = re.findall(r"^ {4}(.*)$", text, re.MULTILINE)
+        for line in map(str.strip, (*fenced, *indented)):
             if re.match(r"(GEMMLAB_\w+=\S+ |for .*; do )*gemmlab ", line):
                 found.append((name_of(page), re.split(r"\s{2,}", line)[0]))  # a meaning may follow, apart
     return [pytest.param(line, id=f"{where}: {line[:60]}") for where, line in dict.fromkeys(found)]
