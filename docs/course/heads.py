@@ -1,7 +1,7 @@
 """Reads the head of a rung's file: the idea, the loop nest, the source, the traffic.
 
-The head is the docstring of a .pyx file, the first comment of a .hpp file, or the // lines at the top of a .cl file. Its
-first paragraph is "name: the idea", an indented paragraph is the loop nest, and two others begin with "Source:" and
+The head is the docstring of a .pyx file, the first comment of a .hpp file, or the // lines at the top of a .cl file.
+Its first paragraph is "name: the idea", an indented paragraph is the loop nest, and two others begin with "Source:" and
 "Traffic:". All other paragraphs are remarks.
 """
 
