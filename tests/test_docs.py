@@ -99,7 +99,10 @@ def shell_lines():
     settings = tomllib.loads((DOCS / "course" / "course.toml").read_text(encoding="utf-8"))
     found = [("course.toml", one["run"]) for questions in settings["questions"].values() for one in questions]
     for page in PAGES:
-        for line in map(str.strip, page.read_text(encoding="utf-8").splitlines()):
+        text = page.read_text(encoding="utf-8")
+        fenced = "\n".join(re.findall(r"^```bash\n(.*?)^```", text, re.DOTALL | re.MULTILINE)).splitlines()
+        indented = re.findall(r"^ {4}(.*)$", text, re.MULTILINE)
+        for line in map(str.strip, (*fenced, *indented)):
             if re.match(r"(GEMMLAB_\w+=\S+ |for .*; do )*gemmlab ", line):
                 found.append((name_of(page), re.split(r"\s{2,}", line)[0]))  # a meaning may follow, apart
     return [pytest.param(line, id=f"{where}: {line[:60]}") for where, line in dict.fromkeys(found)]
@@ -163,10 +166,10 @@ def test_every_rung_has_its_page_in_order(course):
 
 def test_the_head_of_every_rung_says_what_the_course_shows(course):
     for rung in course["rungs"].all_rungs():
-        head = course["heads"].read_head(rung.files[0])
+        head = course["pages"].head_of(rung)
         assert head.idea
+        assert head.loops
         assert head.traffic
-        assert any(course["heads"].read_head(file).loops for file in rung.files)
         assert head.source or rung.source
 
 
@@ -199,7 +202,7 @@ def test_a_gain_has_its_interval_and_overlapping_times_no_ratio(course):
 
 def test_a_link_to_the_file_of_a_rung_leads_to_its_page(course):
     links = course["links"]
-    said = "[x](../gemmlab/_cpu/ikj.pyx), [y](../LICENSE), [z](ladder.md#the-gpu-ladder), [w](https://example.org)"
+    said = "[x](../gemmlab/_cpu/rungs/ikj.pyx), [y](../LICENSE), [z](ladder.md#the-gpu-ladder), [w](https://example.org)"
     changed = links.for_the_site(said, DOCS / "index.md")
     assert changed == (
         "[x](rungs/cpu-ikj.md), [y](sources/LICENSE.md), [z](ladder.md#the-gpu-ladder), [w](https://example.org)"

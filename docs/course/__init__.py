@@ -21,8 +21,12 @@ DOCS = Path(__file__).parents[1]
 
 
 def write() -> None:
-    """Write all generated pages into folders of docs/."""
+    """Write all generated pages into folders of docs/, and delete those that an earlier build left there."""
     generated = {**pages.all_pages(), **reference.all_pages(), **links.all_pages()}
+    for folder in (pages.FOLDER, reference.FOLDER, links.FOLDER):
+        for old in (DOCS / folder).glob("*"):
+            if f"{folder}/{old.name}" not in generated:
+                old.unlink()
     for path, text in generated.items():
         file = DOCS / path
         file.parent.mkdir(exist_ok=True)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from difflib import unified_diff
 from os.path import relpath
 from pathlib import Path
 
 from course.gains import Run, Step, bytes_per_multiply_add, first_entry, roofline, roofline_of_all, runs
 from course.heads import Head, first_line_of_code, read_head
-from course.rungs import ROOT, RUNTIME_NAMES, Rung, all_rungs, ladders, questions
+from course.rungs import ROOT, RUNTIME_NAMES, Rung, all_rungs, ladders, questions, settings
 from gemmlab.analysis.formatting import number, percent, sentence, threads_text
 from gemmlab.measure.comparison import NO_DIFFERENCE
 
 FOLDER = "rungs"
-LEXER = {".pyx": "cython", ".cl": "c", ".h": "c"}
+LEXER = {".pyx": "cython", ".cl": "c", ".hpp": "c++"}
 HOW_MEASURED = {
     "CPU": "Whole calls, float32, medians",
     "GPU": "Kernels alone, by the device's own clock, float32, medians",
@@ -45,11 +46,16 @@ def all_pages() -> dict[str, str]:
 
 def page(rung: Rung) -> str:
     """The page of one rung."""
-    head = read_head(rung.files[0])
+    head = head_of(rung)
     sections: Sequence[Callable[[Rung, Head], str]] = (
         _title, _loop_nest, _traffic, _measured, _figure, _code, _difference, _parameters, _questions,
     )  # fmt: skip
     return "\n\n".join(filter(None, (section(rung, head) for section in sections))) + "\n"
+
+
+def head_of(rung: Rung) -> Head:
+    """The head of a rung's first file. `course.toml` has what it does not say, for a rung of several files."""
+    return replace(read_head(rung.files[0]), **settings()["heads"].get(rung.page, {}))
 
 
 def _title(rung: Rung, head: Head) -> str:
@@ -62,11 +68,8 @@ def _title(rung: Rung, head: Head) -> str:
 
 
 def _loop_nest(rung: Rung, head: Head) -> str:
-    others = [read_head(file) for file in rung.files[1:]]
-    loops = head.loops or next(other.loops for other in others if other.loops)
-    remarks = [*head.remarks, *(remark for other in others[:1] for remark in other.remarks)]
     source = f"Source: {head.source or f'{rung.source}.'}"
-    return "\n\n".join(["## The loop nest", f"```text\n{loops}\n```", *remarks, source])
+    return "\n\n".join(["## The loop nest", f"```text\n{head.loops}\n```", *head.remarks, source])
 
 
 def _traffic(rung: Rung, head: Head) -> str:
@@ -148,12 +151,11 @@ def _figure(rung: Rung, head: Head) -> str:
 
 
 def _code(rung: Rung, head: Head) -> str:
-    files = rung.files if len(rung.files) == 1 else rung.files[1:]
     text = ["## The code"]
     if len(rung.files) > 1:
         text.append("These are its two central files. [The ladder](../ladder.md#the-last-cpu-rung) lists all files in "
                     "reading order.")  # fmt: skip
-    for file in files:
+    for file in rung.files:
         options = f":language: {LEXER[file.suffix]}\n:lines: {first_line_of_code(file)}-\n:lineno-match:"
         path = relpath(file, ROOT / "docs" / FOLDER)
         caption = f"`{file.relative_to(ROOT)}`, without its head"

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from gemmlab._backend import Param
-from gemmlab._cpu.rungs.ladder import rungs as cpu_rungs
 from gemmlab._cpu.packed_backend.backend import Packed
+from gemmlab._cpu.rungs.ladder import rungs as cpu_rungs
 from gemmlab._gpu import RUNTIMES
 from gemmlab._gpu.rungs import RUNGS as GPU_RUNGS
 
 ROOT = Path(__file__).parents[2]
 CPU, KERNELS = ROOT / "gemmlab" / "_cpu", ROOT / "gemmlab" / "_gpu" / "kernels"
 PACKED: Any = Packed()
-PACKED_FILES = (CPU / "packed" / "loops.h", CPU / "packed" / "tile.h")
+PACKED_FILES = (CPU / "packed" / "macrokernel.hpp", CPU / "packed" / "microkernel.hpp")
 RUNTIME_NAMES = {"opencl": "OpenCL", "sycl": "SYCL", "cuda": "CUDA"}
 
 
@@ -32,7 +32,7 @@ class Rung:
     ladder : "CPU" or "GPU".
     number : position in the ladder, from 1.
     before : the previous rung, or None for the first.
-    files : its source files; the first has the head with the idea.
+    files : its source files; the first has the head with the loop nest.
     summary, source : the idea in one line, and the document that it is from.
     backends : the backend's name on each runtime; the runtime of CPU rungs is "".
     params : its parameters.
@@ -73,7 +73,7 @@ def ladders() -> dict[str, tuple[Rung, ...]]:
     """The CPU ladder and the GPU ladder, simplest rung first."""
     cpu: list[Rung] = []
     for number, backend in enumerate((*cpu_rungs(), PACKED), 1):
-        files = (CPU / f"{backend.module}.pyx", *(PACKED_FILES if backend is PACKED else ()))
+        files = PACKED_FILES if backend is PACKED else (CPU / "rungs" / f"{backend.module}.pyx",)
         before = cpu[-1] if cpu else None
         cpu.append(Rung(backend.name, "CPU", number, before, files, backend.summary, backend.source,
                         {"": backend.name}, tuple(backend.params.values()), {}))  # fmt: skip
