@@ -69,7 +69,7 @@ def times(pair: Pair) -> str:
 _THREADS = Column("thr", lambda pair: str(pair.new["threads"] or NOTHING))
 _OLD = Column("old", lambda pair: _speed(pair.old))
 _NEW = Column("new", lambda pair: _speed(pair.new))
-_RATIO = Column("new / old", lambda pair: times(pair) + " !" * pair.other_speed, number=False)
+_RATIO = Column("new / old", lambda pair: times(pair) + " !" * (pair.seen and pair.other_speed), number=False)
 
 
 def _products(title: str, pairs: Sequence[Pair]) -> Iterator[str]:

@@ -26,7 +26,7 @@ import numpy as np
 MAX_INTERVAL_PERCENT = 2.0  # wider: noisy, and worth more rounds
 NOISY_PERCENT = 10.0  # spread of the samples, where there is no interval
 MIN_ROUNDS = 3  # for an interval
-TRIMMED_SHARE = 5  # one in so many at either end
+TRIMMED_SHARE = 5  # one in five at either end
 STUDENT = (0, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18)  # 97.5 %, of 1, 2, ... values
 
 

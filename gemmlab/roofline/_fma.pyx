@@ -13,7 +13,7 @@ cdef extern from "fma.h" nogil:
     void scalar_multiply_adds_float32(long long iterations)
     void scalar_multiply_adds_float64(long long iterations)
     int flops_of(int lanes)
-    void additions(long long turns)
+    void additions(long long iterations)
     int ADDITIONS
     int VECTOR_BYTES
 
@@ -34,9 +34,9 @@ def run(str dtype not None, int threads, long long iterations, bint scalar=False
     return _seconds(loop, threads, iterations)
 
 
-def clock_ghz(int threads, long long turns):
+def clock_ghz(int threads, long long iterations):
     """The clock of the slowest of `threads` cores, from chains of additions that all of them do at the same time."""
-    return turns * ADDITIONS / _seconds(additions, threads, turns) / 1e9
+    return iterations * ADDITIONS / _seconds(additions, threads, iterations) / 1e9
 
 
 cdef double _seconds(Loop loop, int threads, long long iterations):

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """How many bytes a second pass between the cores and a working set; `stream.h` has the loops.
 
-The threads share one buffer, each with a region of its own:
+The threads share one buffer, each with its own region:
 
     | thread 0: stream, stream, .. | thread 1: stream, stream, .. | ...
 

@@ -50,11 +50,11 @@ static int flops_of(int lanes) { return 2 * CHAINS * lanes; }
 /* Additions of which each waits for the one before: a core does one in a cycle, so that they tell its clock. The
    second number is not known to the compiler, and not an immediate one, which some cores add for nothing. */
 #define ADDITIONS 16
-static void additions(long long turns) {
+static void additions(long long iterations) {
     unsigned long sum = 0, step = 3;
     __asm__ volatile("" : "+r"(sum), "+r"(step));
 #define ADD sum += step; __asm__ volatile("" : "+r"(sum));
-    for (long long i = 0; i < turns; i++) {
+    for (long long i = 0; i < iterations; i++) {
         ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD
     }
 #undef ADD

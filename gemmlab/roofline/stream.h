@@ -1,6 +1,6 @@
-/* Bytes a second between the core and wherever its working set lies: load, copy and triad.
+/* Bytes a second between the core and the memory level of its working set: load, copy and triad.
 
-   A working set is one, two or three streams of equal length, gone through `repeats` times:
+   A working set is one, two or three streams of equal length, read or written `repeats` times:
 
        load    read a             the value is dropped: no arithmetic can be the limit
        copy    b = a
@@ -17,7 +17,7 @@
 
 typedef VECTOR_OF(double) vector;
 
-/* Vectors in one turn of the loop: enough that the loop's own instructions do not count. */
+/* Vectors in one iteration of the loop: enough that the loop's own instructions do not matter. */
 #define BLOCK 8
 #define FOR_EACH_OF_BLOCK(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
 

@@ -6,5 +6,5 @@
     worker.py         the child that times and checks one backend
     product.py        the product that the worker times, in host memory or on a device
     speed_probe.py    the process that does the same work between all measurements
-    affinity.py       each thread of a product on a core of its own
+    affinity.py       pins each thread of a product to its own core
 """

@@ -1,13 +1,13 @@
 // stream: global memory from one end to the other, once.
 //
-//     each group, a piece of its own:
+//     each group, its own piece:
 //         for round in 0..rounds:
 //             for step in 0..STEPS, each work-item side by side:
 //                 load:                                     sum[step] += a[at]
 //                 copy:                                     c[at] = a[at]
 //                 triad:                                    c[at] = a[at] + b[at] factor
 //
-// All loads of a round come before its stores: they are under way together, whatever the compiler thinks of c.
+// All loads of a round come before its stores, so that they are in flight together.
 
 #define ROUND (STEPS * GROUP_X)
 #define ARGUMENTS                                                                                    \
