@@ -125,7 +125,7 @@ def builds_within(share: float, study: Study, scenario: Scenario) -> list[Findin
     for name, own in scenario.curves.items():
         claim = Claim(f"{name}, building from disk against from source", f"{bound} (our own limit)", bound)
         if not {"source", "disk"} <= own.keys():
-            found.append(claim.unjudged("nothing was kept on disk; see what was not measured"))
+            found.append(claim.unjudged("nothing was cached on disk; see what was not measured"))
             continue
         ours = own["disk"]["build_s"] / own["source"]["build_s"]
         why = "A driver may have to compile what it saved as a binary once more, as with PTX." * (ours >= share)
