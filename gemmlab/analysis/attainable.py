@@ -77,23 +77,38 @@ def fma_ceilings(group: Group) -> list[Record]:
     return sorted({ceiling["isa"]: ceiling for ceiling in by_speed}.values(), key=by_speed.index)
 
 
-def is_in_use(ceiling: Record) -> bool:
+def in_use(ceiling: Record) -> bool:
     """Whether products run in the instruction set of this ceiling; a device has only one."""
     return ceiling["threads"] is None or ceiling["isa"] == ceiling["environment"].get("isa")
 
 
 def isa_label(ceiling: Record) -> str:
     """The instruction set of a ceiling, marked if it is the one in use; on a device, the runtime."""
-    return f"{ceiling['isa']}{' in use' * (ceiling['threads'] is not None and is_in_use(ceiling))}"
+    return f"{ceiling['isa']}{' in use' * (ceiling['threads'] is not None and in_use(ceiling))}"
+
+
+def bandwidth_ceilings(group: Group) -> dict[str, Record]:
+    """The fastest loads from each memory level on the group's number of threads, innermost level first."""
+    loads = [c for c in group.ceilings if c["ceiling"] == "bandwidth" and c["operation"] == "load" and _fits(c, group)]
+    best = {record["level"]: record for record in sorted(loads, key=lambda record: float(record["gb_per_s"]))}
+    return {level: best[level] for level in LEVELS if level in best}
 
 
 def bandwidths(group: Group) -> dict[str, float]:
-    """The fastest loads from each memory level in GB/s, on the group's number of threads, innermost level first."""
-    found: dict[str, float] = {}
-    for ceiling in group.ceilings:
-        if ceiling["ceiling"] == "bandwidth" and ceiling["operation"] == "load" and _fits(ceiling, group):
-            found[ceiling["level"]] = max(ceiling["gb_per_s"], found.get(ceiling["level"], 0.0))
-    return {level: found[level] for level in LEVELS if level in found}
+    """GB/s of each memory level on the group's number of threads, innermost level first."""
+    return {level: ceiling["gb_per_s"] for level, ceiling in bandwidth_ceilings(group).items()}
+
+
+def rate_band(ceiling: Record) -> tuple[float, float] | None:
+    """A ceiling's rate at p80 and at p20 of its times; None where they are not recorded.
+
+    A peak is the rate of the shortest time, so no end of its band is above it.
+    """
+    rate, time = ("gflop_per_s", "min_s") if ceiling["ceiling"] == "fma" else ("gb_per_s", "median_s")
+    if not (ceiling[time] and ceiling["p20_s"] and ceiling["p80_s"]):
+        return None
+    amount = ceiling[rate] * ceiling[time]
+    return amount / ceiling["p80_s"], amount / ceiling["p20_s"]
 
 
 def limits(group: Group, record: Record) -> list[Limit]:

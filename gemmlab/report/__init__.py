@@ -4,7 +4,7 @@
     figure_set.py               which figures there are
       roofline_figures.py       rooflines over sizes, level by level, and of two runs
         roofline_axes.py        the ceilings that they have in common
-      speed_figures.py          speed, accuracy and suites
+      speed_figures.py          speed over size, and the products of a suite
       bandwidth_figure.py       bandwidth over the working set
     points.py                   points that show facts when they are pointed at
     drawing.py                  what all figures share: styles, labels, SVG for a page

@@ -16,7 +16,7 @@ from gemmlab.report.bandwidth_figure import bandwidth
 from gemmlab.report.directory import written_into
 from gemmlab.report.drawing import Styles, save, styles
 from gemmlab.report.roofline_figures import comparison, levels, roofline
-from gemmlab.report.speed_figures import accuracy, products_of, speed
+from gemmlab.report.speed_figures import products_of, speed
 from gemmlab.report.tables import levels_slug, results_slug, sweep_slug
 
 ENDINGS = (".svg", ".png")
@@ -41,7 +41,6 @@ GROUP_FIGURES: dict[str, tuple[Callable[[Group, Styles], Figure | None], str]] =
     "roofline": (roofline, "Roofline"),
     "levels": (levels, "Roofline level by level"),
     "speed": (speed, "Speed over size"),
-    "accuracy": (accuracy, "Accuracy beside speed"),
 }
 
 
@@ -53,12 +52,12 @@ def styles_of(device: Device) -> Styles:
 def figures_of(device: Device, looks: Styles) -> Iterator[NamedFigure]:
     """Every figure of a device for which there are records, in the order of the page.
 
-    The first group has all the figures; another has its speeds, and rooflines if its number type is new.
+    Every group has its speeds, and rooflines if its number type is new; suites and bandwidth are of the first group.
     """
     main = device.groups[0]
     for i, group in enumerate(device.groups):
         is_new = group.dtype not in {before.dtype for before in device.groups[:i]}
-        kinds = ["roofline", "levels"] * is_new + ["speed"] + ["accuracy"] * (group is main)
+        kinds = ["roofline", "levels"] * is_new + ["speed"]
         yield from _of_group(group, looks, kinds)
     for suite in dict.fromkeys(record["problem"]["suite"] for record in main.products):
         if (figure := products_of(main, looks, suite)) is not None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -23,37 +23,21 @@ from gemmlab.report.points import Facts, markers_of
 TEMPLATE = "page.html"
 
 
-@dataclass(frozen=True)
-class PageFigure:
-    """A figure on the page: its SVG, its title, and the anchor of the table with its numbers.
-
-    `points` has the facts that each of its points shows when it is pointed at, by the point's id.
-    """
-
-    kind: str
-    name: str
-    title: str
-    svg: Markup
-    table: str
-    points: Mapping[str, Facts]
-
-
 def write(records: Sequence[Record], directory: Path) -> Path:
     """Write the page and the figures; see `gemmlab.report.render`."""
     if not records:
         raise ValueError("there are no records to report on")
     with written_into(directory) as drafts:
-        figures: list[PageFigure] = []
+        points: dict[str, Facts] = {}  # what each point of a figure shows, by the point's id
         sections = []
         for number, device in enumerate(devices(records)):
-            styles = styles_of(device)
-            own = [_page_figure(drawn, number, drafts) for drawn in figures_of(device, styles)]
-            sections.append({"figures": own, "styles": styles, **_section(device, _slug(number))})
-            figures += own
+            looks = styles_of(device)
+            figures = [_figure(drawn, number, drafts, points) for drawn in figures_of(device, looks)]
+            sections.append({"figures": figures, "styles": looks, **_section(device, _slug(number))})
         html = _template().render(
             sections=sections,
             colours={variable(light): (light, dark) for light, dark in DARK.items()},
-            points={key: facts for own in figures for key, facts in own.points.items()},
+            points=points,
             source=findings.papers()["sources"]["R"],
             measured=max(str(record["time_utc"] or "") for record in records)[:10],
             version=next((v for record in records if (v := record["environment"].get("gemmlab"))), ""),
@@ -100,12 +84,14 @@ def _findings(device: Device) -> list[findings.Finding]:
     return findings.cpu_findings(group) if findings.concerns(group) else []
 
 
-def _page_figure(drawn: NamedFigure, number: int, drafts: Path) -> PageFigure:
+def _figure(drawn: NamedFigure, number: int, drafts: Path, points: dict[str, Facts]) -> dict[str, str]:
+    """Save a figure, add the facts of its points to `points`, and return what the template places."""
     name = numbered(drawn.name, number)
     svg = inline(save(drawn.figure, drafts / name), name, str(escape(drawn.title)))
-    markers = markers_of(drawn.figure).items()
-    points = {f"{name}-{key}": {"Backend": marker.backend, **marker.facts} for key, marker in markers}
-    return PageFigure(drawn.kind, name, drawn.title, Markup(svg), f"{_slug(number)}-{drawn.table}", points)
+    for key, marker in markers_of(drawn.figure).items():
+        points[f"{name}-{key}"] = {"Backend": marker.backend, **marker.facts}
+    return {"kind": drawn.kind, "name": name, "title": drawn.title, "svg": Markup(svg),
+            "table": f"{_slug(number)}-{drawn.table}"}  # fmt: skip
 
 
 def _template() -> jinja2.Template:

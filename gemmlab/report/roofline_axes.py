@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 from matplotlib.axes import Axes
 
-from gemmlab.analysis.attainable import bandwidths, fma_ceilings, is_in_use, isa_label, peak
+from gemmlab.analysis.attainable import bandwidth_ceilings, bandwidths, fma_ceilings, in_use, isa_label, peak, rate_band
 from gemmlab.analysis.formatting import number
 from gemmlab.analysis.groups import Group
 from gemmlab.report.drawing import BLUE, INK, ORANGE, PLATE, QUIET, Keywords, Point, plain_log
@@ -78,25 +78,32 @@ def _regions(axes: Axes, group: Group) -> None:
 
 
 def _slopes(axes: Axes, group: Group, dashes: str = "-") -> None:
-    """Bandwidth lines up to the peak."""
+    """Bandwidth lines up to the peak; solid ones have a band from p20 to p80."""
     (left, right), (bottom, highest) = axes.get_xlim(), axes.get_ylim()
     top = peak(group)
-    for speed in bandwidths(group).values():
-        ends = np.array([max(left, bottom / speed), min(right, (top.gflop_per_s if top else highest) / speed)])
+    ceiling = top.gflop_per_s if top else highest
+    for record in bandwidth_ceilings(group).values():
+        speed, rates = record["gb_per_s"], rate_band(record)
+        ends = np.array([max(left, bottom / speed), min(right, ceiling / speed)])
         axes.plot(ends, speed * ends, color=QUIET, linewidth=1.0, linestyle=dashes)
+        if rates is not None and dashes == "-":
+            low, high = (np.minimum(rate * ends, ceiling) for rate in rates)
+            axes.fill_between(ends, low, high, color=QUIET, alpha=0.25, linewidth=0)
 
 
 def _horizontals(axes: Axes, group: Group) -> None:
-    """A line for each instruction set; the one in use is bold."""
+    """A line for each instruction set, with its band; the one in use is bold."""
     left, right = axes.get_xlim()
     ceilings = fma_ceilings(group)
     fastest = max(bandwidths(group).values(), default=np.inf)
     for record in ceilings:
         rate = record["gflop_per_s"]
-        used = is_in_use(record)
+        used = in_use(record)
         colour, width = (INK, 1.8) if used else (QUIET, 0.8)
         start = max(left, rate / fastest)
         axes.plot([start, right], [rate, rate], color=colour, linewidth=width)
+        if (rates := rate_band(record)) is not None:
+            axes.fill_between([start, right], *rates, color=colour, alpha=0.2, linewidth=0)
         near = [other for other in ceilings if rate <= other["gflop_per_s"] < SAME_RATE * rate]
         if near[-1] is record:  # else the line above it carries both names
             below = [other for other in ceilings if other["gflop_per_s"] <= rate < SAME_RATE * other["gflop_per_s"]]

@@ -1,4 +1,4 @@
-"""Figures of speed: over size, beside accuracy, and product by product of a suite.
+"""Figures of speed: over size, and product by product of a suite.
 
 Every function returns None where the records have nothing to show in it.
 """
@@ -12,7 +12,7 @@ from gemmlab.analysis.attainable import is_above_roof, peak
 from gemmlab.analysis.formatting import number, problem_text
 from gemmlab.analysis.groups import Group, in_order, is_square
 from gemmlab.measure.records import Record
-from gemmlab.report.drawing import ALARM, INK, Styles, canvas, label_lines, plain_log, size_axis
+from gemmlab.report.drawing import INK, Styles, canvas, label_lines, size_axis
 from gemmlab.report.points import add_marker, facts_of, ring
 
 FAR = 4  # times the fastest product
@@ -55,29 +55,6 @@ def _rate_axis(axes: Axes, group: Group, fastest: float) -> None:
         height = rate
     axes.text(0.01, 0.99 * height, f"measured peak {number(rate)}{', far above' * is_far}", fontsize=9, va="top",
               transform=axes.get_yaxis_transform())  # fmt: skip
-
-
-def accuracy(group: Group, looks: Styles) -> Figure | None:
-    """Error over its bound beside speed, a point for each backend, at the product that it is judged by."""
-    runs = {name: record for name in group.backends() if (record := group.largest(name)) is not None}
-    points = {name: (r["gflop_per_s"], max(r["error_over_bound"], 1e-6)) for name, r in runs.items()
-              if r["error_over_bound"] is not None}  # fmt: skip
-    if not points:
-        return None
-    with canvas(3.8, list(points)) as (figure, axes):
-        axes.set(xscale="log", yscale="log", xlabel="GFLOP/s", ylabel="error / bound")
-        for name, point in points.items():
-            add_marker(axes, point, runs[name], facts_of(group, runs[name]), looks[name], markersize=8)
-        rates, errors = zip(*points.values(), strict=True)
-        axes.set_xlim(min(rates) / 1.6, max(rates) * 1.6)
-        axes.set_ylim(min(errors) / 3, 2)
-        axes.axhline(1, color=ALARM, linewidth=1.2)
-        axes.annotate("over 1 is wrong", (0, 1), (3, -3), ("axes fraction", "data"), textcoords="offset points",
-                      color=ALARM, fontsize=9, va="top")  # fmt: skip
-        plain_log(axes.xaxis)
-        plain_log(axes.yaxis)
-        label_lines(axes, points, looks)
-    return figure
 
 
 def products_of(group: Group, looks: Styles, suite: str) -> Figure | None:

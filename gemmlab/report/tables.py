@@ -88,7 +88,7 @@ def _result(group: Group, top: Peak | None, record: Record, reference: Record | 
         percent(record["gflop_per_s"] / top.gflop_per_s if top else None),
         _speed_up(record, reference),
         seconds(record["median_s"]),
-        _range(seconds(record["p20_s"]), seconds(record["p80_s"])),
+        f"{seconds(record['p20_s'])} – {seconds(record['p80_s'])}",
         percent(record["noise_percent"] / 100),
         seconds(record["kernel_s"]),
         f"{number(limit.intensity)} ({limit.level if limit.is_memory else 'peak'})" if limit else DASH,
@@ -98,12 +98,6 @@ def _result(group: Group, top: Peak | None, record: Record, reference: Record | 
         DASH if record["copies"] is None else str(record["copies"]),
     )
     return TableRow(cells, mark="noisy" if record["noisy"] else "")
-
-
-def _range(low: str, high: str) -> str:
-    """Two values with units as a range; a common unit is written once."""
-    value, unit = low.rsplit(" ", 1)
-    return f"{value} – {high}" if high.endswith(f" {unit}") else f"{low} – {high}"
 
 
 def _speed_up(record: Record, reference: Record | None) -> str:

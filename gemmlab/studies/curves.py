@@ -106,7 +106,7 @@ def _by_kernel(record: Record) -> Record:
     return {
         **record, "median_s": record["kernel_s"], "p20_s": p20_s, "p80_s": p80_s,
         "gflop_per_s": record["gflop"] / record["kernel_s"], "noise_percent": noise_percent,
-        "noisy": noise_percent > NOISY_PERCENT,
+        "noisy": noise_percent > NOISY_PERCENT, "noisy_because": None,
     }  # fmt: skip
 
 

@@ -125,7 +125,7 @@ def builds_within(share: float, study: Study, scenario: Scenario) -> list[Findin
     for name, own in scenario.curves.items():
         claim = Claim(f"{name}, building from disk against from source", f"{bound} (our own limit)", bound)
         if not {"source", "disk"} <= own.keys():
-            found.append(claim.unjudged("nothing was kept on disk; see what was not measured"))
+            found.append(claim.unjudged("nothing was cached on disk; see what was not measured"))
             continue
         ours = own["disk"]["build_s"] / own["source"]["build_s"]
         why = "A driver may have to compile what it saved as a binary once more, as with PTX." * (ours >= share)
@@ -159,17 +159,17 @@ def _explained(scenario: Scenario, because: str, fast: Record, slow: Record, sid
 
 
 def _reasons(scenario: Scenario, fast: Record, slow: Record, limited: Sequence[Record]) -> Iterator[str]:
-    study = scenario.study
     if on_cpu(fast) or on_cpu(slow):
         moved = fast["transfers_counted"] or slow["transfers_counted"]
         what = "memory is the host's" if moved else "local memory is ordinary memory"
         yield f"The device is the CPU itself: its {what}."
-    names = [study.series(record) for record in (fast, slow)]
+    names = [scenario.study.series(record) for record in (fast, slow)]
     if names[0] == names[1]:
-        names = [str(study.x(record)) for record in (fast, slow)]
+        names = [str(scenario.study.x(record)) for record in (fast, slow)]
     for record, name in zip((fast, slow), names, strict=True):
         if record["noisy"]:
-            yield f"{name} is noisy: its p20 and p80 are {percent(record['noise_percent'] / 100)} apart."
+            spread = f"its p20 and p80 are {percent(record['noise_percent'] / 100)} apart"
+            yield f"{name} is noisy: {record.get('noisy_because') or spread}."
         if record in limited:
             yield _limit(scenario, record, name)
     if fast in limited:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,14 +37,16 @@ Handle = Any  # of a runtime's own types, which have no stubs: a queue, a buffer
 MAX_BYTES = 256 << 20  # of all operands together: managed memory larger than the device's can stop the host
 MIN_SAMPLES, MAX_SAMPLES = 3, 200  # of a round
 PAGE = 1024  # numbers
+Allocate = Callable[[Handle, int], tuple[Handle, Host]]  # from a queue and bytes
+Mode = Callable[[Handle, int], "Copies"]  # from a queue and the edge of the matrices
 
 
 class Copies:
     """Host arrays, and device memory that they are copied to and from."""
 
     def __init__(self, queue: Handle, edge: int) -> None:
-        self.queue, self.edge, self.nbytes = queue, edge, 4 * edge * edge
-        self.device: Sequence[Handle] = [queue.allocate(self.nbytes) for _ in range(3)]
+        self.queue, self.edge = queue, edge
+        self.device: Sequence[Handle] = [queue.allocate(4 * edge * edge) for _ in range(3)]
         self.host: Sequence[Host] = [self.array() for _ in range(3)]
 
     def array(self) -> Host:
@@ -70,17 +73,15 @@ class Pinned(Copies):
     """The same with page-locked host arrays."""
 
     def array(self) -> Host:
-        return _matrix(self.queue.pinned(self.nbytes), self.edge)
+        return _matrix(self.queue.pinned(4 * self.edge**2), self.edge)
 
 
 class Shared(Copies):
-    """Memory that host and device both use: `pair` gives it as a kernel's argument and as a host array of bytes."""
+    """Memory that host and device both use; `allocate` gives it as a kernel's argument and as bytes of the host."""
 
-    pair: Callable[[Handle, int], tuple[Handle, Host]]
-
-    def __init__(self, queue: Handle, edge: int) -> None:
-        self.queue, self.edge, self.nbytes = queue, edge, 4 * edge * edge
-        pairs = [type(self).pair(queue, self.nbytes) for _ in range(3)]
+    def __init__(self, allocate: Allocate, queue: Handle, edge: int) -> None:
+        self.queue, self.edge = queue, edge
+        pairs = [allocate(queue, 4 * edge * edge) for _ in range(3)]
         self.device = [memory for memory, _ in pairs]
         self.host = [_matrix(view, edge) for _, view in pairs]
 
@@ -91,66 +92,12 @@ class Shared(Copies):
         return self.host[2]
 
 
-def _matrix(view: Host, edge: int) -> Host:
-    return view.view(np.float32).reshape(edge, edge)
-
-
-def _usm(kind: str, queue: Handle, nbytes: int) -> tuple[Handle, Host]:
-    from dpctl import memory
-
-    made = getattr(memory, kind)(nbytes, queue=queue.queue)
-    return made, np.ndarray(nbytes, np.uint8, buffer=made)
-
-
-class UsmShared(Shared):
-    """SYCL's shared memory."""
-
-    pair = staticmethod(lambda queue, nbytes: _usm("MemoryUSMShared", queue, nbytes))
-
-
-class UsmHost(Shared):
-    """SYCL's host memory."""
-
-    pair = staticmethod(lambda queue, nbytes: _usm("MemoryUSMHost", queue, nbytes))
-
-
-class Managed(Shared):
-    """CUDA's managed memory."""
-
-    @staticmethod
-    def pair(queue: Handle, nbytes: int) -> tuple[Handle, Host]:
-        import cupy
-
-        with queue.on_stream(f"allocating {nbytes} managed bytes"):
-            memory = cupy.cuda.malloc_managed(nbytes)
-        return memory, np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(memory.ptr))
-
-
-class CudaMapped(Shared):
-    """CUDA's page-locked memory, which has the same address on the device."""
-
-    @staticmethod
-    def pair(queue: Handle, nbytes: int) -> tuple[Handle, Host]:
-        import cupy
-
-        view = queue.pinned(nbytes)
-        whole = cupy.cuda.UnownedMemory(view.ctypes.data, nbytes, view, queue.device.handle)
-        return cupy.cuda.MemoryPointer(whole, 0), view
-
-
-class ClMapped(Shared):
+class Mapped(Shared):
     """OpenCL buffers in host memory, which the host maps for as long as it uses them."""
 
-    def __init__(self, queue: Handle, edge: int) -> None:
-        super().__init__(queue, edge)
+    def __init__(self, allocate: Allocate, queue: Handle, edge: int) -> None:
+        super().__init__(allocate, queue, edge)
         self.mapped: list[Handle] = []
-
-    @staticmethod
-    def pair(queue: Handle, nbytes: int) -> tuple[Handle, Host]:
-        import pyopencl as cl
-
-        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
-        return cl.Buffer(queue.context, flags, nbytes), np.empty(nbytes, np.uint8)
 
     def view(self, memory: Handle) -> Host:
         """Map memory for the host, until `bring`."""
@@ -175,28 +122,64 @@ class ClMapped(Shared):
         return self.view(self.device[2])
 
 
-class Svm(ClMapped):
+class SharedVirtual(Mapped):
     """OpenCL's coarse-grained shared virtual memory."""
-
-    @staticmethod
-    def pair(queue: Handle, nbytes: int) -> tuple[Handle, Host]:
-        import pyopencl as cl
-
-        if not queue.queue.device.svm_capabilities & cl.device_svm_capabilities.COARSE_GRAIN_BUFFER:
-            raise UnsupportedProblem(f"{queue.device.label} has no shared virtual memory")
-        array: Handle = cl.svm_empty(queue.context, cl.svm_mem_flags.READ_WRITE, nbytes, np.dtype(np.uint8))
-        return cl.SVM(array), array
 
     def view(self, memory: Handle) -> Host:
         self.mapped.append(memory.map_rw(self.queue.queue))
         return _matrix(np.asarray(self.mapped[-1].array), self.edge)
 
 
-MODES: dict[str, dict[str, type[Copies]]] = {
-    "opencl": {"copies": Copies, "pinned": Pinned, "mapped": ClMapped, "svm": Svm},
-    "sycl": {"copies": Copies, "pinned": Pinned, "usm-shared": UsmShared, "usm-host": UsmHost},
-    "cuda": {"copies": Copies, "pinned": Pinned, "mapped": CudaMapped, "managed": Managed},
-}
+def _matrix(view: Host, edge: int) -> Host:
+    return view.view(np.float32).reshape(edge, edge)
+
+
+def _usm(kind: str, queue: Handle, nbytes: int) -> tuple[Handle, Host]:
+    from dpctl import memory
+
+    made = getattr(memory, kind)(nbytes, queue=queue.queue)
+    return made, np.ndarray(nbytes, np.uint8, buffer=made)
+
+
+def _managed(queue: Handle, nbytes: int) -> tuple[Handle, Host]:
+    import cupy
+
+    with queue.on_stream(f"allocating {nbytes} managed bytes"):
+        memory = cupy.cuda.malloc_managed(nbytes)
+    return memory, np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(memory.ptr))
+
+
+def _cuda_mapped(queue: Handle, nbytes: int) -> tuple[Handle, Host]:
+    import cupy
+
+    view = queue.pinned(nbytes)  # it has the same address on the device
+    whole = cupy.cuda.UnownedMemory(view.ctypes.data, nbytes, view, queue.device.handle)
+    return cupy.cuda.MemoryPointer(whole, 0), view
+
+
+def _cl_mapped(queue: Handle, nbytes: int) -> tuple[Handle, Host]:
+    import pyopencl as cl
+
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
+    return cl.Buffer(queue.context, flags, nbytes), np.empty(nbytes, np.uint8)
+
+
+def _svm(queue: Handle, nbytes: int) -> tuple[Handle, Host]:
+    import pyopencl as cl
+
+    if not queue.queue.device.svm_capabilities & cl.device_svm_capabilities.COARSE_GRAIN_BUFFER:
+        raise UnsupportedProblem(f"{queue.device.label} has no shared virtual memory")
+    array: Handle = cl.svm_empty(queue.context, cl.svm_mem_flags.READ_WRITE, nbytes, np.dtype(np.uint8))
+    return cl.SVM(array), array
+
+
+COPIES: dict[str, Mode] = {"copies": Copies, "pinned": Pinned}
+MODES: dict[str, dict[str, Mode]] = {
+    "opencl": COPIES | {"mapped": partial(Mapped, _cl_mapped), "svm": partial(SharedVirtual, _svm)},
+    "sycl": COPIES | {f"usm-{kind.lower()}": partial(Shared, partial(_usm, f"MemoryUSM{kind}"))
+                      for kind in ("Shared", "Host")},
+    "cuda": COPIES | {"mapped": partial(Shared, _cuda_mapped), "managed": partial(Shared, _managed)},
+}  # fmt: skip
 
 
 def measure(task: Task) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator
+from matplotlib.ticker import NullLocator
 
 from gemmlab.analysis.attainable import bandwidths, peak
 from gemmlab.analysis.groups import is_baseline
@@ -16,8 +16,6 @@ from gemmlab.report.drawing import INK, KNOWN, QUIET, Keywords, Style, canvas, l
 from gemmlab.report.roofline_figures import roofline
 from gemmlab.studies.curves import Scenario, ordered, speed_ups
 from gemmlab.studies.study import Curves, X
-
-FEW_TICKS = 8  # ratio of the ends of an axis below which it has finer ticks
 
 
 def figures_of(scenario: Scenario) -> Iterator[tuple[str, Figure]]:
@@ -56,7 +54,8 @@ def speed_up(scenario: Scenario) -> Figure | None:
                 ends = [y * record["median_s"] / record[key] for key in ("p80_s", "p20_s")]
                 axes.vlines(position[x], *ends, color=looks[name].colour, linewidth=1.2)
                 values += ends
-        _y_axis(axes, min(values) / 1.3, max(values) * 1.4)
+        axes.set_ylim(min(values) / 1.3, max(values) * 1.4)
+        drawing.plain_log(axes.yaxis)
         _x_axis(axes, xs)
         lines = {name: _line(ours.get(name) or theirs[name], position) for name in looks}
         label_lines(axes, {name: (line[0][-1], line[1][-1]) for name, line in lines.items()}, looks)
@@ -98,26 +97,14 @@ def _is_scale(xs: Sequence[X]) -> bool:
     return all(isinstance(x, int) or any(map(str.isdigit, str(x))) for x in xs)
 
 
-def _y_axis(axes: Axes, low: float, high: float) -> None:
-    """Plain numbers, and enough of them on a short axis."""
-    axes.set_ylim(low, high)
-    drawing.plain_log(axes.yaxis)
-    if high / low < FEW_TICKS:
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
-
-
 def _x_axis(axes: Axes, xs: Sequence[X]) -> None:
-    """Sizes on a logarithmic axis, or names side by side, rotated where they are long."""
+    """Sizes on a logarithmic axis, or rotated names side by side."""
     if all(isinstance(x, int) for x in xs):
         drawing.size_axis(axes, [x for x in xs if isinstance(x, int)])
         return
     labels = [str(x) for x in xs]
-    longest = max(map(len, labels))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlim(-0.5, len(xs) - 0.5)
-    if drawing.LETTER_INCHES * longest < axes.get_position().width * drawing.WIDTH_INCHES / len(xs):
-        axes.set_xticks(range(len(xs)), labels, fontsize=9)
-    else:
-        axes.set_xticks(range(len(xs)), labels, fontsize=9, rotation=35, ha="right", rotation_mode="anchor")
-        height = float(axes.figure.get_figheight())  # type: ignore[union-attr]
-        axes.figure.subplots_adjust(bottom=(0.6 + 0.6 * drawing.LETTER_INCHES * longest) / height)
+    axes.set_xticks(range(len(xs)), labels, fontsize=9, rotation=35, ha="right", rotation_mode="anchor")
+    height = float(axes.figure.get_figheight())  # type: ignore[union-attr]
+    axes.figure.subplots_adjust(bottom=(0.6 + 0.6 * drawing.LETTER_INCHES * max(map(len, labels))) / height)

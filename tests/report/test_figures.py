@@ -6,7 +6,7 @@ from typing import Any
 import made_up_records as made
 import pytest
 
-from gemmlab.analysis.attainable import limits, limits_by_backend
+from gemmlab.analysis.attainable import limits, limits_by_backend, rate_band
 from gemmlab.analysis.groups import Group, devices
 from gemmlab.report.tables import levels as level_tables
 
@@ -88,6 +88,13 @@ class TestLevels:
 
 
 class TestRoofs:
+    def test_bands_run_from_p80_to_p20(self):
+        peak = made.ceiling("fma", gflop_per_s=100.0) | {"min_s": 1.0, "p20_s": 1.25, "p80_s": 2.0}
+        memory = made.ceiling("bandwidth", gb_per_s=100.0) | {"median_s": 1.0, "p20_s": 0.8, "p80_s": 2.0}
+        assert rate_band(peak) == (50.0, 80.0)
+        assert rate_band(memory) == (50.0, 125.0)
+        assert rate_band(peak | {"p20_s": None}) is None
+
     def test_every_instruction_set_has_a_line_and_the_one_in_use_is_marked(self):
         scalar = made.ceiling("fma", isa="scalar", gflop_per_s=9.0)
         said = texts(drawn("roofline", modelled(), scalar, *made.ceilings()))
