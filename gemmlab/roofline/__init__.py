@@ -1,7 +1,7 @@
 """What a machine can do at best, and how close a product comes to that.
 
     ceilings/       measures the ceilings of the CPU and of devices
-    model.py        the roofline model on records of ceilings: attainable speed, ridge, shares, bound
+    model.py        the roofline model on records of ceilings: attainable speed, ridge, share of the peak
     simulation.py   bytes that a CPU rung moves between memory levels, on simulated caches
 
 Compiled:

@@ -180,22 +180,6 @@ class Roof:
         self._check_device(record)
         return _speed(record) / self.peak_gflop_per_s(_dtype(record), record["threads"])
 
-    def share_of_attainable(self, record: Record, level: str | None = None) -> float:
-        """A product's speed divided by the roof over its intensity; 1 is all.
-
-        The intensity is with respect to `level`, or, if None, to the level that feeds the product.
-        """
-        level = level or self.feeding_level(record)
-        flop_per_byte, _ = intensity(record, level)
-        return self._share_of_roof(record, flop_per_byte, level)
-
-    def bound(self, record: Record, level: str | None = None) -> Literal["memory", "compute"]:
-        """What limits a product: the bandwidth of `level` (None: the one that feeds it) or the peak."""
-        level = level or self.feeding_level(record)
-        flop_per_byte, _ = intensity(record, level)
-        ridge = self.ridge(_dtype(record), threads=record["threads"], level=level)
-        return "memory" if flop_per_byte < ridge else "compute"
-
     def above_roof(self, record: Record) -> bool:
         """Whether a product is faster than it can be: then a measurement, or a ceiling, is wrong.
 
@@ -204,13 +188,10 @@ class Roof:
         """
         if all(ceiling["threads"] != record["threads"] for ceiling in self.ceilings):
             return False
-        flop_per_byte, _ = intensity(record, definition="compulsory")
-        return self._share_of_roof(record, flop_per_byte, self.feeding_level(record)) > 1 + TOLERANCE
-
-    def _share_of_roof(self, record: Record, flop_per_byte: float, level: str) -> float:
         self._check_device(record)
-        roof = self.attainable(flop_per_byte, _dtype(record), threads=record["threads"], level=level)
-        return _speed(record) / roof
+        dtype, threads, level = _dtype(record), record["threads"], self.feeding_level(record)
+        roof = self.attainable(intensity(record, definition="compulsory")[0], dtype, threads=threads, level=level)
+        return _speed(record) > (1 + TOLERANCE) * roof
 
     def _best(self, value: str, threads: int | None, wanted: Mapping[str, str]) -> float:
         """The largest `value` among the wanted ceilings with the nearest thread count not above `threads`."""

@@ -137,26 +137,12 @@ class TestProduct:
         with pytest.raises(ValueError, match="local, L1, L2, L3, DRAM, not 'L4'"):
             intensity(product(1.0), "L4")
 
-    def test_shares(self):
-        roof = Roof(CEILINGS)
-        streaming = product(10.0, flop=1e9, moved=1e9)
-        assert roof.share_of_peak(streaming) == 0.1
-        assert roof.share_of_attainable(streaming) == 0.5
-        reusing = product(50.0, flop=1e12, moved=1e9)
-        assert roof.share_of_peak(reusing) == roof.share_of_attainable(reusing) == 0.5
+    def test_the_share_of_the_peak(self):
+        assert Roof(CEILINGS).share_of_peak(product(10.0)) == 0.1
 
     def test_modelled_traffic_lowers_what_is_attainable(self):
         modelled = product(10.0, flop=1e12, moved=1e9, bytes_model_dram=1e12)
-        assert Roof(CEILINGS).share_of_attainable(modelled) == 0.5
-
-    @pytest.mark.parametrize(("flop", "what"), [(4.9e9, "memory"), (5.1e9, "compute")])
-    def test_the_ridge_parts_memory_from_compute(self, flop, what):
-        assert Roof(CEILINGS).bound(product(10.0, flop=flop, moved=1e9)) == what
-
-    def test_the_bound_depends_on_the_level(self):
-        cached = product(10.0, flop=1e6, moved=1e6)
-        assert Roof(CEILINGS).bound(cached) == "compute"
-        assert Roof(CEILINGS).bound(cached, "DRAM") == "memory"
+        assert Roof(CEILINGS).attainable(intensity(modelled)[0], "float32", threads=1) == 20.0
 
     @pytest.mark.parametrize(
         ("moved", "threads", "level"),
@@ -183,7 +169,7 @@ class TestProduct:
         roof = Roof([fma(100.0, threads=None), bandwidth(10.0, "local", threads=None)])
         record = product(1.0, flop=1e9, bytes_model_local=2e8, threads=None)
         assert intensity(record, "local") == (5.0, "modelled")
-        assert roof.share_of_attainable(record, "local") == 0.02
+        assert roof.attainable(5.0, "float32", threads=None, level="local") == 50.0
 
     def test_only_measured_levels_feed(self):
         assert Roof(CEILINGS).feeding_level(product(1.0, moved=100)) == "L2"

@@ -39,7 +39,7 @@ from gemmlab.measure.problems import Case, operands
 from gemmlab.verify.bounds import error_over_bound, freivalds
 
 MIN_SAMPLE_S = 0.5e-3  # thousands of ticks of any clock
-_LONG_CALL_S = 50e-3  # one call of this length is warm-up enough
+_LONG_CALL_S = 50e-3  # is timed by one call
 _VERY_LONG_CALL_S = 200e-3  # these need no warm-up
 _WARM_UP_S, _STEADY = 50e-3, 0.97
 CHECK_ALL = 128**3  # multiplications; up to here every element is checked
@@ -107,8 +107,6 @@ class Worker:
     def prepare_again(self, case: Answer, params: Answer, call_s: float) -> Answer:
         """Make the operands anew, also in a new process; `release` checks what is timed next."""
         self._current, self._call_s = self._new_product(case, params), call_s
-        if _LONG_CALL_S <= call_s < _VERY_LONG_CALL_S:  # `time` warms up shorter ones
-            seconds_a_call(self._product.start, 1, self._product.finish)
         return {}
 
     def _new_product(self, case: Answer, params: Answer) -> Product:
@@ -119,7 +117,7 @@ class Worker:
         """Time samples until the budget is spent, within these limits; on a device, one more call by its clock."""
         product = self._product
         product.poison()  # so `release` checks what was timed here
-        if self._call_s < _LONG_CALL_S:
+        if self._call_s < _VERY_LONG_CALL_S:
             warm_up(product.start, product.finish)  # back into the caches, after other backends' rounds
         if self._on_cpu:
             pin_threads(self._cpus)  # they exist now; the check may have started others
