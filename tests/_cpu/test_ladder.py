@@ -16,7 +16,8 @@ from helpers import output_of, run_python
 
 import gemmlab
 from gemmlab import BackendUnavailable, Problem, _front
-from gemmlab._cpu import _driver, _features, isa, ladder, machine
+from gemmlab._cpu import _driver, _features, isa, machine
+from gemmlab._cpu.rungs import ladder
 
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 RUNGS = {rung.name: rung for rung in ladder.rungs()}

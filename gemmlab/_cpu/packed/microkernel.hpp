@@ -33,17 +33,20 @@ template <class Kind> constexpr int NR = VECTORS / Kind::PARTS * LANES<typename 
 
 template <class Kind, int ROWS, int NV> using Registers = Vector<typename Kind::Sum>[ROWS][NV];
 
-/* Sums from a buffer of rows of `width`, one by one: where C's columns are not adjacent, or its numbers have parts. */
-template <class Kind>
-void scatter(const typename Kind::Sum *sums, Count width, const Tile &x) {
+/* Sums one by one, where C's columns are not adjacent or its numbers have parts, a vector each. */
+template <class Kind> void scatter(const Sums &given) {
     using T = typename Kind::Sum;
+    const Sums x = given;
     for (Count i = 0; i < x.rows; i++)
         for (Count j = 0; j < x.columns; j++)
             for (int part = 0; part < Kind::PARTS; part++) {
                 T *number = (T *)(x.c + i * x.rs_c + j * x.cs_c) + part;
-                const T sum = sums[i * width + part * LANES<T> + j];
+                const T sum = ((const T *)(x.from + i * x.rs_from))[part * LANES<T> + j];
                 *number = x.add ? Kind::add(*number, sum) : sum;
             }
+}
+INLINE Sums sums_of(const Tile &x, const void *from, Count rs_from) {
+    return {x.kernel, (const char *)from, rs_from, x.c, x.rs_c, x.cs_c, x.rows, x.columns, x.add};
 }
 
 template <class Kind, int ROWS, int NV, bool WHOLE> INLINE void put_rows(Registers<Kind, ROWS, NV> &sum, const Tile &x) {
@@ -73,7 +76,7 @@ template <class Kind, int ROWS, int NV> INLINE void put(Registers<Kind, ROWS, NV
         T sums[ROWS * NV * LANES<T>];
         UNROLL for (int i = 0; i < ROWS; i++)
             UNROLL for (int v = 0; v < NV; v++) store<T>(sums + (i * NV + v) * LANES<T>, sum[i][v]);
-        scatter<Kind>(sums, NV * LANES<T>, x);
+        scatter<Kind>(sums_of(x, sums, NV * VECTOR_BYTES));
     } else if (whole)
         put_rows<Kind, ROWS, NV, true>(sum, x);
     else

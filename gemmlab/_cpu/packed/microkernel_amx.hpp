@@ -79,18 +79,14 @@ template <class Kind, bool TALL, bool WIDE> INLINE void multiply_tiles(const Til
     if (TALL && WIDE) _tile_stored(3, c + TILE_ROWS * rs_c + 64, rs_c);
 }
 
-template <class Kind, bool TALL, bool WIDE> void tiles(const Tile &x) {
+template <class Kind, bool TALL, bool WIDE> void tiles(const Tile &given) {
+    const Tile x = given;
     using T = typename Kind::Sum;
     alignas(64) T sums[TILES_EDGE * TILES_EDGE];
-    if (x.rows == TILES_EDGE && x.columns == TILES_EDGE && x.cs_c == sizeof(T) && !x.add) {
-        multiply_tiles<Kind, TALL, WIDE>(x, x.c, x.rs_c);
-        return;
-    }
+    if (x.rows == TILES_EDGE && x.columns == TILES_EDGE && x.cs_c == sizeof(T) && !x.add)
+        return multiply_tiles<Kind, TALL, WIDE>(x, x.c, x.rs_c);
     multiply_tiles<Kind, TALL, WIDE>(x, (char *)sums, sizeof(T) * TILES_EDGE);
-    if (x.cs_c != sizeof(T)) {
-        scatter<Kind>(sums, TILES_EDGE, x);
-        return;
-    }
+    if (x.cs_c != sizeof(T)) return scatter<Kind>(sums_of(x, sums, sizeof(T) * TILES_EDGE));
     for (Count j = 0; j < x.columns; j += LANES<T>) {
         const Part part = part_of_lanes<T>(x.columns - j);
         for (Count i = 0; i < x.rows; i++) {

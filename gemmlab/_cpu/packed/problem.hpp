@@ -115,13 +115,16 @@ constexpr Count DOT_KC = 4096;    // kc where B is one column of real numbers
 
 INLINE Count min(Count x, Count y) { return x < y ? x : y; }
 INLINE Count max(Count x, Count y) { return x > y ? x : y; }
-INLINE Count ceil_div(Count extent, Count size) { return (extent + size - 1) / size; }
+/* Small products go without the divisions, which would cost them more than their arithmetic. */
+INLINE Count ceil_div(Count extent, Count size) { return extent <= size ? extent > 0 : (extent + size - 1) / size; }
 INLINE Count round_up(Count extent, Count step) { return ceil_div(extent, step) * step; }
 /* The same for powers of two, which need no division. */
 INLINE Count ceil_div_2(Count extent, int size) { return (extent + size - 1) >> __builtin_ctz(size); }
 INLINE Count round_up_2(Count extent, Count step) { return (extent + step - 1) & -step; }
 /* Where part `i` of `count` equal parts begins. */
-INLINE Count share(Count extent, Count i, Count count) { return extent / count * i + min(i, extent % count); }
+INLINE Count share(Count extent, Count i, Count count) {
+    return count == 1 ? extent * i : extent / count * i + min(i, extent % count);
+}
 
 }  // namespace
 #endif
