@@ -199,7 +199,7 @@ def test_a_gain_has_its_interval_and_overlapping_times_no_ratio(course):
 
 def test_a_link_to_the_file_of_a_rung_leads_to_its_page(course):
     links = course["links"]
-    said = "[x](../gemmlab/_cpu/ikj.pyx), [y](../LICENSE), [z](ladder.md#the-gpu-ladder), [w](https://example.org)"
+    said = "[x](../gemmlab/_cpu/rungs/ikj.pyx), [y](../LICENSE), [z](ladder.md#the-gpu-ladder), [w](https://example.org)"
     changed = links.for_the_site(said, DOCS / "index.md")
     assert changed == (
         "[x](rungs/cpu-ikj.md), [y](sources/LICENSE.md), [z](ladder.md#the-gpu-ladder), [w](https://example.org)"

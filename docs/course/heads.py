@@ -1,7 +1,7 @@
 """Reads the head of a rung's file: the idea, the loop nest, the source, the traffic.
 
-The head is the docstring of a .pyx file, the first comment of a .h file, or the // lines at the top of a .cl file. Its
-first paragraph is "name: the idea", an indented paragraph is the loop nest, and two others begin with "Source:" and
+The head is the docstring of a .pyx file, the first comment of a .hpp file, or the // lines at the top of a .cl file.
+Its first paragraph is "name: the idea", an indented paragraph is the loop nest, and two others begin with "Source:" and
 "Traffic:". All other paragraphs are remarks.
 """
 
@@ -59,7 +59,7 @@ def first_line_of_code(path: Path) -> int:
 def _comment(path: Path) -> tuple[str, int]:
     """The text of a file's first comment, and the number of lines up to its end."""
     text = path.read_text(encoding="utf-8")
-    patterns = {".pyx": r'(?:#[^\n]*\n)*"""(.*?)"""', ".h": r"/\*(.*?)\*/", ".cl": r"((?://.*\n)+)"}
+    patterns = {".pyx": r'(?:#[^\n]*\n)*"""(.*?)"""', ".hpp": r"/\*(.*?)\*/", ".cl": r"((?://.*\n)+)"}
     match = re.match(patterns[path.suffix], text, re.DOTALL if path.suffix != ".cl" else 0)
     if match is None:
         raise ValueError(f"{path} does not begin with a head")

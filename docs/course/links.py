@@ -16,7 +16,7 @@ from course.rungs import ROOT, all_rungs
 DOCS = ROOT / "docs"
 FOLDER = "sources"
 LINK = re.compile(r"(?<=\]\()([^)#\s:]+)(?=[#)])")
-LEXER = {".h": "c", ".cl": "c", ".py": "python", ".pyx": "cython", ".toml": "toml"}
+LEXER = {".hpp": "c++", ".cpp": "c++", ".h": "c", ".cl": "c", ".py": "python", ".pyx": "cython", ".toml": "toml"}
 
 
 def all_pages() -> dict[str, str]:

@@ -14,7 +14,7 @@ from gemmlab.analysis.formatting import number, percent, sentence, threads_text
 from gemmlab.measure.comparison import NO_DIFFERENCE
 
 FOLDER = "rungs"
-LEXER = {".pyx": "cython", ".cl": "c", ".h": "c"}
+LEXER = {".pyx": "cython", ".cl": "c", ".hpp": "c++"}
 HOW_MEASURED = {
     "CPU": "Whole calls, float32, medians",
     "GPU": "Kernels alone, by the device's own clock, float32, medians",

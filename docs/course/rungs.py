@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from gemmlab._backend import Param
-from gemmlab._cpu.rungs.ladder import rungs as cpu_rungs
 from gemmlab._cpu.packed_backend.backend import Packed
+from gemmlab._cpu.rungs.ladder import rungs as cpu_rungs
 from gemmlab._gpu import RUNTIMES
 from gemmlab._gpu.rungs import RUNGS as GPU_RUNGS
 
 ROOT = Path(__file__).parents[2]
 CPU, KERNELS = ROOT / "gemmlab" / "_cpu", ROOT / "gemmlab" / "_gpu" / "kernels"
 PACKED: Any = Packed()
-PACKED_FILES = (CPU / "packed" / "loops.h", CPU / "packed" / "tile.h")
+PACKED_FILES = (
+    CPU / "packed_backend" / "_packed.pyx", CPU / "packed" / "macrokernel.hpp", CPU / "packed" / "microkernel.hpp",
+)  # fmt: skip
 RUNTIME_NAMES = {"opencl": "OpenCL", "sycl": "SYCL", "cuda": "CUDA"}
 
 
@@ -73,7 +75,7 @@ def ladders() -> dict[str, tuple[Rung, ...]]:
     """The CPU ladder and the GPU ladder, simplest rung first."""
     cpu: list[Rung] = []
     for number, backend in enumerate((*cpu_rungs(), PACKED), 1):
-        files = (CPU / f"{backend.module}.pyx", *(PACKED_FILES if backend is PACKED else ()))
+        files = PACKED_FILES if backend is PACKED else (CPU / "rungs" / f"{backend.module}.pyx",)
         before = cpu[-1] if cpu else None
         cpu.append(Rung(backend.name, "CPU", number, before, files, backend.summary, backend.source,
                         {"": backend.name}, tuple(backend.params.values()), {}))  # fmt: skip

@@ -18,8 +18,7 @@
    C takes the sum over each kc of k in order, so no bit depends on threads, on any other block, or on the rows that A
    has. Where there are fewer blocks of rows than the threads want, each is shared by columns too, and packed by each
    thread that takes a part. */
-#ifndef GEMMLAB_PACKED_MACROKERNEL_HPP
-#define GEMMLAB_PACKED_MACROKERNEL_HPP
+#pragma once
 
 #include "openmp_or_serial.h"
 #include "problem.hpp"
@@ -118,8 +117,7 @@ INLINE Count panel_row(const Kernel &x, Count rows, Count panel, Count panels) {
 struct Block {
     Count rows, columns, depth;
     const char *a, *b;
-    char *c;
-    Count rs_c, cs_c;
+    char *c; Count rs_c, cs_c;
     bool add;
 };
 
@@ -269,4 +267,3 @@ void five_loops(const Product &x) {
 }
 
 }  // namespace
-#endif

@@ -13,8 +13,7 @@
        integers       12 x 2      2       1 + 1
        unpacked       6 x 4       4       0 + 0           operands as they are stored, for few rows and small products
        AVX2, f32      6 x 2       2       1 + 0 */
-#ifndef GEMMLAB_PACKED_MICROKERNEL_HPP
-#define GEMMLAB_PACKED_MICROKERNEL_HPP
+#pragma once
 
 #include "numeric.hpp"
 
@@ -169,16 +168,15 @@ template <class Kind, int ROWS> void dot(const Tile &x) {
 /* The instances, in the order of `Kernel`. */
 template <int N> struct MicroKernels { MicroKernel at[N]; };
 
-template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> packed_tiles(Indices<I...>) {
+template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> packed_tiles(std::integer_sequence<int, I...>) {
     return {{packed_tile<Kind, I / VECTORS + 1, Kind::PARTS == 2 ? 2 : I % VECTORS + 1>...}};
 }
-template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> unpacked_tiles(Indices<I...>) {
+template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> unpacked_tiles(std::integer_sequence<int, I...>) {
     return {{unpacked_tile<Kind, I / 2 / UNPACKED_VECTORS + 1, I / 2 % UNPACKED_VECTORS + 1, I % 2>...}};
 }
 template <class Kind> constexpr auto PACKED_TILES =
-    packed_tiles<Kind>(typename MakeIndices<MR<Kind> * VECTORS>::Type());
+    packed_tiles<Kind>(std::make_integer_sequence<int, MR<Kind> * VECTORS>());
 template <class Kind> constexpr auto UNPACKED_TILES =
-    unpacked_tiles<Kind>(typename MakeIndices<UNPACKED_ROWS * UNPACKED_VECTORS * 2>::Type());
+    unpacked_tiles<Kind>(std::make_integer_sequence<int, UNPACKED_ROWS * UNPACKED_VECTORS * 2>());
 
 }  // namespace
-#endif

@@ -11,8 +11,7 @@
        tdpbf16ps     float32 += 2 products of bfloat16, for 16 groups of k      what is below 2^-126 counts as 0
        tdpbssd       int32   += 4 products of int8, for 16 groups of k
        tdpbuud       int32   += 4 products of uint8, likewise */
-#ifndef GEMMLAB_PACKED_MICROKERNEL_AMX_HPP
-#define GEMMLAB_PACKED_MICROKERNEL_AMX_HPP
+#pragma once
 
 #include "microkernel.hpp"
 
@@ -98,10 +97,10 @@ template <class Kind, bool TALL, bool WIDE> void tiles(const Tile &given) {
     }
 }
 
-template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> amx_tiles(Indices<I...>) {
+template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> amx_tiles(std::integer_sequence<int, I...>) {
     return {{tiles<Kind, (I / VECTORS >= TILE_ROWS), I % VECTORS>...}};
 }
-template <class Kind> constexpr auto AMX_TILES = amx_tiles<Kind>(typename MakeIndices<TILES_EDGE * VECTORS>::Type());
+template <class Kind> constexpr auto AMX_TILES =
+    amx_tiles<Kind>(std::make_integer_sequence<int, TILES_EDGE * VECTORS>());
 
 }  // namespace
-#endif

@@ -10,8 +10,7 @@
    And the way back: sums become numbers of C.
 
    Each function copies what it is given: stores of numbers might change it otherwise, as far as the compiler knows. */
-#ifndef GEMMLAB_PACKED_PACK_HPP
-#define GEMMLAB_PACKED_PACK_HPP
+#pragma once
 
 #include "numeric.hpp"
 
@@ -254,4 +253,3 @@ template <class Kind> void accumulate(const Sums &given) {
 }
 
 }  // namespace
-#endif
