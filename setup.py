@@ -23,7 +23,8 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
-RUNGS, PACKED, GLUE, ROOFLINE = "gemmlab/_cpu/rungs", "gemmlab/_cpu/packed", "gemmlab/_cpu/packed_backend", "gemmlab/roofline"
+RUNGS, PACKED, ROOFLINE = "gemmlab/_cpu/rungs", "gemmlab/_cpu/packed", "gemmlab/roofline"
+GLUE = "gemmlab/_cpu/packed_backend"
 KERNELS = {
     RUNGS: ["naive.pyx", "ikj.pyx", "blocked.pyx", "blocked_local.pyx"],
     ROOFLINE: ["_fma.pyx", "_stream.pyx"],
@@ -66,7 +67,8 @@ def extensions() -> list[Extension]:
     sources = [(name, f"{name}.pyx", []) for name in PLAIN]
     for folder, kernels in KERNELS.items():
         for isa, flags in (ISA_FLAGS | (EXTRA_FLAGS if folder == PACKED else {})).items():
-            sources += [(f"{folder}/{isa}/{Path(kernel).stem}", copied(folder, isa, kernel), flags) for kernel in kernels]
+            sources += [(f"{folder}/{isa}/{Path(kernel).stem}", copied(folder, isa, kernel), flags)
+                        for kernel in kernels]
     return [extension(*source) for source in sources]
 
 
@@ -75,7 +77,7 @@ def extension(name: str, source: str, flags: list[str]) -> Extension:
     cxx = name.startswith((PACKED, GLUE))
     return Extension(name.replace("/", "."), [source], include_dirs=INCLUDE, depends=CXX_HEADERS if cxx else C_HEADERS,
                      extra_compile_args=flags, language="c++" if cxx else None,
-                     optional=name.endswith(("_fma", "_stream", "dot/kernels", "amx/kernels")),  # not for every compiler
+                     optional=name.endswith(("_fma", "_stream", "dot/kernels", "amx/kernels")),  # for some compilers
                      define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")])
 
 
@@ -100,7 +102,7 @@ class BuildExt(build_ext):
         if self.compiler.compiler_type == "unix":
             compile_flags = compile_flags + self.accepted(GNU_FLAGS)
         if not self.probe(CXX_PROBE, CXX_FLAGS, [], ".cpp"):
-            raise CompileError("gemmlab's packed kernels need a C++20 compiler: GCC 12 or Clang, on Debian apt install g++")
+            raise CompileError("gemmlab needs a C++20 compiler, GCC 12 or Clang (on Debian or Ubuntu: apt install g++)")
         for one in self.extensions:
             own = CXX_FLAGS if one.language == "c++" else []
             one.extra_compile_args = compile_flags + own + one.extra_compile_args

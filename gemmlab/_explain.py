@@ -79,8 +79,8 @@ def explain(a: Any, b: Any, *, backend: str | None = None, dtype: Any = None) ->
     if backend_plan is None:
         return Explanation(tuple(rows))
     plan: Plan | None = backend_plan(problem, **params)
-    taken, _, why = rows[0]
-    rows[0] = taken, True, f"{why}; {plan.summary if plan else 'an empty sum'}"
+    candidate, _, why = rows[0]
+    rows[0] = candidate, True, f"{why}; {plan.summary if plan else 'an empty sum'}"
     return Explanation(tuple(rows), plan)
 
 

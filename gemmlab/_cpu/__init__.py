@@ -1,14 +1,14 @@
 """Products on the CPU.
 
-    ladder.py            the rungs as backends: cpu-naive, cpu-ikj, cpu-blocked, cpu-blocked-local
-      naive.pyx ikj.pyx blocked.pyx blocked_local.pyx
-                         one rung a file; compiled once per instruction set into v2/ v3/ v4/ (or plain/)
-      rung.pxd rung.h    what the rungs share: their signature and their plan
-    packed_rung.py       the last rung, cpu-packed: its C is in packed/, and packed.pyx is compiled as the rungs are
-      _packed.pyx        calls it on arrays of any strides and dtype
+    rungs/               the ladder's rungs in Cython, but for the last: cpu-naive, cpu-ikj, cpu-blocked, ...
+    packed/              the last rung, cpu-packed: C++ templates, compiled once for each instruction set
+    packed_backend/      cpu-packed as a backend: its calls on arrays, its plan, its traffic
     baselines.py         NumPy, and the vendors' BLAS through one shim
-    _driver.pyx          calls a rung or a BLAS over a stack of matrices, without the GIL; how many threads it gets
+    layouts.py           operands as a rung or a BLAS takes them, copied where needed
+    _driver.pyx          calls a rung or a BLAS over a batch of matrices, without the GIL; how many threads it gets
+      openmp_or_serial.h OpenMP's few calls, and what they mean in a serial build
     isa.py               which build of the kernels runs here
+    _features.pyx        what this CPU has, and this build, by cpu_features.h
     machine.py           caches, CPUs, names
     threadpool.py        threadpoolctl's view of our threads
 """

@@ -2,7 +2,7 @@
 
 cimport numpy as cnp
 
-from gemmlab._cpu.rungs.rung cimport Plan
+from gemmlab._cpu.rungs.rung cimport RungParams
 
 
 cdef int threads_for(double flop, double team_flop) except -1
@@ -20,10 +20,10 @@ cdef class Kernel(CompiledWay):
     cdef void *f64
     cdef int convention
     cdef readonly bint serial
-    cdef Plan blocks32
-    cdef Plan blocks64
+    cdef RungParams blocks32
+    cdef RungParams blocks64
 
-    cdef Plan plan(self, int type_num, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k)
+    cdef RungParams params(self, int type_num, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k)
     cdef void call(self, int type_num, char *a, Py_ssize_t lda, bint at, char *b, Py_ssize_t ldb, bint bt,
                    char *c, Py_ssize_t ldc, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k,
-                   Plan *plan) noexcept nogil
+                   RungParams *params) noexcept nogil

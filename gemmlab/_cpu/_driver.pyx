@@ -2,7 +2,7 @@
 """Calls a rung, or a BLAS, on NumPy arrays: the compiled call that every CPU product ends in.
 
 A `Kernel` is a pair of addresses, one for each dtype, with the way to call them: a rung takes row-major
-operands and a plan; a BLAS takes Fortran's argument list, where a row-major C = A B is C' = B' A'; BLIS has a
+operands and its parameters; a BLAS takes Fortran's argument list, where a row-major C = A B is C' = B' A'; BLIS has a
 list of its own, with a stride for rows and one for columns.
 """
 
@@ -10,7 +10,7 @@ import warnings
 
 cimport numpy as cnp
 
-from gemmlab._cpu.rungs.rung cimport Gemm32, Gemm64, Plan
+from gemmlab._cpu.rungs.rung cimport Gemm32, Gemm64, RungParams
 from gemmlab._cpu import machine
 
 cnp.import_array()
@@ -226,18 +226,18 @@ cdef class Kernel(CompiledWay):
         self.blocks32.bs_c, self.blocks32.bs_k = blocks["float32"] if blocks else (1, 1)
         self.blocks64.bs_c, self.blocks64.bs_k = blocks["float64"] if blocks else (1, 1)
 
-    cdef Plan plan(self, int type_num, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k):
-        """The default plan of a product."""
-        cdef Plan plan = self.blocks32 if type_num == cnp.NPY_FLOAT else self.blocks64
-        plan.threads = 1
+    cdef RungParams params(self, int type_num, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k):
+        """The default parameters of a product."""
+        cdef RungParams params = self.blocks32 if type_num == cnp.NPY_FLOAT else self.blocks64
+        params.threads = 1
         if self.convention == RUNG and not self.serial:
-            plan.threads = usable_threads(threads_for(2.0 * m * n * k, TEAM_FLOP))
-        plan.bs_r = rows_per_block(m, plan.threads)
-        return plan
+            params.threads = usable_threads(threads_for(2.0 * m * n * k, TEAM_FLOP))
+        params.bs_r = rows_per_block(m, params.threads)
+        return params
 
     cdef void call(self, int type_num, char *a, Py_ssize_t lda, bint at, char *b, Py_ssize_t ldb, bint bt,
                    char *c, Py_ssize_t ldc, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k,
-                   Plan *plan) noexcept nogil:
+                   RungParams *params) noexcept nogil:
         """C = A B; `at` and `bt` say that an operand lies in columns (a BLAS only)."""
         cdef float one32 = 1, zero32 = 0
         cdef double one64 = 1, zero64 = 0
@@ -246,9 +246,9 @@ cdef class Kernel(CompiledWay):
         cdef char tb = b'T' if bt else b'N'
         cdef bint float32 = type_num == cnp.NPY_FLOAT
         if self.convention == RUNG and float32:
-            (<Gemm32> self.f32)(<float *> a, lda, <float *> b, ldb, <float *> c, ldc, m, n, k, plan)
+            (<Gemm32> self.f32)(<float *> a, lda, <float *> b, ldb, <float *> c, ldc, m, n, k, params)
         elif self.convention == RUNG:
-            (<Gemm64> self.f64)(<double *> a, lda, <double *> b, ldb, <double *> c, ldc, m, n, k, plan)
+            (<Gemm64> self.f64)(<double *> a, lda, <double *> b, ldb, <double *> c, ldc, m, n, k, params)
         elif self.convention == BLIS and float32:
             (<BliSgemm> self.f32)(0, 0, m, n, k, &one32, <float *> a, 1 if at else lda, lda if at else 1,
                                   <float *> b, 1 if bt else ldb, ldb if bt else 1, &zero32, <float *> c, ldc, 1)
@@ -269,7 +269,7 @@ cdef class Kernel(CompiledWay):
         cdef int type_num = cnp.PyArray_TYPE(a)
         cdef Py_ssize_t m, n, k
         cdef cnp.npy_intp shape[2]
-        cdef Plan plan
+        cdef RungParams params
         if not (cnp.PyArray_NDIM(a) == 2 and cnp.PyArray_NDIM(b) == 2 and cnp.PyArray_TYPE(b) == type_num
                 and (type_num == cnp.NPY_FLOAT or type_num == cnp.NPY_DOUBLE)):
             return None
@@ -287,17 +287,17 @@ cdef class Kernel(CompiledWay):
                   and (self.convention != FORTRAN or leading(out, 0) <= 0x7fffffff)
                   and clear_of(out, a) and clear_of(out, b)):
             return None
-        plan = self.plan(type_num, m, n, k)
+        params = self.params(type_num, m, n, k)
         cdef char *a_ = <char *> cnp.PyArray_DATA(a)
         cdef char *b_ = <char *> cnp.PyArray_DATA(b)
         cdef char *c_ = <char *> cnp.PyArray_DATA(out)
         cdef Py_ssize_t lda = leading(a, 0), ldb = leading(b, 0), ldc = leading(out, 0)
         cdef int old_kind, old_chunk
         with nogil:
-            if plan.threads > 1:
+            if params.threads > 1:
                 set_schedule(DYNAMIC, &old_kind, &old_chunk)
-            self.call(type_num, a_, lda, 0, b_, ldb, 0, c_, ldc, m, n, k, &plan)
-            if plan.threads > 1:
+            self.call(type_num, a_, lda, 0, b_, ldb, 0, c_, ldc, m, n, k, &params)
+            if params.threads > 1:
                 restore_schedule(old_kind, old_chunk)
         return out
 
@@ -322,14 +322,14 @@ cdef class Kernel(CompiledWay):
         cdef cnp.npy_intp *shape = cnp.PyArray_DIMS(out)
         cdef cnp.npy_intp index[64]
         cdef int axis, kind = SCHEDULES[schedule], old_kind, old_chunk
-        cdef Plan plan
-        plan.threads, plan.bs_r, plan.bs_c, plan.bs_k = usable_threads(min(threads, m)), bs_r, bs_c, bs_k
+        cdef RungParams params
+        params.threads, params.bs_r, params.bs_c, params.bs_k = usable_threads(min(threads, m)), bs_r, bs_c, bs_k
         for axis in range(ndim - 2):
             index[axis] = 0
         with nogil:
             set_schedule(kind, &old_kind, &old_chunk)
             while True:
-                self.call(type_num, a_, lda, at, b_, ldb, bt, c_, ldc, m, n, k, &plan)
+                self.call(type_num, a_, lda, at, b_, ldb, bt, c_, ldc, m, n, k, &params)
                 axis = ndim - 3
                 while axis >= 0:  # an odometer over the stack
                     index[axis] += 1

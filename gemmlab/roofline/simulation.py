@@ -1,9 +1,9 @@
 """How many bytes a CPU rung moves between the levels of memory, by simulating its accesses on caches.
 
-What `gemmlab/_cpu/rungs/traffic.py` argues, this counts: a rung's loops are replayed access by access, without their numbers,
-on set-associative caches (`_cache.pyx`); cpu-packed's are
-recorded by its own compiled loops. One thread; operands lie in rows, no cache holds anything of them before, and
-what was written is in memory at the end. That takes an access at a time, so only small products are worth it.
+What `gemmlab/_cpu/rungs/traffic.py` models, this counts: a rung's loops are replayed access by access, without their
+numbers, on set-associative caches (`_cache.pyx`); the compiled loops of cpu-packed record their own accesses. One
+thread; operands are row-major, no cache holds anything of them at first, and what was written is in memory at the end.
+Each access takes time, so only small products are worth it.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ def _replay(
     elif backend == "cpu-blocked":
         caches.blocked(*shape, **blocks)
     else:
-        caches.blocked_local(*shape, **blocks, strip=8 * isa.VECTOR_BYTES[isa.chosen()] // size)  # STRIP_BYTES of rung.h
+        strip = 8 * isa.VECTOR_BYTES[isa.chosen()] // size  # STRIP_BYTES of rung.h
+        caches.blocked_local(*shape, **blocks, strip=strip)
     return caches
 
 

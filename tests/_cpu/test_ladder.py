@@ -16,7 +16,8 @@ from helpers import output_of, run_python
 
 import gemmlab
 from gemmlab import BackendUnavailable, Problem, _front
-from gemmlab._cpu import _driver, _features, isa, ladder, machine
+from gemmlab._cpu import _driver, _features, isa, machine
+from gemmlab._cpu.rungs import ladder
 
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 RUNGS = {rung.name: rung for rung in ladder.rungs()}
@@ -140,8 +141,8 @@ for name in ("cpu-naive", "cpu-ikj", "cpu-blocked", "cpu-blocked-local"):
             assert np.array_equal(c, a @ b), (name, dtype, m, n, k)
             a, b = rng.random((m, k), dtype), rng.random((k, n), dtype)
             assert error_over_bound(a, b, gemmlab.matmul(a, b, backend=name)) <= 1, (name, dtype, m, n, k)
-built = [module for module in sys.modules if module.startswith("gemmlab._cpu.v") or ".plain" in module]
-assert len(built) >= 4 and all(f"gemmlab._cpu.{sys.argv[1]}" in module for module in built), built
+built = [module for module in sys.modules if module.startswith("gemmlab._cpu.rungs.v") or ".plain" in module]
+assert len(built) >= 4 and all(f"gemmlab._cpu.rungs.{sys.argv[1]}" in module for module in built), built
 """
 
 
@@ -199,7 +200,7 @@ def test_the_best_that_the_cpu_has_is_taken(pinned, level, best):
 # Machine code: a rung stays what its name says
 
 MULTIPLY_ADD = {"ss": r"vfn?madd\d+ss|mulss", "sd": r"vfn?madd\d+sd|mulsd"}
-LEVELS = [level for level in isa.LEVELS if list((Path(isa.__file__).parent / level).glob("naive*.so"))]
+LEVELS = [level for level in isa.LEVELS if list((Path(ladder.__file__).parent / level).glob("naive*.so"))]
 needs_objdump = pytest.mark.skipif(
     not (X86 and shutil.which("objdump") and LEVELS), reason="needs objdump and kernels for x86"
 )
@@ -207,7 +208,7 @@ needs_objdump = pytest.mark.skipif(
 
 def innermost_loops(level, rung):
     """Instructions, as (mnemonic, operands), of each loop without a loop in it in a rung's machine code."""
-    library = next((Path(isa.__file__).parent / level).glob(f"{rung}.*so"))
+    library = next((Path(ladder.__file__).parent / level).glob(f"{rung}.*so"))
     command = ["objdump", "--disassemble", "--no-show-raw-insn", str(library)]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = re.findall(r"^ *([0-9a-f]+):\t(\w+) *([^\n#<]*)", listing, re.MULTILINE)

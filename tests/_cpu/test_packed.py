@@ -356,14 +356,14 @@ def test_a_block_of_a_fits_the_cache_and_the_tiles(dtypes):
     assert mc * kc * size <= 1 << 19
 
 
-@pytest.mark.parametrize("dtypes", list(Packed().rows), ids=" into ".join)
+@pytest.mark.parametrize("dtypes", list(Packed().kernels), ids=" into ".join)
 def test_a_product_is_made_with_the_blocks_of_its_dtypes(dtypes, monkeypatch, tmp_path):
     monkeypatch.setattr(gemmlab.config, "cache_dir", tmp_path)  # no profile
     narrow, wide = dtypes
     a = np.ones((2, 2), half(narrow) if "float16" in narrow else narrow)
     with gemmlab.trace() as calls:
         packed(a, a, **({"dtype": wide, "casting": "unsafe"} if wide != narrow else {}))
-    _, mc, kc = Packed().rows[dtypes]
+    _, mc, kc = Packed().kernels[dtypes]
     assert (calls[0].params["mc"], calls[0].params["kc"]) == (mc, kc)
 
 
@@ -477,6 +477,86 @@ def hot_loop(lines):
         if start < i:
             loops.append(lines[start : i + 1])
     return max(loops, key=lambda body: sum(any(name in line for name in MULTIPLY) for line in body), default=[])
+
+
+# The plan
+
+
+def heights(rows, mr):
+    """Rows of each tile of a block: all but equal, or on AMX whole tiles."""
+    if mr == 32:
+        return [min(mr, rows - i) for i in range(0, rows, mr)]
+    return [len(tile) for tile in np.array_split(range(rows), -(-rows // mr))]
+
+
+def five_loops(plan, m, n, k):
+    for jc in range(0, n, plan.nc):
+        columns = min(plan.nc, n - jc)
+        for pr in range(0, k, plan.kr):
+            depths = [min(plan.kc, plan.kr - pc, k - pr - pc) for pc in range(0, min(plan.kr, k - pr), plan.kc)]
+            for depth in depths:
+                yield from (("pack_b", (0, min(plan.nr, columns - j), depth)) for j in range(0, columns, plan.nr))
+            for ic in range(0, m, plan.mc):
+                rows = heights(min(plan.mc, m - ic), plan.mr)
+                for js in range(0, columns, plan.ns):
+                    width = min(plan.ns, columns - js)
+                    for depth in depths:
+                        if js == 0 or plan.kept < len(depths):
+                            yield from (("pack_a", (height, 0, depth)) for height in rows)
+                        for jr in range(0, width, plan.nr):
+                            yield from (("packed_tile", (height, min(plan.nr, width - jr), depth)) for height in rows)
+                    if plan.separate:
+                        yield "unpack", (sum(rows), width, 0)
+
+
+def in_place(plan, m, n, k, gathers_b):
+    for jr in range(0, n, plan.nr):
+        columns = min(plan.nr, n - jr)
+        for pc in range(0, k, plan.kc):
+            depth = min(plan.kc, k - pc)
+            yield from [("pack_b", (0, columns, depth))] * gathers_b
+            yield from (("unpacked_tile", (height, columns, depth)) for height in heights(m, plan.mr))
+
+
+def dot_products(plan, m, k, gathers_a, gathers_b):
+    for ir in range(0, m, plan.mr):
+        rows = min(plan.mr, m - ir)
+        for pc in range(0, k, plan.kc):
+            depth = min(plan.kc, k - pc)
+            yield from [("pack_a", (depth, 0, 1))] * gathers_b + [("pack_a", (depth, 0, rows))] * gathers_a
+            yield from [("dot", (4, 1, depth))] if rows == 4 else [("dot", (1, 1, depth))] * rows
+
+
+def test_the_plan_that_is_told_is_the_one_that_runs():
+    rung = Packed()
+    for _ in range(500):
+        m, n, k = (int(2 ** RNG.uniform(0, 10)) if RNG.random() < 0.9 else 1 for _ in range(3))
+        dtype = RNG.choice(DTYPES)
+        a, b, c = (laid(np.zeros(shape, dtype), RNG.choice(LAYOUTS[:4])) for shape in ((m, k), (k, n), (m, n)))
+        blocks = {} if RNG.random() < 0.7 else {"mc": int(RNG.integers(1, 200)), "kc": int(RNG.integers(1, 600)),
+                                                "nc": int(RNG.integers(1, 900))}  # fmt: skip
+        plan, calls = rung.kernel.plan(a, b, c, **blocks), rung.kernel.record(a, b, c, **blocks)
+        size, stored = a.itemsize, dtype != "float16"
+        if plan.is_packed:
+            expected = five_loops(plan, m, n, k)
+        elif plan.is_in_place:
+            expected = in_place(plan, m, n, k, n > 1 and b.strides[1] != size)
+        else:
+            gathers = (not stored or (k > 1 and x != size) for x in (a.strides[1], b.strides[0]))
+            expected = [*dot_products(plan, m, k, *gathers), *[("unpack", (m, 1, 0))] * (not stored)]
+        ran = [(name, extents[:2]) for name, extents, _ in calls]
+        wanted = list(expected)
+        assert ran == [(name, extents[:2]) for name, extents in wanted], (m, n, k, dtype, blocks, plan)
+        depths = [extents[2] - given[2] for (_, extents, _), (_, given) in zip(calls, wanted, strict=True)]
+        assert set(depths) <= set(range(64)), "a depth is rounded up to steps of at most 64"
+
+
+def test_explain_prints_the_plan():
+    a = np.zeros((700, 700), np.float32)
+    told = gemmlab.explain(a, a, backend="cpu-packed")
+    assert told.plan == Packed().plan(Problem.from_call(a, a))
+    assert f"plan: {told.plan.loops}" in str(told)
+    assert gemmlab.explain(a, a, backend="cpu-ikj").plan is None
 
 
 # Packed operands

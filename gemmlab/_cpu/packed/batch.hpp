@@ -1,6 +1,5 @@
 /* A batch of products of one shape: one after the other on all threads, or small ones shared out to the threads. */
-#ifndef GEMMLAB_PACKED_BATCH_HPP
-#define GEMMLAB_PACKED_BATCH_HPP
+#pragma once
 
 #include "strategies.hpp"
 
@@ -43,9 +42,8 @@ void multiply_some(const Product &x, const Batch &batch, Count first, Count end)
     for (int axis = batch.axes - 1; axis >= 0; axis--) {
         index[axis] = rest % batch.shape[axis];
         rest /= batch.shape[axis];
-        one.a += index[axis] * batch.a[axis];
-        one.b += index[axis] * batch.b[axis];
-        one.c += index[axis] * batch.c[axis];
+        const Count at = index[axis];
+        one.a += at * batch.a[axis], one.b += at * batch.b[axis], one.c += at * batch.c[axis];
     }
     const int last = batch.axes - 1;
     if (last < 0) return multiply_run(one, {.products = 1, .a = 0, .b = 0, .c = 0});
@@ -58,9 +56,8 @@ void multiply_some(const Product &x, const Batch &batch, Count first, Count end)
             one.a += turn * batch.a[axis], one.b += turn * batch.b[axis], one.c += turn * batch.c[axis];
             index[axis] += turn;
             if (index[axis] < batch.shape[axis]) break;
-            one.a -= batch.shape[axis] * batch.a[axis];
-            one.b -= batch.shape[axis] * batch.b[axis];
-            one.c -= batch.shape[axis] * batch.c[axis];
+            const Count all = batch.shape[axis];
+            one.a -= all * batch.a[axis], one.b -= all * batch.b[axis], one.c -= all * batch.c[axis];
             index[axis] = 0;
         }
     }
@@ -92,4 +89,3 @@ void multiply_batch(const Product &x, const Batch &batch) {
 }
 
 }  // namespace
-#endif

@@ -18,8 +18,7 @@
    C takes the sum over each kc of k in order, so no bit depends on threads, on any other block, or on the rows that A
    has. Where there are fewer blocks of rows than the threads want, each is shared by columns too, and packed by each
    thread that takes a part. */
-#ifndef GEMMLAB_PACKED_MACROKERNEL_HPP
-#define GEMMLAB_PACKED_MACROKERNEL_HPP
+#pragma once
 
 #include "openmp_or_serial.h"
 #include "problem.hpp"
@@ -75,7 +74,7 @@ Blocks blocks_of(const Product &x) {
     const Count max_b = max_b_bytes(x), nr = kernel.nr;
     Blocks blocks = {.mc = 0, .nc = x.n, .kr = x.k, .ns = 0, .kept = 0, .separate = false};
     if (!x.packed) {
-        const Count fit = max_b / bytes_of(kernel, x.k) / nr * nr;
+        const Count fit = max_b / bytes_of(kernel, x.k) & -nr;
         const Count columns = min(x.nc, max(fit, x.narrows ? nr : MIN_COLUMNS));
         blocks.nc = min(x.n, round_up_2(ceil_div(x.n, ceil_div(x.n, columns)), nr));
         const Count block = round_up_2(blocks.nc, nr) * bytes_of(kernel, x.kc);
@@ -98,7 +97,7 @@ Count shared_bytes(const Product &x) {
     const Count block = round_up_2(min(x.n, MIN_COLUMNS), nr) * bytes_of(kernel, min(x.k, x.kc));
     const Count max_b = max(max(max_b_bytes(x), block), x.narrows ? nr * all_of_k : 0);
     if (x.packed) return 0;
-    return round_up_2(min(round_up_2(x.n, nr) * all_of_k, round_up(max_b, nr * kernel.step)), 64);
+    return round_up_2(min(round_up_2(x.n, nr) * all_of_k, round_up_2(max_b, nr * kernel.step)), 64);
 }
 Count own_bytes(const Product &x) {
     const Kernel &kernel = *x.kernel;
@@ -118,8 +117,7 @@ INLINE Count panel_row(const Kernel &x, Count rows, Count panel, Count panels) {
 struct Block {
     Count rows, columns, depth;
     const char *a, *b;
-    char *c;
-    Count rs_c, cs_c;
+    char *c; Count rs_c, cs_c;
     bool add;
 };
 
@@ -188,10 +186,11 @@ void multiply_strip(const Product &x, const Blocks &blocks, const PartOfB &part,
     const Count wide = round_up_2(part.columns, kernel.nr), one_block = a_bytes(x, blocks.mc);
     char *const sums = own + blocks.kept * one_block;
     char *const c = x.c + strip.ic * x.rs_c + (part.jc + strip.js) * x.cs_c;
-    for (Count pc = 0, number = 0; pc < part.k; pc += x.kc, number++) {
+    for (Count pc = 0, slot = 0; pc < part.k; pc += x.kc, slot++) {
         const Count depth = min(x.kc, part.k - pc);
-        char *const a = own + number % blocks.kept * one_block;
-        if (strip.pack || blocks.kept < ceil_div(part.k, x.kc))
+        if (slot == blocks.kept) slot = 0;
+        char *const a = own + slot * one_block;
+        if (strip.pack || blocks.kept * x.kc < part.k)
             pack_block_of_a(x, a, x.a + strip.ic * x.rs_a + (part.pr + pc) * x.cs_a, strip.rows, depth);
         const char *const panels =
             x.packed ? packed_panels(x, part.pr + pc, part.jc + strip.js, depth)
@@ -268,4 +267,3 @@ void five_loops(const Product &x) {
 }
 
 }  // namespace
-#endif

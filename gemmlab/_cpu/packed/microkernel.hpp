@@ -13,8 +13,7 @@
        integers       12 x 2      2       1 + 1
        unpacked       6 x 4       4       0 + 0           operands as they are stored, for few rows and small products
        AVX2, f32      6 x 2       2       1 + 0 */
-#ifndef GEMMLAB_PACKED_MICROKERNEL_HPP
-#define GEMMLAB_PACKED_MICROKERNEL_HPP
+#pragma once
 
 #include "numeric.hpp"
 
@@ -33,17 +32,20 @@ template <class Kind> constexpr int NR = VECTORS / Kind::PARTS * LANES<typename 
 
 template <class Kind, int ROWS, int NV> using Registers = Vector<typename Kind::Sum>[ROWS][NV];
 
-/* Sums from a buffer of rows of `width`, one by one: where C's columns are not adjacent, or its numbers have parts. */
-template <class Kind>
-void scatter(const typename Kind::Sum *sums, Count width, const Tile &x) {
+/* Sums one by one, where C's columns are not adjacent or its numbers have parts, a vector each. */
+template <class Kind> void scatter(const Sums &given) {
     using T = typename Kind::Sum;
+    const Sums x = given;
     for (Count i = 0; i < x.rows; i++)
         for (Count j = 0; j < x.columns; j++)
             for (int part = 0; part < Kind::PARTS; part++) {
                 T *number = (T *)(x.c + i * x.rs_c + j * x.cs_c) + part;
-                const T sum = sums[i * width + part * LANES<T> + j];
+                const T sum = ((const T *)(x.from + i * x.rs_from))[part * LANES<T> + j];
                 *number = x.add ? Kind::add(*number, sum) : sum;
             }
+}
+INLINE Sums sums_of(const Tile &x, const void *from, Count rs_from) {
+    return {x.kernel, (const char *)from, rs_from, x.c, x.rs_c, x.cs_c, x.rows, x.columns, x.add};
 }
 
 template <class Kind, int ROWS, int NV, bool WHOLE> INLINE void put_rows(Registers<Kind, ROWS, NV> &sum, const Tile &x) {
@@ -73,7 +75,7 @@ template <class Kind, int ROWS, int NV> INLINE void put(Registers<Kind, ROWS, NV
         T sums[ROWS * NV * LANES<T>];
         UNROLL for (int i = 0; i < ROWS; i++)
             UNROLL for (int v = 0; v < NV; v++) store<T>(sums + (i * NV + v) * LANES<T>, sum[i][v]);
-        scatter<Kind>(sums, NV * LANES<T>, x);
+        scatter<Kind>(sums_of(x, sums, NV * VECTOR_BYTES));
     } else if (whole)
         put_rows<Kind, ROWS, NV, true>(sum, x);
     else
@@ -166,16 +168,15 @@ template <class Kind, int ROWS> void dot(const Tile &x) {
 /* The instances, in the order of `Kernel`. */
 template <int N> struct MicroKernels { MicroKernel at[N]; };
 
-template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> packed_tiles(Indices<I...>) {
+template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> packed_tiles(std::integer_sequence<int, I...>) {
     return {{packed_tile<Kind, I / VECTORS + 1, Kind::PARTS == 2 ? 2 : I % VECTORS + 1>...}};
 }
-template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> unpacked_tiles(Indices<I...>) {
+template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> unpacked_tiles(std::integer_sequence<int, I...>) {
     return {{unpacked_tile<Kind, I / 2 / UNPACKED_VECTORS + 1, I / 2 % UNPACKED_VECTORS + 1, I % 2>...}};
 }
 template <class Kind> constexpr auto PACKED_TILES =
-    packed_tiles<Kind>(typename MakeIndices<MR<Kind> * VECTORS>::Type());
+    packed_tiles<Kind>(std::make_integer_sequence<int, MR<Kind> * VECTORS>());
 template <class Kind> constexpr auto UNPACKED_TILES =
-    unpacked_tiles<Kind>(typename MakeIndices<UNPACKED_ROWS * UNPACKED_VECTORS * 2>::Type());
+    unpacked_tiles<Kind>(std::make_integer_sequence<int, UNPACKED_ROWS * UNPACKED_VECTORS * 2>());
 
 }  // namespace
-#endif

@@ -11,8 +11,7 @@
        tdpbf16ps     float32 += 2 products of bfloat16, for 16 groups of k      what is below 2^-126 counts as 0
        tdpbssd       int32   += 4 products of int8, for 16 groups of k
        tdpbuud       int32   += 4 products of uint8, likewise */
-#ifndef GEMMLAB_PACKED_MICROKERNEL_AMX_HPP
-#define GEMMLAB_PACKED_MICROKERNEL_AMX_HPP
+#pragma once
 
 #include "microkernel.hpp"
 
@@ -79,18 +78,14 @@ template <class Kind, bool TALL, bool WIDE> INLINE void multiply_tiles(const Til
     if (TALL && WIDE) _tile_stored(3, c + TILE_ROWS * rs_c + 64, rs_c);
 }
 
-template <class Kind, bool TALL, bool WIDE> void tiles(const Tile &x) {
+template <class Kind, bool TALL, bool WIDE> void tiles(const Tile &given) {
+    const Tile x = given;
     using T = typename Kind::Sum;
     alignas(64) T sums[TILES_EDGE * TILES_EDGE];
-    if (x.rows == TILES_EDGE && x.columns == TILES_EDGE && x.cs_c == sizeof(T) && !x.add) {
-        multiply_tiles<Kind, TALL, WIDE>(x, x.c, x.rs_c);
-        return;
-    }
+    if (x.rows == TILES_EDGE && x.columns == TILES_EDGE && x.cs_c == sizeof(T) && !x.add)
+        return multiply_tiles<Kind, TALL, WIDE>(x, x.c, x.rs_c);
     multiply_tiles<Kind, TALL, WIDE>(x, (char *)sums, sizeof(T) * TILES_EDGE);
-    if (x.cs_c != sizeof(T)) {
-        scatter<Kind>(sums, TILES_EDGE, x);
-        return;
-    }
+    if (x.cs_c != sizeof(T)) return scatter<Kind>(sums_of(x, sums, sizeof(T) * TILES_EDGE));
     for (Count j = 0; j < x.columns; j += LANES<T>) {
         const Part part = part_of_lanes<T>(x.columns - j);
         for (Count i = 0; i < x.rows; i++) {
@@ -102,10 +97,10 @@ template <class Kind, bool TALL, bool WIDE> void tiles(const Tile &x) {
     }
 }
 
-template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> amx_tiles(Indices<I...>) {
+template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> amx_tiles(std::integer_sequence<int, I...>) {
     return {{tiles<Kind, (I / VECTORS >= TILE_ROWS), I % VECTORS>...}};
 }
-template <class Kind> constexpr auto AMX_TILES = amx_tiles<Kind>(typename MakeIndices<TILES_EDGE * VECTORS>::Type());
+template <class Kind> constexpr auto AMX_TILES =
+    amx_tiles<Kind>(std::make_integer_sequence<int, TILES_EDGE * VECTORS>());
 
 }  // namespace
-#endif

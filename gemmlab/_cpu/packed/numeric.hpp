@@ -12,8 +12,7 @@
        vpdpbusd     int32   += 4 products of int8         modulo 2^8, where signs change nothing
 
    AVX512-FP16 is left out: it sums in float16, and we promise sums in float32. */
-#ifndef GEMMLAB_PACKED_NUMERIC_HPP
-#define GEMMLAB_PACKED_NUMERIC_HPP
+#pragma once
 
 #include "simd.hpp"
 
@@ -161,4 +160,3 @@ template <class S, class T> INLINE S stored(T x) {
 }
 
 }  // namespace
-#endif

@@ -7,9 +7,10 @@
    A is packed across its rows, B across its columns. There are three ways, by which stride is that of adjacent numbers:
    copy vectors, transpose squares of vectors, or take a few numbers one by one.
 
-   And the way back: sums become numbers of C. */
-#ifndef GEMMLAB_PACKED_PACK_HPP
-#define GEMMLAB_PACKED_PACK_HPP
+   And the way back: sums become numbers of C.
+
+   Each function copies what it is given: stores of numbers might change it otherwise, as far as the compiler knows. */
+#pragma once
 
 #include "numeric.hpp"
 
@@ -92,7 +93,8 @@ template <class T, class S> struct Packing {
         }
     }
 
-    static void pack(const Panel &x) {
+    static void pack(const Panel &given) {
+        const Panel x = given;
         T *const to = (T *)x.to, *const end = to + x.depth * x.padded;
         Count p = 0;
         if (x.across == SIZE) return adjacent(x, to);
@@ -109,7 +111,8 @@ template <class T, class S> struct Packing {
 /* Complex numbers. A as it is, a real and an imaginary part side by side to be broadcast; B split, the real parts of a
    panel's row as vectors and then the imaginary ones. */
 template <class T> struct ComplexPacking {
-    static void pack_a(const Panel &x) {
+    static void pack_a(const Panel &given) {
+        const Panel x = given;
         T *to = (T *)x.to;
         for (Count p = 0; p < x.depth; p++, to += 2 * x.width)
             for (Count i = 0; i < x.width; i++) {
@@ -125,7 +128,8 @@ template <class T> struct ComplexPacking {
             to[x.padded + j] = ((const T *)(from + j * across))[1];
         }
     }
-    static void pack_b(const Panel &x) {
+    static void pack_b(const Panel &given) {
+        const Panel x = given;
         T *to = (T *)x.to;
         for (Count p = 0; p < x.depth; p++, to += 2 * x.padded) {
             const char *from = x.from + p * x.along;
@@ -151,10 +155,15 @@ template <class S, int PER, class Whole, int IN_STEP> struct GroupPacking {
     static constexpr int N = LANES<uint32_t>, BITS = 32 / PER, SIZE = sizeof(S);
     static constexpr uint32_t MASK = PER == 2 ? 0xffff : 0xff;
 
-    static INLINE Vec many(const char *x) { return Read<uint32_t, S>::many(x) & MASK; }
+    static INLINE Vec many(const char *x) {  // GCC 12 takes `__builtin_convertvector` of bytes apart
+        if constexpr (SIZE == 2) return (Vec)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)x));
+        else if constexpr (PER == 2 && (S)-1 < 0) return (Vec)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)x)) & MASK;
+        else return (Vec)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)x));
+    }
     static INLINE uint32_t one(const char *x) { return (uint32_t)*(const S *)x & MASK; }
 
-    static void pack(const Panel &x) {
+    static void pack(const Panel &given) {
+        const Panel x = given;
         const Count groups = round_up_2(ceil_div_2(x.depth, PER), IN_STEP);
         uint32_t *to = (uint32_t *)x.to;
         Count g = 0;
@@ -187,7 +196,8 @@ template <class S, int PER, class Whole, int IN_STEP> struct GroupPacking {
 
 /* A for AMX: a step of k of each row is 64 bytes, one row after the other, then the next step. */
 template <class S> struct StepPacking {
-    static void pack(const Panel &x) {
+    static void pack(const Panel &given) {
+        const Panel x = given;
         constexpr Count STEP = 64, GROUP = STEP / sizeof(S);
         char *to = (char *)x.to;
         for (Count p = 0; p < x.depth; p += GROUP, to += x.width * STEP) {
@@ -207,18 +217,28 @@ template <class S> struct StepPacking {
 #endif
 
 /* Sums of T, to numbers of C stored as S. */
-template <class T, class S> void unpack(const Sums &x) {
+template <class T, class S> void unpack(const Sums &given) {
+    const Sums x = given;
     for (Count i = 0; i < x.rows; i++) {
         const T *from = (const T *)(x.from + i * x.rs_from);
-        if (x.cs_c == sizeof(S))
-            for (Count j = 0; j < x.columns; j++) ((S *)(x.c + i * x.rs_c))[j] = stored<S>(from[j]);
-        else
-            for (Count j = 0; j < x.columns; j++) *(S *)(x.c + i * x.rs_c + j * x.cs_c) = stored<S>(from[j]);
+        char *const to = x.c + i * x.rs_c;
+        Count j = 0;
+        if (x.cs_c == sizeof(S)) {
+#if defined(__AVX512F__)
+            if constexpr (__is_same(S, Float16))
+                for (; j + LANES<T> <= x.columns; j += LANES<T>)
+                    _mm256_storeu_si256((__m256i *)(to + j * sizeof(S)),
+                                        _mm512_cvtps_ph((__m512)load<T>(from + j), _MM_FROUND_TO_NEAREST_INT));
+#endif
+            for (; j < x.columns; j++) ((S *)to)[j] = stored<S>(from[j]);
+        } else
+            for (; j < x.columns; j++) *(S *)(to + j * x.cs_c) = stored<S>(from[j]);
     }
 }
 
 /* Sums of a kind, added to those in C if `add`. */
-template <class Kind> void accumulate(const Sums &x) {
+template <class Kind> void accumulate(const Sums &given) {
+    const Sums x = given;
     using T = typename Kind::Sum;
     for (Count i = 0; i < x.rows; i++) {
         const T *from = (const T *)(x.from + i * x.rs_from);
@@ -233,4 +253,3 @@ template <class Kind> void accumulate(const Sums &x) {
 }
 
 }  // namespace
-#endif

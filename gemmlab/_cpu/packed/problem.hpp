@@ -6,18 +6,17 @@
        microkernel      the register tile (microkernel_amx: on AMX)  }  compiled once for each instruction set;
        pack             panels of A and B, and the way of sums to C  }  table.cpp lists the kernels of one
        macrokernel      the five loops and their blocks
-       strategies       other ways to go through a product, the rule that chooses, the plan
+       strategies       other ways to go through a product, and the rule that chooses
        batch            many products of one shape
-       workspace        memory for panels
-       observe          kernels that clock or record in place of multiplying
+
+   Python's side is in `_cpu/packed_backend/`: calls on arrays, the plan, memory for panels, kernels that record.
 
    A is m x k, B is k x n, C is m x n. Strides are in bytes, as BLIS names them: rs_a leads from a row of A to the next,
    cs_a from a column to the next. Any stride will do, zero and negative ones too.
 
    All names are in an unnamed namespace: no two libraries share a function, which would run one instruction set's
    text on a processor that lacks it. */
-#ifndef GEMMLAB_PACKED_PROBLEM_HPP
-#define GEMMLAB_PACKED_PROBLEM_HPP
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -35,12 +34,9 @@ struct Kernel;
 struct Tile {
     const Kernel *kernel;
     Count rows, columns, depth;
-    const char *a;
-    Count rs_a, cs_a;
-    const char *b;
-    Count rs_b;
-    char *c;
-    Count rs_c, cs_c;
+    const char *a; Count rs_a, cs_a;
+    const char *b; Count rs_b;
+    char *c; Count rs_c, cs_c;
     bool add;  // to what C holds
     Count products, a_step, b_step, c_step;
 };
@@ -57,10 +53,8 @@ struct Panel {
 /* Sums in a buffer, and the part of C that they go to. */
 struct Sums {
     const Kernel *kernel;
-    const char *from;
-    Count rs_from;
-    char *c;
-    Count rs_c, cs_c, rows, columns;
+    const char *from; Count rs_from;
+    char *c; Count rs_c, cs_c, rows, columns;
     bool add;
 };
 
@@ -93,12 +87,9 @@ struct Kernel {
 struct Product {
     const Kernel *kernel;
     Count m, n, k;
-    const char *a;
-    Count rs_a, cs_a;
-    const char *b;
-    Count rs_b, cs_b;
-    char *c;
-    Count rs_c, cs_c;
+    const char *a; Count rs_a, cs_a;
+    const char *b; Count rs_b, cs_b;
+    char *c; Count rs_c, cs_c;
     int threads;
     Count mc, kc, nc;    // blocks: rows of A at most, depth, columns of B at most
     Count max_b;         // bytes of a packed block of B; 0 for the default
@@ -115,13 +106,15 @@ constexpr Count DOT_KC = 4096;    // kc where B is one column of real numbers
 
 INLINE Count min(Count x, Count y) { return x < y ? x : y; }
 INLINE Count max(Count x, Count y) { return x > y ? x : y; }
-INLINE Count ceil_div(Count extent, Count size) { return (extent + size - 1) / size; }
+/* Small products go without the divisions, which would cost them more than their arithmetic. */
+INLINE Count ceil_div(Count extent, Count size) { return extent <= size ? extent > 0 : (extent + size - 1) / size; }
 INLINE Count round_up(Count extent, Count step) { return ceil_div(extent, step) * step; }
 /* The same for powers of two, which need no division. */
 INLINE Count ceil_div_2(Count extent, int size) { return (extent + size - 1) >> __builtin_ctz(size); }
 INLINE Count round_up_2(Count extent, Count step) { return (extent + step - 1) & -step; }
 /* Where part `i` of `count` equal parts begins. */
-INLINE Count share(Count extent, Count i, Count count) { return extent / count * i + min(i, extent % count); }
+INLINE Count share(Count extent, Count i, Count count) {
+    return count == 1 ? extent * i : extent / count * i + min(i, extent % count);
+}
 
 }  // namespace
-#endif

@@ -1,9 +1,9 @@
 /* Vectors of one instruction set, as wide as its registers. GCC's and Clang's vector extensions do the arithmetic; here
    is the rest: a part of a vector, loaded and stored, and the transpose of a square of vectors. */
-#ifndef GEMMLAB_PACKED_SIMD_HPP
-#define GEMMLAB_PACKED_SIMD_HPP
+#pragma once
 
 #include <string.h>
+#include <utility>
 #if defined(__AVX__)
 #include <immintrin.h>
 #endif
@@ -66,15 +66,12 @@ constexpr int even(int i, int w, int n) { return i / w * 2 % (n / w) * w + i % w
 constexpr int odd(int i, int w, int n) { return even(i, w, n) + w; }
 constexpr int reversed(int i, int, int n) { return n - 1 - i; }
 
-template <int... I> struct Indices {};
 template <class T, int (*WHICH)(int, int, int), int... I>
-INLINE Vector<T> shuffle(Vector<T> x, Vector<T> y, Indices<I...>) {
+INLINE Vector<T> shuffle(Vector<T> x, Vector<T> y, std::integer_sequence<int, I...>) {
     return __builtin_shufflevector(x, y, WHICH(I, 16 / (int)sizeof(T), sizeof...(I))...);
 }
-template <int N, int... I> struct MakeIndices : MakeIndices<N - 1, N - 1, I...> {};
-template <int... I> struct MakeIndices<0, I...> { using Type = Indices<I...>; };
 template <class T, int (*WHICH)(int, int, int)> INLINE Vector<T> shuffle(Vector<T> x, Vector<T> y) {
-    return shuffle<T, WHICH>(x, y, typename MakeIndices<LANES<T>>::Type());
+    return shuffle<T, WHICH>(x, y, std::make_integer_sequence<int, LANES<T>>());
 }
 
 /* A square of vectors: its pieces of 16 bytes are transposed where they are, and then pieces change places. */
@@ -102,4 +99,3 @@ template <class T> INLINE void transpose(Vector<T> (&x)[LANES<T>]) {
 }
 
 }  // namespace
-#endif

@@ -1,4 +1,4 @@
-/* What five loops do badly, the rule that chooses, and the plan that says what was chosen.
+/* What five loops do badly, and the rule that chooses.
 
    in place        A is not packed, nor B if its columns are adjacent: few rows of A, or a product that nearly fits L1.
    dot products    B is one column: sums in lanes of k.
@@ -8,8 +8,7 @@
 
    All but dot products sum as the five loops do, so rows of A and threads change no bit; dot products are taken for
    every product with one column, whatever A is. */
-#ifndef GEMMLAB_PACKED_STRATEGIES_HPP
-#define GEMMLAB_PACKED_STRATEGIES_HPP
+#pragma once
 
 #include "macrokernel.hpp"
 
@@ -50,17 +49,13 @@ INLINE Count in_place_bytes(const Product &x) {
     return gathers_b(x) ? min(x.k, x.kc) * strip_columns(x) * x.kernel->sum : 0;
 }
 
-/* The tile on operands that are not packed. */
-INLINE void run_unpacked(const Tile &x, Count vectors, bool whole) {
-    const Kernel &kernel = *x.kernel;
-    kernel.unpacked[((x.rows - 1) * kernel.unpacked_vectors + vectors - 1) * 2 + whole](x);
-}
-/* Tiles one below the other: rows of A of all but equal heights. */
+/* Tiles on operands that are not packed, one below the other: rows of A of all but equal heights. */
 INLINE void run_unpacked_rows(const Product &x, Tile tile, Count vectors, bool whole) {
+    const Kernel &kernel = *x.kernel;
     const Count panels = ceil_div(x.m, UNPACKED_ROWS), height = x.m / panels, taller = x.m % panels;
     for (Count panel = 0; panel < panels; panel++) {
         tile.rows = height + (panel < taller);
-        run_unpacked(tile, vectors, whole);
+        kernel.unpacked[((tile.rows - 1) * kernel.unpacked_vectors + vectors - 1) * 2 + whole](tile);
         tile.a += tile.rows * x.rs_a, tile.c += tile.rows * x.rs_c;
     }
 }
@@ -291,47 +286,6 @@ Count workspace_of(const Product &x) {
     return slices_in_round(x) * sums_bytes(x) + x.threads * unsliced_bytes(slice_of(x, 0, NULL, NULL));
 }
 
-/* What is done for a product: its strategy, on one of its slices and pieces, and the blocks of that. */
-enum Strategy { FIVE_LOOPS, IN_PLACE, DOT_PRODUCTS };
-struct Plan {
-    Strategy strategy;
-    Count threads, slices, pieces;
-    Count m, n, k;         // of a slice or piece
-    Count mr, nr;          // the largest register tile
-    Count mc, kc, nc, kr, ns, kept;
-    bool separate;         // accumulator: see `Blocks`
-    Count panel_bytes;     // of a number in panels
-    Count workspace;       // bytes
-};
-
-Plan plan_of(const Product &x) {
-    const Kernel &kernel = *x.kernel;
-    Product one = needs_sums(x) ? with_sums(x) : x;
-    Plan plan = {.strategy = FIVE_LOOPS, .threads = x.threads, .slices = 1, .pieces = 1, .mr = kernel.mr,
-                 .nr = kernel.nr, .kc = min(x.kc, x.k), .panel_bytes = kernel.step / kernel.group,
-                 .workspace = workspace_of(x)};
-    if (is_sliced(x)) {
-        plan.slices = ceil_div(x.k, x.kc);
-        one = slice_of(one, 0, one.c, one.buffer);
-    }
-    if (!is_dots(one) && is_in_pieces(one)) {
-        const Product piece = piece_of(one);
-        plan.pieces = ceil_div(one.m, piece.m) * ceil_div(one.n, piece.n);
-        one = piece;
-    }
-    plan.m = one.m, plan.n = one.n, plan.k = one.k;
-    if (is_dots(one)) {
-        plan.strategy = DOT_PRODUCTS, plan.mr = DOT_ROWS, plan.nr = 1;
-    } else if (is_in_place(one)) {
-        plan.strategy = IN_PLACE, plan.mr = UNPACKED_ROWS, plan.nr = strip_columns(one);
-    } else {
-        const Blocks blocks = blocks_of(one);
-        plan.mc = blocks.mc, plan.nc = blocks.nc, plan.kr = blocks.kr, plan.ns = blocks.ns;
-        plan.kept = blocks.kept, plan.separate = blocks.separate;
-    }
-    return plan;
-}
-
 /* All panels of B, block of k by block of k; one column for dot products stays one. Returns their bytes; nothing is
    packed if `to` is NULL. */
 Count pack_operand(const Product &x, char *to) {
@@ -350,4 +304,3 @@ Count pack_operand(const Product &x, char *to) {
 }
 
 }  // namespace
-#endif

@@ -1,0 +1,9 @@
+"""cpu-packed as a backend, around the C++ of `_cpu/packed/`.
+
+    backend.py           its parameters and defaults, and what the library asks of a backend
+    plan.py plan.hpp     how a product is cut, as the compiled loops say it
+    traffic.py           modelled traffic, from that plan
+    _packed.pyx          calls the loops on arrays of any strides and dtype (loops.pxd declares them)
+      observe.hpp        kernels that clock packing, or record what would be done
+      workspace.hpp      memory for panels, kept between calls
+"""

@@ -4,11 +4,14 @@ from typing import Any
 import numpy as np
 
 from gemmlab._cpu._driver import CompiledWay
+from gemmlab._cpu.packed_backend.plan import Plan
+
+Matrix = np.ndarray[Any, Any]
 
 least_flop: int
 
 def free_buffers() -> int: ...
-def rows_of(table: int) -> dict[tuple[str, str], tuple[int, int, int]]: ...
+def kernels_of(table: int) -> dict[tuple[str, str], tuple[int, int, int]]: ...
 
 class PackedOperand:
     shape: tuple[int, int]
@@ -22,16 +25,21 @@ class PackedKernel(CompiledWay):
         blocks: Mapping[tuple[str, str], tuple[int, int, int, int]],
         extents: Mapping[str, int] | None = None,
     ) -> None: ...
-    def widens(self, a: np.ndarray[Any, Any], c: np.ndarray[Any, Any]) -> bool: ...
-    def path(
-        self, a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], out: np.ndarray[Any, Any], threads: int
-    ) -> str: ...
-    def pack(self, b: np.ndarray[Any, Any], threads: int) -> PackedOperand: ...
+    def widens(self, a: Matrix, c: Matrix) -> bool: ...
+    def plan(
+        self, a: Matrix, b: Matrix, out: Matrix, *,
+        threads: int = 1, mc: int = 0, kc: int = 0, nc: int = 0, packed: PackedOperand | None = None,
+    ) -> Plan: ...  # fmt: skip
+    def record(
+        self, a: Matrix, b: Matrix, out: Matrix, *,
+        mc: int = 0, kc: int = 0, nc: int = 0, access: int = 0, context: int = 0, buffer: int = 0,
+    ) -> list[tuple[str, tuple[int, int, int], int]]: ...  # fmt: skip
+    def pack(self, b: Matrix, threads: int) -> PackedOperand: ...
     def run(
         self,
-        a: np.ndarray[Any, Any],
-        b: np.ndarray[Any, Any],
-        out: np.ndarray[Any, Any],
+        a: Matrix,
+        b: Matrix,
+        out: Matrix,
         *,
         threads: int = 1,
         mc: int = 0,

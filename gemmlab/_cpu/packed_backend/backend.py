@@ -1,6 +1,6 @@
 """cpu-packed as a backend: the ladder's last rung, every number type of NumPy and bfloat16.
 
-Its C stands in `packed/`, its call in `_packed.pyx`; here are its parameters. The depth of a block, kc, is a part of
+Its C++ is in `_cpu/packed/`, its call in `_packed.pyx`; here are its parameters. The depth of a block, kc, is a part of
 the sums' order, so its default depends on the dtype alone; mc and nc, which are upper bounds, change no bit. What
 `gemmlab tune cpu-packed` found on this machine goes before the defaults.
 """
@@ -28,7 +28,7 @@ from gemmlab._problem import Array, Problem
 
 PACKING_FLOP = 30  # what moving one number to a panel costs, in multiply-adds that it might have been
 CLOCKED_RUNS = 3
-NC = 6144  # at most so many columns of B are packed at once; loops.h has what memory they may take
+NC = 6144  # at most so many columns of B are packed at once; macrokernel.hpp has what memory they may take
 
 
 class Packed:

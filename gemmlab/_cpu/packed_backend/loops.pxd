@@ -27,14 +27,16 @@ cdef extern from "problem.hpp" nogil:
         char *buffer
 
 cdef extern from "strategies.hpp" nogil:
+    bint is_dots(const Product &)
+    Py_ssize_t pack_operand(const Product &, char *)
+
+cdef extern from "plan.hpp" nogil:
     ctypedef struct Plan:
         int strategy
         Py_ssize_t threads, slices, pieces, m, n, k, mr, nr, mc, kc, nc, kr, ns, kept
         bint separate
         Py_ssize_t panel_bytes, workspace
-    bint is_dots(const Product &)
     Plan plan_of(const Product &)
-    Py_ssize_t pack_operand(const Product &, char *)
 
 cdef extern from "batch.hpp" nogil:
     enum:

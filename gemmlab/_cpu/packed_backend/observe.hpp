@@ -1,8 +1,7 @@
 /* Kernels that observe a product: one clocks its packing, the other records what would be done and multiplies nothing.
 
    Each is a copy of the kernel with other functions. The loops are those of any product: they see no difference. */
-#ifndef GEMMLAB_PACKED_OBSERVE_HPP
-#define GEMMLAB_PACKED_OBSERVE_HPP
+#pragma once
 
 #include <time.h>
 
@@ -190,4 +189,3 @@ RecordingKernel recording_kernel(const Kernel &kernel, const Recorder &recorder)
 }
 
 }  // namespace
-#endif

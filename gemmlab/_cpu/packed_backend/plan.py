@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-STRATEGIES = ("five loops on packed panels", "in place", "dot products")  # in the order of `Strategy` in strategies.hpp
+STRATEGIES = ("five loops on packed panels", "in place", "dot products")  # in the order of `Strategy` in plan.hpp
 
 
 class Plan(NamedTuple):

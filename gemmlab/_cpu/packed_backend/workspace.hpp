@@ -1,6 +1,5 @@
 /* Memory for panels: kept between calls, each buffer used by one call at a time, given back on request. */
-#ifndef GEMMLAB_PACKED_WORKSPACE_HPP
-#define GEMMLAB_PACKED_WORKSPACE_HPP
+#pragma once
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -76,4 +75,3 @@ size_t drop_buffers() {
 }
 
 }  // namespace
-#endif

@@ -22,7 +22,7 @@ the whole matrix apart, and share few cache sets where that distance is a power 
 
 from cython.parallel cimport prange
 
-from gemmlab._cpu.rungs.rung cimport Gemm32, Gemm64, Plan, blocks, past_line, real
+from gemmlab._cpu.rungs.rung cimport Gemm32, Gemm64, RungParams, blocks, past_line, real
 
 
 cdef extern from "rung.h":
@@ -32,11 +32,11 @@ cdef extern from "rung.h":
 
 
 cdef void gemm(real *A, Py_ssize_t lda, real *B, Py_ssize_t ldb, real *C, Py_ssize_t ldc,
-               Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, Plan *plan) noexcept nogil:
-    cdef Py_ssize_t bs_r = plan.bs_r, bs_c = plan.bs_c, bs_k = plan.bs_k
+               Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, RungParams *params) noexcept nogil:
+    cdef Py_ssize_t bs_r = params.bs_r, bs_c = params.bs_c, bs_k = params.bs_k
     cdef Py_ssize_t shift = past_line(B)
     cdef Py_ssize_t i_block, p_block, j_block, i0, p0, j0, j1
-    for i_block in prange(blocks(m, bs_r), schedule="runtime", num_threads=plan.threads):
+    for i_block in prange(blocks(m, bs_r), schedule="runtime", num_threads=params.threads):
         i0 = i_block * bs_r
         for p_block in range(blocks(k, bs_k)):
             p0 = p_block * bs_k

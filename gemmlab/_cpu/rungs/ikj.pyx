@@ -15,14 +15,14 @@ outgrows a cache, that cache does not help.
 
 from cython.parallel cimport prange
 
-from gemmlab._cpu.rungs.rung cimport Gemm32, Gemm64, Plan, real
+from gemmlab._cpu.rungs.rung cimport Gemm32, Gemm64, RungParams, real
 
 
 cdef void gemm(real *A, Py_ssize_t lda, real *B, Py_ssize_t ldb, real *C, Py_ssize_t ldc,
-               Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, Plan *plan) noexcept nogil:
+               Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, RungParams *params) noexcept nogil:
     cdef Py_ssize_t i, j, p
     cdef real a
-    for i in prange(m, schedule="runtime", num_threads=plan.threads):
+    for i in prange(m, schedule="runtime", num_threads=params.threads):
         for j in range(n):
             C[i * ldc + j] = 0
         for p in range(k):

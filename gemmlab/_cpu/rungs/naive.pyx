@@ -12,11 +12,11 @@ Traffic: 2 loads of operands, a load and a store of C for each multiply-add. Onc
 the first-level cache (k lines of 64 bytes), every step of B is a miss of that level.
 """
 
-from gemmlab._cpu.rungs.rung cimport Gemm32, Gemm64, Plan, real
+from gemmlab._cpu.rungs.rung cimport Gemm32, Gemm64, RungParams, real
 
 
 cdef void gemm(real *A, Py_ssize_t lda, real *B, Py_ssize_t ldb, real *C, Py_ssize_t ldc,
-               Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, Plan *plan) noexcept nogil:
+               Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, RungParams *params) noexcept nogil:
     cdef Py_ssize_t i, j, p
     for i in range(m):
         for j in range(n):

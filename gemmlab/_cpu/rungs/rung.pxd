@@ -1,6 +1,6 @@
-"""What the CPU rungs share: the numbers they work on, their signature, their plan.
+"""What the CPU rungs share: the numbers they work on, their signature, their parameters.
 
-Every rung is `gemm(A, lda, B, ldb, C, ldc, m, n, k, plan)`: row-major, C = A B, with A of m rows and k
+Every rung is `gemm(A, lda, B, ldb, C, ldc, m, n, k, params)`: row-major, C = A B, with A of m rows and k
 columns, B of k rows and n columns, C of m rows and n columns; `ld` is the distance from one row to the next
 in numbers. m, n and k are at least 1, and what C held before is never read.
 """
@@ -14,7 +14,7 @@ ctypedef fused real:
     double
 
 # One call's choices, all at least 1.
-cdef struct Plan:
+cdef struct RungParams:
     int threads
     Py_ssize_t bs_r
     Py_ssize_t bs_c
@@ -22,10 +22,10 @@ cdef struct Plan:
 
 ctypedef void (*Gemm32)(
     float *, Py_ssize_t, float *, Py_ssize_t, float *, Py_ssize_t,
-    Py_ssize_t, Py_ssize_t, Py_ssize_t, Plan *) noexcept nogil
+    Py_ssize_t, Py_ssize_t, Py_ssize_t, RungParams *) noexcept nogil
 ctypedef void (*Gemm64)(
     double *, Py_ssize_t, double *, Py_ssize_t, double *, Py_ssize_t,
-    Py_ssize_t, Py_ssize_t, Py_ssize_t, Plan *) noexcept nogil
+    Py_ssize_t, Py_ssize_t, Py_ssize_t, RungParams *) noexcept nogil
 
 
 cdef inline Py_ssize_t blocks(Py_ssize_t extent, Py_ssize_t size) noexcept nogil:

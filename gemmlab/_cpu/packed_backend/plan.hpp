@@ -1,0 +1,49 @@
+/* The plan of a product, by the functions that multiply it: what `plan.py` says in Python. */
+#pragma once
+
+#include "strategies.hpp"
+
+namespace {
+
+/* What is done for a product: its strategy, on one of its slices and pieces, and the blocks of that. */
+enum Strategy { FIVE_LOOPS, IN_PLACE, DOT_PRODUCTS };
+struct Plan {
+    Strategy strategy;
+    Count threads, slices, pieces;
+    Count m, n, k;         // of a slice or piece
+    Count mr, nr;          // the largest register tile
+    Count mc, kc, nc, kr, ns, kept;
+    bool separate;         // accumulator: see `Blocks`
+    Count panel_bytes;     // of a number in panels
+    Count workspace;       // bytes
+};
+
+Plan plan_of(const Product &x) {
+    const Kernel &kernel = *x.kernel;
+    Product one = needs_sums(x) ? with_sums(x) : x;
+    Plan plan = {.strategy = FIVE_LOOPS, .threads = x.threads, .slices = 1, .pieces = 1, .mr = kernel.mr,
+                 .nr = kernel.nr, .kc = min(x.kc, x.k), .panel_bytes = kernel.step / kernel.group,
+                 .workspace = workspace_of(x)};
+    if (is_sliced(x)) {
+        plan.slices = ceil_div(x.k, x.kc);
+        one = slice_of(one, 0, one.c, one.buffer);
+    }
+    if (!is_dots(one) && is_in_pieces(one)) {
+        const Product piece = piece_of(one);
+        plan.pieces = ceil_div(one.m, piece.m) * ceil_div(one.n, piece.n);
+        one = piece;
+    }
+    plan.m = one.m, plan.n = one.n, plan.k = one.k;
+    if (is_dots(one)) {
+        plan.strategy = DOT_PRODUCTS, plan.mr = DOT_ROWS, plan.nr = 1;
+    } else if (is_in_place(one)) {
+        plan.strategy = IN_PLACE, plan.mr = UNPACKED_ROWS, plan.nr = strip_columns(one);
+    } else {
+        const Blocks blocks = blocks_of(one);
+        plan.mc = blocks.mc, plan.nc = blocks.nc, plan.kr = blocks.kr, plan.ns = blocks.ns;
+        plan.kept = blocks.kept, plan.separate = blocks.separate;
+    }
+    return plan;
+}
+
+}  // namespace
