@@ -26,41 +26,37 @@ from typing import Any
 DTYPES = ("float32", "float64", "complex64", "int8", "float16")
 SQUARES = (64, 128, 256, 512, 1024, 2048)
 BUDGET_S = 0.02  # of timing for each product in each round
-MIN_SAMPLES = 3
 
 WORKER = """
 import json, os, sys
+from functools import cache
 from time import perf_counter
 import numpy as np, gemmlab
 answers = os.fdopen(os.dup(1), "w"); os.dup2(2, 1)
-def random(rng, shape, dtype):
+@cache
+def pattern(dtype):
+    rng, count = np.random.default_rng(1), 1_000_003  # numbers, repeated in larger operands
     if dtype == "int8":
-        return rng.integers(-100, 100, shape).astype(dtype)
-    x = rng.random(shape, "float32")
-    return (x + 1j * rng.random(shape, "float32") if dtype.startswith("complex") else x).astype(dtype)
+        return rng.integers(-100, 100, count).astype(dtype)
+    x = rng.random(count)
+    return (x + 1j * rng.random(count) if dtype.startswith("complex") else x).astype(dtype)
 for line in sys.stdin:
     case = json.loads(line)
-    rng, stack = np.random.default_rng(1), (case["batch"],) * (case["batch"] > 1)
-    a = random(rng, (*stack, case["m"], case["k"]), case["dtype"])
-    b = random(rng, (*stack, case["k"], case["n"]), case["dtype"])
+    stack = (case["batch"],) * (case["batch"] > 1)
+    a = np.resize(pattern(case["dtype"]), (*stack, case["m"], case["k"]))
+    b = np.resize(pattern(case["dtype"])[7:], (*stack, case["k"], case["n"]))
     out = np.empty((*stack, case["m"], case["n"]), case["dtype"])
-    def run():
-        gemmlab.matmul(a, b, out=out, backend="cpu-packed", threads=case["threads"])
-    run()
-    calls, took = 1, 0.0
-    while took < 2e-4:  # so many calls make a sample
-        calls *= 2
+    def seconds(calls):
         start = perf_counter()
         for _ in range(calls):
-            run()
-        took = perf_counter() - start
-    samples, spent = [], 0.0
-    while spent < case["budget_s"] or len(samples) < case["min_samples"]:
-        start = perf_counter()
-        for _ in range(calls):
-            run()
-        samples.append((perf_counter() - start) / calls)
-        spent += samples[-1] * calls
+            gemmlab.matmul(a, b, out=out, backend="cpu-packed", threads=case["threads"])
+        return (perf_counter() - start) / calls
+    seconds(1)
+    call_s = seconds(1)
+    calls = max(1, round(2e-4 / call_s))  # that make a sample
+    samples = [call_s] if calls == 1 else [seconds(calls)]
+    while sum(samples) * calls < case["budget_s"]:
+        samples.append(seconds(calls))
     print(json.dumps(sorted(samples)[len(samples) // 2]), file=answers, flush=True)
 """
 
@@ -88,10 +84,10 @@ def cases(dtypes: list[str], threads: int) -> Iterator[dict[str, Any]]:
 
     extents = [(str(n), n, n, n, 1) for n in SQUARES]
     extents += [(case.label, case.m, case.n, case.k, case.batch) for case in shapes(quick=False)]
-    common = {"threads": threads, "budget_s": BUDGET_S, "min_samples": MIN_SAMPLES}
     for dtype in dtypes:
         for label, m, n, k, batch in extents:
-            yield {"label": label, "m": m, "n": n, "k": k, "batch": batch, "dtype": dtype, **common}
+            yield {"label": label, "m": m, "n": n, "k": k, "batch": batch, "dtype": dtype, "threads": threads,
+                   "budget_s": BUDGET_S}  # fmt: skip
 
 
 def quantile(samples: list[float], share: float) -> float:
