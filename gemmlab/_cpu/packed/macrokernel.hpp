@@ -108,9 +108,14 @@ Count own_bytes(const Product &x) {
 }
 Count five_loops_bytes(const Product &x) { return shared_bytes(x) + x.threads * own_bytes(x); }
 
-/* Where a panel of A begins: all are of equal height up to one row, so that none is a thin rest. */
-INLINE Count panel_row(const Kernel &x, Count rows, Count panel, Count panels) {
-    return x.whole_panels ? min(panel * x.mr, rows) : share(rows, panel, panels);
+/* Panels of a block of A: all are of equal height up to one row, the taller ones first, so that none is a thin rest. */
+struct Panels {
+    Count count, height, taller;
+};
+INLINE Panels panels_of_a(const Kernel &x, Count rows) {
+    const Count count = ceil_div(rows, x.mr);
+    if (x.whole_panels || count == 1) return {count, min(rows, x.mr), 0};
+    return {count, rows / count, rows % count};
 }
 
 /* A packed block of A, and the part of packed B and of C that it meets. */
@@ -123,15 +128,16 @@ struct Block {
 
 /* 2nd and 1st loop: a block of C. */
 void multiply_block(const Kernel &kernel, const Block &x) {
-    const Count panels = ceil_div(x.rows, kernel.mr), steps = ceil_div_2(x.depth, kernel.group);
+    const Panels panels = panels_of_a(kernel, x.rows);
+    const Count steps = ceil_div_2(x.depth, kernel.group), row_bytes = steps * kernel.step;
     Tile tile = {.kernel = &kernel, .depth = steps, .b = x.b, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = x.add};
     if (kernel.begin) kernel.begin();
-    for (Count jr = 0; jr < x.columns; jr += kernel.nr, tile.b += kernel.nr * steps * kernel.step) {
+    for (Count jr = 0; jr < x.columns; jr += kernel.nr, tile.b += kernel.nr * row_bytes) {
         tile.columns = min(kernel.nr, x.columns - jr);
         Count ir = 0;
-        for (Count panel = 0; panel < panels; panel++, ir += tile.rows) {
-            tile.rows = panel_row(kernel, x.rows, panel + 1, panels) - ir;
-            tile.a = x.a + ir * steps * kernel.step;
+        for (Count panel = 0; panel < panels.count; panel++, ir += tile.rows) {
+            tile.rows = min(panels.height + (panel < panels.taller), x.rows - ir);
+            tile.a = x.a + ir * row_bytes;
             tile.c = x.c + ir * x.rs_c + jr * x.cs_c;
             kernel.packed[(tile.rows - 1) * 2 + (tile.columns > kernel.lanes)](tile);
         }
@@ -141,10 +147,10 @@ void multiply_block(const Kernel &kernel, const Block &x) {
 
 void pack_block_of_a(const Product &x, char *to, const char *a, Count rows, Count depth) {
     const Kernel &kernel = *x.kernel;
-    const Count panels = ceil_div(rows, kernel.mr), bytes = bytes_of(kernel, depth);
-    for (Count panel = 0; panel < panels; panel++) {
-        const Count ir = panel_row(kernel, rows, panel, panels);
-        const Count height = panel_row(kernel, rows, panel + 1, panels) - ir;
+    const Panels panels = panels_of_a(kernel, rows);
+    const Count bytes = bytes_of(kernel, depth);
+    for (Count panel = 0, ir = 0, height; panel < panels.count; panel++, ir += height) {
+        height = min(panels.height + (panel < panels.taller), rows - ir);
         kernel.pack_a({.kernel = &kernel, .to = to + ir * bytes, .from = a + ir * x.rs_a, .across = x.rs_a,
                        .along = x.cs_a, .width = height, .padded = height, .depth = depth});
     }
