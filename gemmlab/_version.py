@@ -1,3 +1,3 @@
-"""The version, where every floor may read it."""
+"""The version, which every layer may read."""
 
 __version__ = "0.1.0"

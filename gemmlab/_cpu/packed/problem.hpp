@@ -4,7 +4,7 @@
        simd             vectors of one instruction set
        numeric          the kinds of numbers, and how they are stored
        microkernel      the register tile (microkernel_amx: on AMX)  }  compiled once for each instruction set;
-       pack             panels of A and B, and the way of sums to C  }  table.cpp lists the kernels of one
+       pack             panels of A and B, and the way of sums to C  }  kernels.cpp lists the kernels of one
        macrokernel      the five loops and their blocks
        strategies       other ways to go through a product, and the rule that chooses
        batch            many products of one shape

@@ -212,7 +212,7 @@ cdef class PackedKernel(CompiledWay):
         x.packed, x.packed_n, x.packed_j, x.max_b = <const char *> NULL, x.n, 0, 0
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out):
-        """Matrices, or batchs that broadcast, of one dtype and agreeing shapes, in any strides; None for all else (see
+        """Matrices, or batches that broadcast, of one dtype and agreeing shapes, in any strides; None for all else (see
         `CompiledWay`)."""
         cdef const Entry *entry = self.entry(a, a)
         cdef int type_num = cnp.PyArray_TYPE(a)
@@ -274,7 +274,7 @@ cdef class PackedKernel(CompiledWay):
 
     def run(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, int threads=1, Py_ssize_t mc=0, Py_ssize_t kc=0,
             Py_ssize_t nc=0, PackedOperand packed=None, bint clocked=False):
-        """Fill `out` with a @ b: matrices, or batchs of one leading shape, in any strides. `a` and `b` are of one
+        """Fill `out` with a @ b: matrices, or batches of one leading shape, in any strides. `a` and `b` are of one
         dtype, and `out` is too, or is of one that `widens`. If `clocked`, return the seconds that all threads together
         spent packing.
 

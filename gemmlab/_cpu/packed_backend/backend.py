@@ -1,7 +1,7 @@
 """cpu-packed as a backend: the ladder's last rung, every number type of NumPy and bfloat16.
 
 Its C++ is in `_cpu/packed/`, its call in `_packed.pyx`; here are its parameters. The depth of a block, kc, is a part of
-the sums' order, so its default depends on the dtype alone; mc and nc, which are upper bounds, change no bit. What
+the sums' order, so its default depends on the dtype, the instruction set and k alone; mc and nc, which are upper bounds, change no bit. What
 `gemmlab tune cpu-packed` found on this machine goes before the defaults.
 """
 
@@ -172,7 +172,7 @@ class Packed:
         return self.kernel.pack(b, allowed_threads(default_threads(float(PACKING_FLOP * b.size))))
 
     def traffic(self, problem: Problem, machine: Mapping[str, int], **params: Any) -> dict[str, float]:
-        """Modelled bytes that pass from each memory level towards the core, by `traffic.py`."""
+        """Modelled bytes that pass from each memory level towards the core, by `traffic.py` of this folder."""
         if not problem.out.size or not problem.k:
             return {}
         a, b = (_in_rows(x) for x in self._operands(problem))

@@ -1,4 +1,4 @@
-"""How many bytes cpu-packed moves between the levels of memory, by the rule of `traffic.py`.
+"""How many bytes cpu-packed moves between the levels of memory, by the rule of `_cpu/rungs/traffic.py`.
 
 Packing reads each number and writes it to memory of its own, which comes into the caches and goes back as any other.
 Then blocks pass:
