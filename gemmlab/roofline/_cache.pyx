@@ -37,7 +37,6 @@ cdef extern from "replay.h" nogil:
     void piece(const Core *, Count, Count, uint32_t)
     void write_back_all(Level *, const Level *, uint32_t)
     void naive_row(const Core *, const Operands *, Count)
-    void block_of_rows(const Core *, const Operands *, Count, Count, Count, Count, Count, Count)
     void blocked_row(const Core *, const Operands *, Count, Count, Count, Count, Count)
     void blocked_local_row(const Core *, const Operands *, Count, Count, Count, Count, Count, Count)
 
@@ -140,39 +139,19 @@ cdef class Caches:
             with nogil:
                 naive_row(&self.sink.core, &x, i)
 
-    def ikj(self, Count m, Count n, Count k, Count size):
-        """Replay cpu-ikj."""
+    def blocked(self, Count m, Count n, Count k, Count size, *, Count bs_r, Count bs_c, Count bs_k, Count strip=0):
+        """Replay cpu-blocked; cpu-ikj, whose blocks are whole rows of C; or cpu-blocked-local, whose sums are in
+        strips of so many numbers."""
         cdef Operands x = self.operands(m, n, k, size)
-        cdef Count i
-        for i in range(m):
-            PyErr_CheckSignals()
-            with nogil:
-                block_of_rows(&self.sink.core, &x, i, 1, 0, n, 0, k)
-
-    def blocked(self, Count m, Count n, Count k, Count size, *, Count bs_r, Count bs_c, Count bs_k):
-        """Replay cpu-blocked."""
-        cdef Operands x = self.operands(m, n, k, size)
+        cdef Count i, p
         for i in range(0, m, bs_r):
             for p in range(0, k, bs_k):
                 PyErr_CheckSignals()
-                self.blocked_rows(&x, i, min(bs_r, m - i), p, min(bs_k, k - p), bs_c, 0)
-
-    def blocked_local(self, Count m, Count n, Count k, Count size, *, Count bs_r, Count bs_c, Count bs_k,
-                      Count strip):
-        """Replay cpu-blocked-local, with strips of so many numbers."""
-        cdef Operands x = self.operands(m, n, k, size)
-        for i in range(0, m, bs_r):
-            for p in range(0, k, bs_k):
-                PyErr_CheckSignals()
-                self.blocked_rows(&x, i, min(bs_r, m - i), p, min(bs_k, k - p), bs_c, strip)
-
-    cdef void blocked_rows(self, const Operands *x, Count i, Count rows, Count p, Count depth, Count bs_c,
-                           Count strip):
-        with nogil:
-            if strip:
-                blocked_local_row(&self.sink.core, x, i, rows, p, depth, bs_c, strip)
-            else:
-                blocked_row(&self.sink.core, x, i, rows, p, depth, bs_c)
+                with nogil:
+                    if strip:
+                        blocked_local_row(&self.sink.core, &x, i, min(bs_r, m - i), p, min(bs_k, k - p), bs_c, strip)
+                    else:
+                        blocked_row(&self.sink.core, &x, i, min(bs_r, m - i), p, min(bs_k, k - p), bs_c)
 
     def take(self, record, size_t origin):
         """Take the accesses of a recorded product, with memory that begins at the address `origin`.

@@ -103,20 +103,15 @@ def _replay(
     levels: list[tuple[int, int]],
 ) -> Caches:  # fmt: skip
     m, n, k, size = shape
-    operands = sum(-(-numbers * size // PAGE) * PAGE for numbers in (m * k, k * n, m * n))
-    blocks = {name: params[name] for name in ("bs_r", "bs_c", "bs_k") if name in params}
     if backend == PACKED:
         return _packed(shape, dtype, params, levels)
-    caches = Caches(levels, operands)
+    caches = Caches(levels, sum(-(-numbers * size // PAGE) * PAGE for numbers in (m * k, k * n, m * n)))
     if backend == "cpu-naive":
         caches.naive(*shape)
-    elif backend == "cpu-ikj":
-        caches.ikj(*shape)
-    elif backend == "cpu-blocked":
-        caches.blocked(*shape, **blocks)
     else:
-        strip = 8 * isa.VECTOR_BYTES[isa.chosen()] // size  # STRIP_BYTES of rung.h
-        caches.blocked_local(*shape, **blocks, strip=strip)
+        blocks = {name: params.get(name, extent) for name, extent in (("bs_r", 1), ("bs_c", n), ("bs_k", k))}
+        vectors = 8 if backend == "cpu-blocked-local" else 0  # of a strip: STRIP_BYTES of rung.h
+        caches.blocked(*shape, **blocks, strip=vectors * isa.VECTOR_BYTES[isa.chosen()] // size)
     return caches
 
 

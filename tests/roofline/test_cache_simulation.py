@@ -134,7 +134,7 @@ def test_what_lies_outside_of_memory():
     with pytest.raises(ValueError, match="no memory at 128"):
         caches.touch(128)
     with pytest.raises(ValueError, match="do not fit"):
-        caches.ikj(8, 8, 8, 8)
+        caches.naive(8, 8, 8, 8)
 
 
 # The rungs
@@ -216,11 +216,11 @@ def blocked_local(x, m, n, k, bs_r, bs_c, bs_k, strip):
                         x.write("c", i, j, min(j + strip, j0 + bs_c, n) - j)
 
 
-LOOPS = {
-    "naive": (naive, {}),
-    "ikj": (ikj, {}),
-    "blocked": (blocked, BLOCKS),
-    "blocked_local": (blocked_local, BLOCKS | {"strip": 4}),
+LOOPS = {  # a rung's loops, their parameters, and the method that replays them
+    "ikj": (ikj, {}, lambda caches, m, n, k, size: caches.blocked(m, n, k, size, bs_r=1, bs_c=n, bs_k=k)),
+    "naive": (naive, {}, Caches.naive),
+    "blocked": (blocked, BLOCKS, Caches.blocked),
+    "blocked_local": (blocked_local, BLOCKS | {"strip": 4}, Caches.blocked),
 }
 
 
@@ -228,12 +228,12 @@ LOOPS = {
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("name", LOOPS)
 def test_the_replay_of_a_rung_is_its_loop_nest(name, shape, size):
-    levels, plan = [(2, 2), (3, 4), (8, 4)], LOOPS[name][1]
+    levels, (loops, params, replay) = [(2, 2), (3, 4), (8, 4)], LOOPS[name]
     core = Core(*shape, size, levels)
-    LOOPS[name][0](core, *shape, **plan)
+    loops(core, *shape, **params)
     core.caches.finish()
     caches = Caches(levels, 1 << 18)
-    getattr(caches, name)(*shape, size, **plan)
+    replay(caches, *shape, size, **params)
     caches.finish()
     assert caches.moved == [tuple(moved) for moved in core.caches.moved]
 

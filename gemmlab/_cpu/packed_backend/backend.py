@@ -1,8 +1,8 @@
 """cpu-packed as a backend: the ladder's last rung, every number type of NumPy and bfloat16.
 
 Its C++ is in `_cpu/packed/`, its call in `_packed.pyx`; here are its parameters. The depth of a block, kc, is a part of
-the sums' order, so its default depends on the dtype, the instruction set and k alone; mc and nc, which are upper bounds, change no bit. What
-`gemmlab tune cpu-packed` found on this machine goes before the defaults.
+the order of summation, so its default depends only on dtype, instruction set and k; mc and nc, which are upper bounds,
+change no bit. What `gemmlab tune cpu-packed` found on this machine goes before the defaults.
 """
 
 from __future__ import annotations
