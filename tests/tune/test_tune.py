@@ -199,10 +199,10 @@ def test_a_call_with_parameters_is_our_own_backends():
     assert (calls[0].backend, calls[0].params["kc"]) == ("cpu-packed", 25)
 
 
-def test_auto_leaves_out_what_lacks_something_for_a_product(monkeypatch):
+def test_auto_leaves_out_a_backend_that_is_short_of_memory(monkeypatch):
     _profile.store(MACHINE, "auto", {"float64": {"cpu-numpy": 10}})
     gemmlab.get_backend("cpu-packed").forget()
-    monkeypatch.setattr(gemmlab.get_backend("cpu-numpy"), "lacks", lambda problem: "memory", raising=False)
+    monkeypatch.setattr(gemmlab.get_backend("cpu-numpy"), "memory_shortage", lambda problem: "memory", raising=False)
     assert taken_for(50) == "cpu-packed"
 
 
