@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from gemmlab._registry import BUILT_IN
 from gemmlab.analysis.formatting import threads_text
 from gemmlab.measure.comparison import is_good, is_wrong, problem_key
-from gemmlab.measure.records import Record, titled
+from gemmlab.measure.records import Record, grouped, titled
 from gemmlab.roofline.model import Roof
 
 Key = tuple[object, ...]
@@ -72,13 +73,9 @@ class Group:
 
         There is none where any of the backend's products in the group came out wrong.
         """
-        fastest: dict[Key, Record] = {}
         records = self.of(backend)
-        for record in filter(is_good, [] if any(map(is_wrong, records)) else records):
-            key = problem_key(record)
-            if key not in fastest or record["median_s"] < fastest[key]["median_s"]:
-                fastest[key] = record
-        return dict(sorted(fastest.items(), key=lambda item: float(item[1]["gflop"])))
+        good = [] if any(map(is_wrong, records)) else sorted(filter(is_good, records), key=itemgetter("gflop"))
+        return {key: min(own, key=itemgetter("median_s")) for key, own in grouped(good, problem_key).items()}
 
     def squares(self, backend: str) -> list[Record]:
         """The backend's good records of square products, from small to large."""
@@ -100,11 +97,8 @@ class Group:
         The problem is the largest square that at least two backends did; without one, the largest other product that
         two did; without that, the largest of all. With `suite`, only its products count.
         """
-        by_problem: dict[Key, list[Record]] = {}
-        for backend in self.backends():
-            for key, record in self.timed(backend).items():
-                if suite in (None, record["problem"]["suite"]):
-                    by_problem.setdefault(key, []).append(record)
+        timed = [record for backend in self.backends() for record in self.timed(backend).values()]
+        by_problem = grouped((r for r in timed if suite in (None, r["problem"]["suite"])), problem_key)
         rivals = max(by_problem.values(), key=lambda own: (len(own) > 1, *_weight(own[0])), default=[])
         return sorted(rivals, key=lambda record: float(record["median_s"]))
 
@@ -124,10 +118,8 @@ class Device:
 
 def devices(records: Iterable[Record]) -> list[Device]:
     """Sort records by device: devices with times first, in the order in which products name them."""
-    by_device: dict[str, list[Record]] = {}
-    for record in sorted(records, key=lambda record: record["kind"] != "gemm"):
-        by_device.setdefault(record["device"], []).append(record)
-    found = [_device(name, tuple(own)) for name, own in by_device.items()]
+    products_first = sorted(records, key=lambda record: record["kind"] != "gemm")
+    found = [_device(name, tuple(own)) for name, own in grouped(products_first, itemgetter("device")).items()]
     return sorted(found, key=lambda device: not any(is_good(r) for group in device.groups for r in group.products))
 
 
@@ -174,12 +166,10 @@ def _device(name: str, records: tuple[Record, ...]) -> Device:
 
 def _thread_counts(records: Sequence[Record]) -> set[int]:
     """The largest number of threads, and any smaller one on which a product ran that also ran on more."""
-    seen: dict[Key, set[int]] = {}
-    for record in records:
-        if record["kind"] == "gemm" and record["status"] == "ok":
-            seen.setdefault(_task(record), set()).add(threads_of(record))
-    largest = max(map(max, seen.values()), default=max(map(threads_of, records)))
-    return {largest} | {threads for counts in seen.values() for threads in counts if threads < max(counts)}
+    timed = [record for record in records if record["kind"] == "gemm" and record["status"] == "ok"]
+    largest = max(map(threads_of, timed or records))
+    return {largest} | {count for own in grouped(timed, _task).values() for count in map(threads_of, own)
+                        if count < max(map(threads_of, own))}  # fmt: skip
 
 
 def _on_threads(products: Sequence[Record], threads: int) -> tuple[Record, ...]:

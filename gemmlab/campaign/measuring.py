@@ -30,13 +30,8 @@ Completed = Callable[[Iterable[Record], str], list[Record]]  # measured ceilings
 
 def measure(campaign: Campaign, path: str | os.PathLike[str], progress: Progress, records: list[Record]) -> None:
     """Carry a campaign out, write its records to the file `path`, and append each to `records`."""
-    with RecordFile(path) as file:
-
-        def keep(record: Record) -> None:
-            records.append(record)
-            file.write(record)
-
-        carry_out(campaign, uuid.uuid4().hex[:12], progress, keep)
+    with RecordFile(path, records) as file:
+        carry_out(campaign, uuid.uuid4().hex[:12], progress, file.write)
 
 
 def carry_out(campaign: Campaign, run_id: str, progress: Progress, on_record: OnRecord) -> None:

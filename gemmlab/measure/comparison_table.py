@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import geometric_mean
-from typing import TypeVar
 
 from gemmlab.measure.comparison import NO_DIFFERENCE, Comparison, Pair, isa_of, problem_key, speed
-from gemmlab.measure.records import Record
+from gemmlab.measure.records import Record, grouped
 from gemmlab.measure.table import NOTHING, Column, filled, heading, size, text_table, three_digits, wrapped
 
 _LEGEND = """new / old: how many times the speed; in brackets the smallest and the largest
@@ -16,7 +15,6 @@ ratio within the p20 to p80 intervals of both times. No difference seen: these
 intervals overlap."""
 _NOISY = "!: noisy; beside a speed, its record says why."
 _OTHER_MACHINE = "Another device, instruction set or number of threads is another machine, and not compared."
-Group = TypeVar("Group")
 _MAX_LISTED = 4  # values of a property that only one run has
 
 # What two records of a pair have in common, as a reader calls it.
@@ -35,9 +33,9 @@ _PROPERTIES: Mapping[str, Callable[[Record], object]] = {
 def comparison_text(comparison: Comparison, old: str, new: str, ceilings: bool = True) -> str:
     """A comparison as text of 80 columns, of two runs called `old` and `new`; its ceilings as a table, or one line."""
     parts = [wrapped(f"{new} (new) against {old} (old): {_counted(len(comparison.products), 'product')} in both.")]
-    for title, pairs in _grouped(comparison.products, heading).items():
+    for title, pairs in grouped(comparison.products, lambda pair: heading(pair.new)).items():
         parts += _products(title, pairs)
-    for device, pairs in _grouped(comparison.ceilings, lambda record: record["device"]).items():
+    for device, pairs in grouped(comparison.ceilings, lambda pair: str(pair.new["device"])).items():
         parts.append(_ceilings(device, pairs) if ceilings else _sum(f"Ceilings of {device}", pairs))
     parts += ["\n".join(_changed(comparison.products)), "\n".join(map(wrapped, _in_one_run(comparison, old, new)))]
     parts.append(_other_speed(comparison.products))
@@ -74,7 +72,7 @@ _RATIO = Column("new / old", lambda pair: times(pair) + " !" * (pair.seen and pa
 
 def _products(title: str, pairs: Sequence[Pair]) -> Iterator[str]:
     """The table of a dtype on a device, and how many differ of each backend."""
-    by_backend = _grouped(sorted(pairs, key=lambda pair: pair.new["gflop"]), lambda record: record["backend"])
+    by_backend = grouped(sorted(pairs, key=lambda pair: pair.new["gflop"]), lambda pair: str(pair.new["backend"]))
     rows = [pair for own in by_backend.values() for pair in own]
     titles = _titles(rows)
     columns = [
@@ -88,14 +86,6 @@ def _products(title: str, pairs: Sequence[Pair]) -> Iterator[str]:
     yield "\n".join(_sum(backend, own) for backend, own in by_backend.items() if backend not in same)
 
 
-def _grouped(pairs: Iterable[Pair], by: Callable[[Record], Group]) -> dict[Group, list[Pair]]:
-    """Pairs by a property of their new records."""
-    found: dict[Group, list[Pair]] = {}
-    for pair in pairs:
-        found.setdefault(by(pair.new), []).append(pair)
-    return found
-
-
 def _ceilings(device: str, pairs: Sequence[Pair]) -> str:
     columns = [Column("ceiling", lambda pair: _ceiling(pair.new), number=False), _THREADS, _OLD, _NEW, _RATIO]
     title = wrapped(f"Ceilings of {device}: multiply-adds in GFLOP/s, all others in GB/s")
@@ -105,7 +95,7 @@ def _ceilings(device: str, pairs: Sequence[Pair]) -> str:
 def _titles(pairs: Sequence[Pair]) -> dict[int, str]:
     """Each pair's backend, with the parameters that differ between several pairs of one problem."""
     titles = {}
-    for own in _grouped(pairs, lambda new: (new["backend"], new["threads"], problem_key(new))).values():
+    for own in grouped(pairs, lambda pair: (pair.new["backend"], pair.new["threads"], problem_key(pair.new))).values():
         names = [name for name in own[0].new["params"] if len({str(pair.new["params"].get(name)) for pair in own}) > 1]
         for pair in own:
             params = (f"{name}={pair.new['params'].get(name)}" for name in names)

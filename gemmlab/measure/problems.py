@@ -1,7 +1,7 @@
 """What is measured: shape suites, a user's own files, and their operands.
 
-A `Case` describes a product by numbers and paths alone, so that it can be sent to another process as JSON. `operands`
-makes the same arrays from it in every process.
+A `Case` describes a product by numbers and paths alone, so that `asdict` of it can be sent to another process as JSON.
+`operands` makes the same arrays from it in every process.
 """
 
 from __future__ import annotations
@@ -98,15 +98,6 @@ class Case:
     def problem(self) -> dict[str, Any]:
         """The `problem` entry of a record."""
         return {key: value for key, value in asdict(self).items() if key not in ("a_path", "b_path")}
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a dict that JSON can carry; `from_json` undoes it."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Case:
-        """Return the case that `to_json` described."""
-        return cls(**fields)
 
 
 def sized(edges: Iterable[int], dtype: str = "float32", suite: str = "sizes") -> list[Case]:

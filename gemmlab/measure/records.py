@@ -13,14 +13,16 @@ import json
 import math
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from gemmlab._errors import CannotWrite
 
 SCHEMA_VERSION = 2
 Record = dict[str, Any]  # one measurement, with the keys below
+Item = TypeVar("Item")
+Group = TypeVar("Group")
 
 _COMMON = (
     "schema_version", "kind", "run_id", "time_utc", "device", "threads", "samples", "calls_per_sample",
@@ -84,11 +86,26 @@ def titled(name: str, transfers_counted: bool | None) -> str:
     return f"{name} + transfers" if transfers_counted else name
 
 
+def grouped(items: Iterable[Item], group_of: Callable[[Item], Group]) -> dict[Group, list[Item]]:
+    """Items by their group, all in the order in which they come.
+
+    Examples
+    --------
+    >>> grouped(["cpu-mkl", "gpu-mkl", "cpu-blas"], lambda name: name[:3])
+    {'cpu': ['cpu-mkl', 'cpu-blas'], 'gpu': ['gpu-mkl']}
+    """
+    found: dict[Group, list[Item]] = {}
+    for item in items:
+        found.setdefault(group_of(item), []).append(item)
+    return found
+
+
 class RecordFile:
     """A file of records that is whole, or does not exist.
 
     Records go to ``PATH.partial`` as they come; `close` gives that file its name, in place of an earlier one, also
-    after an interruption. A device or a pipe is written directly. The path is tried at once.
+    after an interruption. A device or a pipe is written directly. The path is tried at once. Each written record is
+    also appended to `kept`.
 
     Raises
     ------
@@ -101,9 +118,9 @@ class RecordFile:
     ...     file.write({"kind": "gemm"})
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], kept: list[Record] | None = None) -> None:
         self.path = os.fspath(path)
-        self.count = 0
+        self.kept = [] if kept is None else kept
         try:
             self._written = self.path if _is_special(self.path) else _partial(self.path)
             self._file: IO[str] = open(self._written, "w", encoding="utf-8")  # noqa: SIM115, closed by close
@@ -122,7 +139,7 @@ class RecordFile:
             self._file.flush()
         except OSError as error:
             raise self._cannot(error) from None
-        self.count += 1
+        self.kept.append(record)
 
     def close(self) -> None:
         """Give the file its name; without a record there is no file, and an earlier one stays."""
@@ -132,7 +149,7 @@ class RecordFile:
             self._file.close()
             if self._written == self.path:
                 return
-            if self.count:
+            if self.kept:
                 os.replace(self._written, os.path.realpath(self.path))
             else:
                 os.unlink(self._written)

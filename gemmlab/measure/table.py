@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
 from typing import Any, NamedTuple
 
-from gemmlab.measure.records import Record, name_of, titled
+from gemmlab.measure.records import Record, grouped, name_of, titled
 
 WIDTH = 80
 _GAP = "  "
@@ -74,7 +73,7 @@ def gemm_table(records: Iterable[Record], peak: Peak | None = None) -> str:
     products = [record for record in records if record["kind"] == "gemm"]
     measured = [record for record in products if record["status"] == "ok"]
     parts = []
-    for title, group in groupby(sorted(measured, key=heading), key=heading):
+    for title, group in grouped(sorted(measured, key=heading), heading).items():
         rows = sorted(group, key=lambda row: (row["gflop"], row["problem"]["label"]))
         parts.append(f"{wrapped(title)}\n\n{text_table(rows, filled(_columns(peak), rows))}")
     if measured:

@@ -94,7 +94,7 @@ class Products:
         """The table, what it is compared with, and where the records are."""
         parts = [self._table()] if self.rows else []
         if self._file is not None:
-            path, count = self._file.path, self._file.count
+            path, count = self._file.path, len(self._file.kept)
             drawn = f"records: {path}; gemmlab roofline --from {path} draws them"
             parts.append(drawn if count else f"{path} was not written: no product was timed")
         return "\n\n".join(parts)

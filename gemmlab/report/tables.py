@@ -11,7 +11,7 @@ from gemmlab.analysis.attainable import Limit, Peak, is_above_roof, isa_label, l
 from gemmlab.analysis.formatting import DASH, number, percent, product_text, seconds, size, threads_text
 from gemmlab.analysis.groups import USER_SUITE, Group, threads_of
 from gemmlab.measure.comparison import is_good, overlap, problem_key
-from gemmlab.measure.records import Record
+from gemmlab.measure.records import Record, grouped
 from gemmlab.roofline.model import DEFINITIONS, Definition, intensity, model_error, moved_bytes
 
 REFERENCE = "cpu-ikj"
@@ -50,9 +50,7 @@ RESULT_COLUMNS = (
 
 def results(group: Group) -> list[Table]:
     """A table for each suite: every product of every backend, the fastest first, or why there is no time."""
-    by_suite: dict[str, list[Record]] = {}
-    for record in group.products:
-        by_suite.setdefault(record["problem"]["suite"], []).append(record)
+    by_suite = grouped(group.products, lambda record: str(record["problem"]["suite"]))
     suites = sorted(by_suite, key=lambda suite: suite != USER_SUITE)
     return [_results(group, suite, by_suite[suite]) for suite in suites]
 
@@ -63,11 +61,9 @@ def results_slug(group: Group, suite: str) -> str:
 
 
 def _results(group: Group, suite: str, records: Iterable[Record]) -> Table:
-    by_problem: dict[object, list[Record]] = {}
-    for record in sorted(records, key=lambda record: (record["gflop"], record["median_s"] or float("inf"))):
-        by_problem.setdefault(problem_key(record), []).append(record)
+    fastest_first = sorted(records, key=lambda record: (record["gflop"], record["median_s"] or float("inf")))
     rows, top = [], peak(group)
-    for same in by_problem.values():
+    for same in grouped(fastest_first, problem_key).values():
         reference = next((record for record in same if record["backend"] == REFERENCE and is_good(record)), None)
         rows += [_result(group, top, record, reference) for record in same]
         rows[-len(same)] = replace(rows[-len(same)], heading=product_text(same[0]))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -42,7 +42,7 @@ def measure(task: Task) -> None:
                 task.progress(done, len(steps) * rounds, f"{name} {case.label}")
                 with TemporaryDirectory() as directory:
                     for stage in answers:
-                        request = {"backend": name, "case": case.to_json(), "started_s": time.time()}
+                        request = {"backend": name, "case": asdict(case), "started_s": time.time()}
                         environ = NO_CACHES | {"GEMMLAB_CACHE_DIR": directory}
                         answers[stage].append(isolated.ask(__name__, request, environ))
         except isolated.NoAnswer as why:
@@ -96,7 +96,7 @@ def first_calls(backend: str, case: Record, started_s: float) -> isolated.Answer
 
     from gemmlab.measure.isolated.worker import check, seconds_a_call
 
-    a, b = operands(Case.from_json(case))
+    a, b = operands(Case(**case))
     out = np.full((a.shape[0], b.shape[1]), np.nan, a.dtype)
     with gemmlab.trace() as calls:
         first_s = seconds_a_call(lambda: gemmlab.matmul(a, b, out=out, backend=backend), 1)

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 
 from gemmlab._gpu import RUNTIMES
 from gemmlab.analysis.formatting import threads_text
 from gemmlab.analysis.groups import Group, devices
 from gemmlab.measure.comparison import is_good
 from gemmlab.measure.noise import NOISY_PERCENT
-from gemmlab.measure.records import Record
+from gemmlab.measure.records import Record, grouped
 from gemmlab.studies.study import Curves, Study, X
 
 
@@ -44,24 +45,19 @@ class Scenario:
 
     def _devices(self) -> Iterator[str]:
         """Each device, with the lines that were measured on it unless it has all of them."""
-        lines: dict[str, dict[str, None]] = {}
-        threads: dict[str, int] = {}
-        for record in self.products:
-            lines.setdefault(record["device"], {})[self.study.series(record)] = None
-            threads[record["device"]] = max(threads.get(record["device"], 0), record["threads"] or 0)
-        for device, names in lines.items():
-            where = f"{device}, {threads_text(threads[device])}" if threads[device] else device
-            yield f"{', '.join(names)} on {where}" if len(lines) > 1 else where
+        by_device = grouped(self.products, lambda record: str(record["device"]))
+        for device, own in by_device.items():
+            threads = max(record["threads"] or 0 for record in own)
+            where = f"{device}, {threads_text(threads)}" if threads else device
+            names = dict.fromkeys(map(self.study.series, own))
+            yield f"{', '.join(names)} on {where}" if len(by_device) > 1 else where
 
     @cached_property
     def curves(self) -> dict[str, dict[X, Record]]:
         """The records by series and x; of several at one x, the fastest."""
-        found: dict[str, dict[X, Record]] = {}
-        for record in self.products:
-            own, x = found.setdefault(self.study.series(record), {}), self.study.x(record)
-            if x not in own or record["median_s"] < own[x]["median_s"]:
-                own[x] = record
-        return found
+        by_series = grouped(self.products, self.study.series).items()
+        return {name: {x: min(same, key=itemgetter("median_s")) for x, same in grouped(own, self.study.x).items()}
+                for name, own in by_series}  # fmt: skip
 
     @property
     def times(self) -> Curves:

@@ -156,13 +156,8 @@ def run(study: Study, options: Options, directory: Path, progress: Progress) -> 
     make_directory(directory)
     records: list[Record] = []
     try:
-        with RecordFile(directory / "records.jsonl") as file:
-
-            def keep(record: Record) -> None:
-                records.append(record)
-                file.write(record)
-
-            _measure(study, options, contests, absent, keep, progress)
+        with RecordFile(directory / "records.jsonl", records) as file:
+            _measure(study, options, contests, absent, file.write, progress)
     except KeyboardInterrupt:
         if of_study(study, records):
             conclude(study, records, directory)

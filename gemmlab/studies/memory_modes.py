@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -209,7 +209,7 @@ def measure(task: Task) -> None:
 def _ask(backend: str, mode: str, case: Case, budget_s: float) -> isolated.Answer:
     if case.bytes_compulsory > MAX_BYTES:
         raise isolated.NoAnswer(f"its operands are over {MAX_BYTES >> 20} MiB", "skipped")
-    request = {"backend": backend, "mode": mode, "case": case.to_json(), "budget_s": budget_s}
+    request = {"backend": backend, "mode": mode, "case": asdict(case), "budget_s": budget_s}
     return isolated.ask(__name__, request)
 
 
@@ -233,7 +233,7 @@ def times(backend: str, mode: str, case: Record, budget_s: float) -> isolated.An
     from gemmlab.measure.isolated.worker import check, seconds_a_call
 
     made: Handle = gemmlab.get_backend(backend)
-    a, b = operands(Case.from_json(case))
+    a, b = operands(Case(**case))
     edge, queue = len(a), made.queue
     plan = made.rung.resolve({}, queue.device.kind)
     memory = MODES[made.runtime.name][mode](queue, edge)

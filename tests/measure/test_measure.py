@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +80,7 @@ def test_summary_needs_a_sample():
 
 def test_a_case_travels_as_json():
     case = Case("s", "l", 2, 3, 4, "float64", batch=5, layout="CFC")
-    assert Case.from_json(json.loads(json.dumps(case.to_json()))) == case
+    assert Case(**json.loads(json.dumps(asdict(case)))) == case
     assert set(case.problem()) == {"suite", "label", "m", "n", "k", "dtype", "layout", "batch"}
     assert case.gflop == pytest.approx(2 * 2 * 3 * 4 * 5 / 1e9)
     assert case.bytes_compulsory == (2 * 4 + 4 * 3 + 2 * 3) * 5 * 8
@@ -269,7 +270,7 @@ def test_a_worker_from_hello_to_quit(start):
     assert "threadpoolctl" in hello["thread_scope"]
     assert all("filepath" not in pool for pool in hello["thread_pools"])
     case = Case("s", "l", 20, 30, 40)
-    prepared = worker.ask("prepare", 60, case=case.to_json(), params={"schedule": "dynamic"})
+    prepared = worker.ask("prepare", 60, case=asdict(case), params={"schedule": "dynamic"})
     assert 0 < prepared["error_over_bound"] <= 1
     assert (prepared["threads"], prepared["copies"], prepared["params"]["schedule"]) == (1, 0, "dynamic")
     assert prepared["traffic"]["dram"] >= case.bytes_compulsory
@@ -287,7 +288,7 @@ def test_a_worker_answers_errors_and_goes_on(start):
     assert "no command 'fly'" in worker.ask("fly", 60)["error"]
     assert "UnknownBackend" in worker.ask("hello", 60, backend="cpu-nave", threads=1)["error"]
     worker.ask("hello", 60, backend="cpu-naive", threads=1)
-    case = Case("s", "l", 8, 8, 8).to_json()
+    case = asdict(Case("s", "l", 8, 8, 8))
     assert "TypeError" in worker.ask("prepare", 60, case=case, params={"tile": 3})["error"]
     assert worker.ask("prepare", 60, case=case, params={})["error_over_bound"] <= 1
 
@@ -308,7 +309,7 @@ def test_gemmlab_threads_does_not_override(start, monkeypatch):
     monkeypatch.setenv("GEMMLAB_THREADS", "7")
     worker = start(1)
     worker.ask("hello", 60, backend="cpu-ikj", threads=1)
-    case = Case("s", "l", 300, 300, 300).to_json()
+    case = asdict(Case("s", "l", 300, 300, 300))
     assert worker.ask("prepare", 60, case=case, params={})["threads"] == 1
 
 
@@ -448,7 +449,7 @@ class Imagined(IsolatedBackend):
 
     def ask(self, command, more_s=0.0, *, case, params):
         self.edges.append(case["n"])
-        gflop = Case.from_json(case).gflop
+        gflop = Case(**case).gflop
         return {"call_s": gflop / self.speed(gflop)}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 
 from gemmlab._gpu import RUNTIMES
 from gemmlab._registry import plain
@@ -86,13 +87,13 @@ class IsolatedBackend:
 
     def prepare(self, case: Case, params: Params) -> Answer:
         """Run the product once, have it checked, and remember how fast it was."""
-        answer = self.ask("prepare", case=case.to_json(), params=dict(params))
+        answer = self.ask("prepare", case=asdict(case), params=dict(params))
         self._last[_sort_of_work(case, params)] = case.gflop, case.gflop / max(answer["call_s"], 1e-9)
         return answer
 
     def prepare_again(self, case: Case, params: Params, call_s: float) -> None:
         """Make a product's operands anew; one call is known to take `call_s`."""
-        self.ask("prepare_again", case=case.to_json(), params=dict(params), call_s=call_s)
+        self.ask("prepare_again", case=asdict(case), params=dict(params), call_s=call_s)
 
     def predicted_s(self, case: Case, params: Params) -> float:
         """Seconds that one product will take, from the rate at smaller work; 0 for work that is small.

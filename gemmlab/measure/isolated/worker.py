@@ -110,7 +110,7 @@ class Worker:
         return {}
 
     def _new_product(self, case: Answer, params: Answer) -> Product:
-        a, b = operands(Case.from_json(case))
+        a, b = operands(Case(**case))
         return (ResidentProduct if self._resident else Product)(self._backend, a, b, params)
 
     def time(self, budget_s: float, min_samples: int, max_samples: int) -> Answer:
