@@ -25,7 +25,7 @@ from statistics import median
 from gemmlab._cpu.isa import chosen
 from gemmlab._cpu.machine import caches, usable_cpus
 from gemmlab.roofline.ceilings.bandwidth import measure_point, page_aligned
-from gemmlab.roofline.ceilings.multiply_adds import SCALAR, MultiplyAdds
+from gemmlab.roofline.ceilings.cpu import SCALAR, MultiplyAdds
 
 KB, MB = 1000, 1000 * 1000  # as likwid-bench counts
 BEYOND = max(128 * MB, 2 * caches().get("L3", 0) // MB * MB)

@@ -151,20 +151,16 @@ def _in_one_run(comparison: Comparison, old: str, new: str) -> Iterator[str]:
     after = [*comparison.only_new, *(pair.new for pair in comparison.products)]
     own: set[str] = set()
     for run, records, others in ((old, comparison.only_old, after), (new, comparison.only_new, before)):
-        only = {name: _values_only_in(records, others, value_of) for name, value_of in _PROPERTIES.items() if others}
+        only = {
+            name: [one for one in dict.fromkeys(map(value_of, records)) if one not in {None, *map(value_of, others)}]
+            for name, value_of in _PROPERTIES.items() if others
+        }  # fmt: skip
         listed = "; ".join(f"{name} {_listed(values)}" for name, values in only.items() if values)
         if records:
             yield f"Only in {run}: {_counted(len(records), 'product')}{f' ({listed})' * bool(listed)}."
         own |= {name for name, values in only.items() if values}
     if own & {"device", "instruction set", "threads"}:
         yield _OTHER_MACHINE
-
-
-def _values_only_in(
-    records: Sequence[Record], others: Sequence[Record], value_of: Callable[[Record], object]
-) -> list[object]:
-    not_own = {None, *map(value_of, others)}
-    return [value for value in dict.fromkeys(map(value_of, records)) if value not in not_own]
 
 
 def _listed(values: Sequence[object]) -> str:

@@ -129,7 +129,9 @@ class RecordFile:
         try:
             _try_to_write(self._file.fileno())
         except OSError as error:
-            self._abandon()
+            self._file.close()
+            if self._written != self.path:
+                os.unlink(self._written)
             raise self._cannot(error) from None
 
     def write(self, record: Record) -> None:
@@ -161,11 +163,6 @@ class RecordFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _abandon(self) -> None:
-        self._file.close()
-        if self._written != self.path:
-            os.unlink(self._written)
 
     def _cannot(self, error: Exception) -> CannotWrite:
         return CannotWrite(f"cannot write {self.path}: {getattr(error, 'strerror', None) or error}")

@@ -79,7 +79,9 @@ def gemm_table(records: Iterable[Record], peak: Peak | None = None) -> str:
     if measured:
         parts.append(_legend(measured))
     if others := [record for record in products if record["status"] != "ok"]:
-        parts.append("Not measured:\n" + "\n".join(map(_reason_line, others)))
+        reasons = (f"{name_of(one)} {size(one['problem'])} {one['status']}: {one['reason']}" for one in others)
+        indented = (textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="      ") for text in reasons)
+        parts.append("\n".join(["Not measured:", *indented]))
     return "\n\n".join(parts)
 
 
@@ -138,11 +140,6 @@ def heading(record: Record) -> str:
 def _legend(measured: Sequence[Record]) -> str:
     on_device = [record["transfers_counted"] is not None for record in measured]
     return "\n".join([_CPU_LEGEND] * (not all(on_device)) + [LEGEND] + [_DEVICE_LEGEND] * any(on_device))
-
-
-def _reason_line(record: Record) -> str:
-    text = f"{name_of(record)} {size(record['problem'])} {record['status']}: {record['reason']}"
-    return textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="      ")
 
 
 def wrapped(text: str) -> str:

@@ -4,8 +4,7 @@
     figure_set.py               which figures there are
       roofline_figures.py       rooflines over sizes, level by level, and of two runs
         roofline_axes.py        the ceilings that they have in common
-      speed_figures.py          speed over size, and the products of a suite
-      bandwidth_figure.py       bandwidth over the working set
+      speed_figures.py          speed over size, the products of a suite, and bandwidth over the working set
     points.py                   points that show facts when they are pointed at
     drawing.py                  what all figures share: styles, labels, SVG for a page
     tables.py                   the tables, as text

@@ -12,11 +12,10 @@ from matplotlib.figure import Figure
 from gemmlab.analysis.groups import USER_SUITE, Device, Group, devices, in_order
 from gemmlab.measure.comparison import Pair, compare
 from gemmlab.measure.records import Record
-from gemmlab.report.bandwidth_figure import bandwidth
 from gemmlab.report.directory import written_into
 from gemmlab.report.drawing import Styles, save, styles
 from gemmlab.report.roofline_figures import comparison, levels, roofline
-from gemmlab.report.speed_figures import products_of, speed
+from gemmlab.report.speed_figures import bandwidth, products_of, speed
 from gemmlab.report.tables import levels_slug, results_slug, sweep_slug
 
 ENDINGS = (".svg", ".png")

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from gemmlab.analysis.attainable import Limit, lowest_limit
+from gemmlab.analysis.attainable import lowest_limit
 from gemmlab.analysis.formatting import number, percent, problem_text, threads_text
 from gemmlab.analysis.groups import Group, threads_of
 from gemmlab.measure.records import Record
@@ -55,24 +55,16 @@ def facts_of(group: Group, record: Record, level: str | None = None) -> Facts:
     level = level or (lowest.level if lowest and lowest.is_memory else "DRAM")
     flop_per_byte, definition = intensity(record, level)
     threads, error = threads_of(record), record["error_over_bound"]
+    low, high = (number(record["gflop"] / record[key]) for key in ("p80_s", "p20_s"))
     facts = {
         "Problem": problem_text(record),
         "Parameters": ", ".join(f"{name} {value}" for name, value in record["params"].items()),
         "Threads": threads_text(threads) if threads < group.threads else "",
-        "GFLOP/s (p20 to p80)": _speed(record),
+        "GFLOP/s (p20 to p80)": f"{number(record['gflop_per_s'])} ({low} to {high})",
         f"Flop per byte of {level}": f"{number(flop_per_byte)} ({definition})",
-        "Lowest limit": _limit_text(lowest) if lowest else "",
+        "Lowest limit": f"{lowest.name}, {number(lowest.attainable)} GFLOP/s; reaches {percent(lowest.share)}"
+        if lowest else "",
         "Error / bound": number(error) if error is not None else "",
         "Noisy": (record.get("noisy_because") or "yes") if record["noisy"] else "",
-    }
+    }  # fmt: skip
     return {name: text for name, text in facts.items() if text}
-
-
-def _speed(record: Record) -> str:
-    """GFLOP/s of the median, and of p80 and p20: "236 (230 to 240)"."""
-    low, high = (number(record["gflop"] / record[key]) for key in ("p80_s", "p20_s"))
-    return f"{number(record['gflop_per_s'])} ({low} to {high})"
-
-
-def _limit_text(limit: Limit) -> str:
-    return f"{limit.name}, {number(limit.attainable)} GFLOP/s; reaches {percent(limit.share)}"

@@ -1,4 +1,4 @@
-"""Figures of speed: over size, and product by product of a suite.
+"""Figures of speed: of products over their size and of those of a suite, and of the memory over the working set.
 
 Every function returns None where the records have nothing to show in it.
 """
@@ -7,15 +7,22 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
 
 from gemmlab.analysis.attainable import is_above_roof, peak
-from gemmlab.analysis.formatting import number, problem_text
-from gemmlab.analysis.groups import Group, in_order, is_square
-from gemmlab.measure.records import Record
-from gemmlab.report.drawing import INK, Styles, canvas, label_lines, size_axis
+from gemmlab.analysis.formatting import number, problem_text, size
+from gemmlab.analysis.groups import Group, in_order, is_square, threads_of
+from gemmlab.measure.records import Record, grouped
+from gemmlab.report import drawing
+from gemmlab.report.drawing import INK, Style, Styles, canvas, label_lines
 from gemmlab.report.points import add_marker, facts_of, ring
 
 FAR = 4  # times the fastest product
+OPERATIONS = {
+    "load": Style(drawing.BLUE, "o", baseline=False),
+    "copy": Style(drawing.ORANGE, "s", baseline=False),
+    "triad": Style(drawing.GREEN, "^", baseline=False),
+}
 
 
 def speed(group: Group, looks: Styles) -> Figure | None:
@@ -33,7 +40,7 @@ def speed(group: Group, looks: Styles) -> Figure | None:
             axes.vlines(sizes, low, high, color=look.colour, linewidth=0.9, gid=look.part_id("bars"))
             for point, record in zip(zip(sizes, rates, strict=True), own, strict=True):
                 add_marker(axes, point, record, facts_of(group, record), look)
-        size_axis(axes, [_n(record) for own in runs.values() for record in own])
+        drawing.size_axis(axes, [_n(record) for own in runs.values() for record in own])
         _rate_axis(axes, group, max(record["gflop_per_s"] for own in runs.values() for record in own))
         above = [record for own in runs.values() for record in own if is_above_roof(group, record)]
         ring(axes, [(_n(record), record["gflop_per_s"]) for record in above])
@@ -59,14 +66,12 @@ def _rate_axis(axes: Axes, group: Group, fastest: float) -> None:
 
 def products_of(group: Group, looks: Styles, suite: str) -> Figure | None:
     """GFLOP/s of every product of a suite: a bar as long as the fastest backend, and a marker for each."""
-    products: dict[str, list[Record]] = {}
-    for backend in group.backends():
-        for record in group.timed(backend).values():
-            if record["problem"]["suite"] == suite:
-                products.setdefault(record["problem"]["label"] or problem_text(record), []).append(record)
-    if len(products) < 2 or all(is_square(record) for runs in products.values() for record in runs):
+    timed = [record for backend in group.backends() for record in group.timed(backend).values()]
+    shown = [record for record in timed if record["problem"]["suite"] == suite]
+    products = grouped(shown, lambda record: str(record["problem"]["label"] or problem_text(record)))
+    if len(products) < 2 or all(map(is_square, shown)):
         return None
-    backends = in_order(record["backend"] for runs in products.values() for record in runs)
+    backends = in_order(record["backend"] for record in shown)
     top = peak(group)
     with canvas(1.5 + 0.52 * len(products) + 0.1 * len(backends)) as (figure, axes):
         for backend in backends:
@@ -90,5 +95,40 @@ def products_of(group: Group, looks: Styles, suite: str) -> Figure | None:
     return figure
 
 
+def bandwidth(group: Group) -> Figure | None:
+    """GB/s over the working set of a thread, with the sizes of the caches marked; None without a sweep."""
+    sweep = [c for c in group.ceilings if c["ceiling"] == "sweep" and threads_of(c) == group.threads]
+    shown = [record for record in sorted(sweep, key=_working_set) if record["operation"] in OPERATIONS]
+    if not shown:
+        return None
+    points = {operation: [(_working_set(record), record["gb_per_s"]) for record in own]
+              for operation, own in grouped(shown, lambda record: str(record["operation"])).items()}  # fmt: skip
+    with canvas(3.8, list(OPERATIONS)) as (figure, axes):
+        axes.set(xscale="log", yscale="log", xlabel="working set of a thread", ylabel="GB/s")
+        for operation, path in points.items():
+            axes.plot(*zip(*path, strict=True), **OPERATIONS[operation].line(markersize=4))
+        sizes = list(map(_working_set, shown))
+        axes.set_xticks([2.0**power for power in range(13, 40, 4) if min(sizes) / 2 <= 2**power <= 2 * max(sizes)])
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: size(value)))
+        drawing.plain_log(axes.yaxis)
+        _mark_caches(axes, sweep[0])
+        label_lines(axes, {operation: path[-1] for operation, path in points.items()}, OPERATIONS)
+    return figure
+
+
+def _mark_caches(axes: Axes, ceiling: Record) -> None:
+    """A dotted line at the size of each cache; those of a GPU are not known."""
+    caches = ceiling["environment"].get("cache_bytes") if ceiling["threads"] else None
+    for level, nbytes in (caches or {}).items():
+        if nbytes:
+            axes.axvline(nbytes, color=INK, linewidth=0.9, linestyle=(0, (2, 2)))
+            axes.text(nbytes, 1.01, level, ha="center", fontsize=9, transform=axes.get_xaxis_transform())
+
+
 def _n(record: Record) -> int:
     return int(record["problem"]["n"])
+
+
+def _working_set(record: Record) -> float:
+    return float(record["working_set_bytes"])

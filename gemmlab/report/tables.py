@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 from gemmlab.analysis.attainable import Limit, Peak, is_above_roof, isa_label, limits_by_backend, lowest_limit, peak
@@ -167,17 +169,15 @@ def _intensity(record: Record, level: str, definition: Definition) -> str:
 
 def ceilings(records: Sequence[Record]) -> list[Table]:
     """The measured ceilings: multiply-adds by instruction set, bandwidth by level, transfers, and the sweeps."""
-    of: dict[str, list[Record]] = {name: [] for name in ("fma", "bandwidth", "transfer", "sweep")}
-    for record in records:
-        of.get(record["ceiling"], []).append(record)
+    of = defaultdict(list, grouped(records, itemgetter("ceiling")))
     isa = "Instruction set" if any(record["threads"] for record in of["fma"]) else "Runtime"
     tables = [
-        _grid(Table("ceilings-fma", "Multiply-adds, GFLOP/s", (isa,), ()), of["fma"], "gflop_per_s",
+        _grid(Table("ceilings-fma", "Multiply-adds, GFLOP/s", (isa,), ()), of["fma"],
               isa_label, lambda r: with_threads(r["dtype"], r)),
         _grid(Table("ceilings-bandwidth", "Bandwidth of each memory level, GB/s", ("Level",), ()), of["bandwidth"],
-              "gb_per_s", lambda r: str(r["level"]), lambda r: with_threads(r["operation"], r)),
+              itemgetter("level"), lambda r: with_threads(r["operation"], r)),
         _grid(Table("ceilings-transfer", "Transfers between host and device, GB/s", ("Host memory",), ()),
-              of["transfer"], "gb_per_s", lambda r: str(r["memory"]), lambda r: str(r["operation"])),
+              of["transfer"], itemgetter("memory"), itemgetter("operation")),
     ]  # fmt: skip
     for threads in sorted(set(map(threads_of, of["sweep"])), reverse=True):
         tables.append(_sweep(threads, [record for record in of["sweep"] if threads_of(record) == threads]))
@@ -206,20 +206,19 @@ def _sweep(threads: int, records: Sequence[Record]) -> Table:
         labels.setdefault(step(record), size(record["working_set_bytes"]))
     caption = f"{with_threads('Bandwidth over the working set of a thread', records[0])}, GB/s"
     empty = Table(sweep_slug(threads), caption, ("Working set",), ())
-    return _grid(empty, records, "gb_per_s", lambda r: labels[step(r)], lambda r: str(r["operation"]))
+    return _grid(empty, records, lambda r: labels[step(r)], itemgetter("operation"))
 
 
 def _grid(
-    empty: Table, records: Sequence[Record], key: str, row_of: Callable[[Record], str],
-    column_of: Callable[[Record], str],
-) -> Table:  # fmt: skip
+    empty: Table, records: Sequence[Record], row_of: Callable[[Record], str], column_of: Callable[[Record], str]
+) -> Table:
     """The table with records in a grid; the best of several in one cell, as a ceiling is a lower bound."""
     columns = tuple(dict.fromkeys(map(column_of, records)))
     grid: dict[str, dict[str, float]] = {}
     for record in records:
         line = grid.setdefault(row_of(record), {})
-        if record[key] is not None:
-            line[column_of(record)] = max(record[key], line.get(column_of(record), 0.0))
+        if rate := record["gflop_per_s"] or record["gb_per_s"]:
+            line[column_of(record)] = max(rate, line.get(column_of(record), 0.0))
     rows = tuple(TableRow((name, *(number(line.get(column)) for column in columns))) for name, line in grid.items())
     return replace(empty, columns=(*empty.columns, *columns), rows=rows)
 

@@ -125,10 +125,8 @@ PLATFORMS = Study(
     series=lambda record: _PLATFORMS[record["backend"]], over_series="serial",
     theirs=_TABLE_2, theirs_in_seconds=True, transfers="with", together=True, cap_s=10.0,
     judges=(
-        Faster(At("OpenMP"), At("serial"), _times_as_fast("OpenMP", "serial"), MORE),
-        Faster(At("OpenCL"), At("serial"), _times_as_fast("OpenCL", "serial"), MORE),
-        Faster(At("CUDA"), At("serial"), _times_as_fast("CUDA", "serial"), MORE),
-        Faster(At("OpenCL"), At("OpenMP"), _times_as_fast("OpenCL", "OpenMP"), MORE),
+        *(Faster(At(fast), At(slow), _times_as_fast(fast, slow), MORE)
+          for fast, slow in (("OpenMP", "serial"), ("OpenCL", "serial"), ("CUDA", "serial"), ("OpenCL", "OpenMP"))),
         Faster(At("OpenCL"), At("CUDA"), _times_as_fast("OpenCL", "CUDA"),
                because="The source credits its offline binaries; here both build the same text before the timing."),
     ),

@@ -16,8 +16,7 @@ import gemmlab
 from gemmlab._cpu import machine
 from gemmlab.measure import Session, Settings, gemm_table, sized
 from gemmlab.measure.isolated.backend import IsolatedBackend
-from gemmlab.measure.isolated.product import Product, ResidentProduct
-from gemmlab.measure.isolated.worker import Worker, check, seconds_a_call
+from gemmlab.measure.isolated.worker import Product, ResidentProduct, Worker, check, seconds_a_call
 from gemmlab.measure.session import _that_fit
 
 HOMES = [str(Path(gemmlab.__file__).parents[1]), str(SUPPORT)]

@@ -9,7 +9,7 @@ from gemmlab._cpu.isa import chosen
 from gemmlab.measure import records
 from gemmlab.roofline import Roof, intensity, measure_ceilings, peak_of
 from gemmlab.roofline.ceilings import bandwidth as bandwidth_module
-from gemmlab.roofline.ceilings import cpu, multiply_adds
+from gemmlab.roofline.ceilings import cpu
 from gemmlab.roofline.ceilings.bandwidth import page_aligned
 from gemmlab.roofline.ceilings.timing import Timing
 
@@ -242,10 +242,10 @@ class TestCeilings:
                 assert record["samples"] >= 5
 
     def test_the_rate_is_that_of_the_fastest_sample_of_all_parts(self, monkeypatch):
-        loop = multiply_adds.MultiplyAdds(chosen(), "float32", 1)
+        loop = cpu.MultiplyAdds(chosen(), "float32", 1)
         parts = iter([[2.0, 2.0], [1.0, 4.0]])
         asked = []
-        monkeypatch.setattr(multiply_adds, "time_loop", lambda run, threads, seconds, calls: (
+        monkeypatch.setattr(cpu, "time_loop", lambda run, threads, seconds, calls: (
             asked.append(calls), Timing(next(parts), 7))[1])  # fmt: skip
         loop.time(0.1)
         loop.time(0.1)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import gc
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import repeat
 from time import perf_counter_ns
 from typing import Any
@@ -34,7 +35,6 @@ from gemmlab.measure.environment import thread_pools
 from gemmlab.measure.isolated.affinity import pin_threads
 from gemmlab.measure.isolated.child_server import serve
 from gemmlab.measure.isolated.process import Answer
-from gemmlab.measure.isolated.product import Product, ResidentProduct
 from gemmlab.measure.problems import Case, operands
 from gemmlab.verify.bounds import error_over_bound, freivalds
 
@@ -45,6 +45,63 @@ _WARM_UP_S, _STEADY = 50e-3, 0.97
 CHECK_ALL = 128**3  # multiplications; up to here every element is checked
 _CHECK_ROWS, _CHECK_COLUMNS = 16, 64
 COMMANDS = ("hello", "prepare", "prepare_again", "time", "release")
+
+
+class Product:
+    """C = A @ B with all three in host memory, and C full of NaN.
+
+    Calling `start` does the product; it is complete when `finish` has returned.
+    """
+
+    def __init__(self, backend: Any, a: Array, b: Array, params: dict[str, Any]) -> None:
+        self.a, self.b, self._backend = a, b, backend
+        nothing = np.full((*a.shape[:-1], b.shape[-1]), np.nan, a.dtype)
+        left, right, self._out = (self._placed(x) for x in (a, b, nothing))
+        self.start = partial(gemmlab.matmul, left, right, out=self._out, backend=backend.name, **params)
+
+    def finish(self) -> None:
+        """Wait for the products started so far."""
+
+    def poison(self) -> None:
+        """Fill C with NaN, so that what it holds later was computed later."""
+        self._out.fill(np.nan)
+        self.finish()
+
+    def result(self) -> Array:
+        """C in host memory."""
+        return np.asarray(self._out)
+
+    def kernel_s(self) -> float | None:
+        """Do the product once more, and return the device's own time of its kernels; None where it has none."""
+        with gemmlab.trace() as calls:
+            self.start()
+        kernel_s = calls[-1].kernel_s
+        return None if kernel_s is None or math.isnan(kernel_s) else kernel_s
+
+    def _placed(self, x: Array) -> Any:
+        return x
+
+
+class ResidentProduct(Product):
+    """The same with all three on the device: a call starts the work and returns."""
+
+    def finish(self) -> None:
+        from gemmlab._gpu import device_arrays
+
+        device_arrays.wait(self._out)
+
+    def result(self) -> Array:
+        from gemmlab._gpu import device_arrays
+
+        return np.asarray(device_arrays.to_host(self._out))
+
+    def _placed(self, x: Array) -> Any:
+        """The array on the device, column-major there if it is column-major here."""
+        from gemmlab._gpu import device_arrays
+
+        if x.flags.c_contiguous or not x.T.flags.c_contiguous:
+            return device_arrays.to_device(self._backend, x)
+        return device_arrays.to_device(self._backend, x.T).T
 
 
 class Worker:
@@ -70,15 +127,12 @@ class Worker:
         self._resident = resident and not self._on_cpu
         self._cpus = cpus  # not read here: OpenMP has pinned this thread already
         gc.freeze()  # what exists now stays, so no collection needs to visit it
-        return {"on_cpu": self._on_cpu, "thread_pools": thread_pools(), **self._machine()}
-
-    def _machine(self) -> Answer:
-        """What the backend runs on."""
+        answer: Answer = {"on_cpu": self._on_cpu, "thread_pools": thread_pools()}
         if self._on_cpu:
             scope = f"environment and threadpoolctl; reaches {thread_scope(self._backend.name)}"
-            return {"device": machine.cpu_name(), "thread_scope": scope}
+            return answer | {"device": machine.cpu_name(), "thread_scope": scope}
         device = self._backend.device
-        return {"device": device.label, "memory_bytes": device.memory_bytes, "resident": self._resident}
+        return answer | {"device": device.label, "memory_bytes": device.memory_bytes, "resident": self._resident}
 
     def prepare(self, case: Answer, params: Answer) -> Answer:
         """Run the case once into an `out` full of NaN, check the result, and see how long a call takes."""

@@ -112,9 +112,7 @@ def _level(level: str, points: Sequence[Point]) -> Record:
 
 def _spread_out(sizes: Sequence[int]) -> list[int]:
     """At most `MAX_POINTS` of these, the first and the last among them."""
-    if len(sizes) <= MAX_POINTS:
-        return list(sizes)
-    return [sizes[round(i * (len(sizes) - 1) / (MAX_POINTS - 1))] for i in range(MAX_POINTS)]
+    return list(dict.fromkeys(sizes[round(i * (len(sizes) - 1) / (MAX_POINTS - 1))] for i in range(MAX_POINTS)))
 
 
 def _is_near(size: int, sizes: Sequence[int]) -> bool:

@@ -1,11 +1,12 @@
 """How fast this machine's CPU can be: its multiply-add rate, and the bandwidth of each level of its memory.
 
-    fma                   for each instruction set, dtype and thread count: see `multiply_adds.py`
+    fma                   for each instruction set, dtype and thread count: chains of multiply-adds in registers
     sweep, bandwidth      see `bandwidth.py`
 
 A ceiling is the best that our own loop reached: a lower bound of what the hardware can do. So the multiply-add rate is
-that of the fastest sample, which was disturbed least; the record has its p20 and p80 too. A bandwidth is that of the
-median, because a product streams through memory for long enough to meet the usual disturbance.
+that of the fastest sample, which was disturbed least; the record has its p20 and p80 too. It is timed in parts, with
+other loops between them, so that a disturbance is over before the last part. A bandwidth is that of the median, because
+a product streams through memory for long enough to meet the usual disturbance.
 
 One call, in the sense of a record's `median_s`, is one iteration of the multiply-add loop, or one pass through the
 working set; all threads do it at the same time.
@@ -13,14 +14,20 @@ working set; all threads do it at the same time.
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from gemmlab._config import check_threads
 from gemmlab._cpu import build_info
-from gemmlab._cpu.isa import available
+from gemmlab._cpu.isa import available, chosen
 from gemmlab._cpu.machine import usable_cpus
+from gemmlab.measure.noise import summarise
 from gemmlab.measure.records import Record
 from gemmlab.roofline.ceilings.bandwidth import measure_bandwidths
-from gemmlab.roofline.ceilings.multiply_adds import SCALAR, MultiplyAdds
+from gemmlab.roofline.ceilings.timing import time_loop
 
+SCALAR = "scalar"  # multiply-adds of single numbers, by the instruction set in force
+CLOCK_ITERATIONS = 50_000  # of sixteen additions: a quarter of a millisecond
+CLOCK_READINGS = 8
 FMA_SHARE_OF_TIME = 0.25
 FMA_PARTS = 3  # before, between and after the bandwidths of one thread and of all
 
@@ -68,3 +75,42 @@ def measure_ceilings(*, seconds: float = 12.0, threads: int | None = None, bandw
 def _thread_counts(threads: int | None) -> list[int]:
     maximum = check_threads(threads) or usable_cpus()
     return [1, maximum] if maximum > 1 and build_info()["openmp"] else [1]
+
+
+class MultiplyAdds:
+    """The loop in one instruction set and dtype, on a number of threads, and its samples so far."""
+
+    def __init__(self, isa: str, dtype: str, threads: int) -> None:
+        self.isa, self.dtype, self.threads = isa, dtype, threads
+        self._scalar = isa == SCALAR
+        self._fma = import_module(f"gemmlab.roofline.{chosen() if self._scalar else isa}._fma")
+        self._samples_s: list[float] = []
+        self._calls = 1
+        self._clock_ghz = 0.0
+
+    def time(self, seconds: float) -> None:
+        """Time one more part, and the clock right after it."""
+        timing = time_loop(self._run, self.threads, seconds, self._calls)
+        self._samples_s += timing.samples_s
+        self._calls = timing.calls_per_sample
+        clocks = [self._fma.clock_ghz(self.threads, CLOCK_ITERATIONS) for _ in range(CLOCK_READINGS)]
+        self._clock_ghz = max(self._clock_ghz, *clocks)
+
+    def record(self) -> Record:
+        """The record of all parts so far."""
+        timed = summarise(self._samples_s)
+        flop = self.threads * self._fma.flops_per_iteration(self.dtype, self._scalar)
+        return {
+            "kind": "ceiling",
+            "ceiling": "fma",
+            "isa": self.isa,
+            "dtype": self.dtype,
+            "threads": self.threads,
+            "gflop_per_s": flop / timed["min_s"] / 1e9,
+            "clock_ghz": self._clock_ghz,
+            "calls_per_sample": self._calls,
+            **timed,
+        }
+
+    def _run(self, threads: int, iterations: int) -> float:
+        return float(self._fma.run(self.dtype, threads, iterations, self._scalar))

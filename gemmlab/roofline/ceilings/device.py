@@ -26,6 +26,7 @@ from gemmlab._cpu.machine import caches
 from gemmlab._errors import DeviceError
 from gemmlab._gpu.rungs import C_TYPE, kernel_text
 from gemmlab._gpu.runtime import Device, Event, HostArray, Queue
+from gemmlab.measure.isolated.worker import seconds_a_call
 from gemmlab.measure.noise import summarise
 from gemmlab.measure.records import Record
 from gemmlab.roofline.ceilings.bandwidth import largest_working_set
@@ -186,7 +187,7 @@ def _transfers(queue: Queue, seconds: float) -> Iterator[Record]:
         host.fill(1)  # pages exist from the first write on
         upload, download = partial(queue.upload, memory, host), partial(queue.download, host, memory)
         for operation, copy in (("to device", upload), ("from device", download)):
-            timing = _time(partial(_host_s, copy), seconds / 4)
+            timing = _time(partial(seconds_a_call, copy, 1), seconds / 4)
             where = {"operation": operation, "memory": kind, "working_set_bytes": nbytes}
             yield _rate("transfer", nbytes, timing) | where
 
@@ -222,12 +223,6 @@ def _steps_that_last(start: Callable[[int], Event]) -> int:
     while (took := min(start(steps).kernel_s for _ in range(2))) < LAUNCH_S:
         steps = math.ceil(steps * min(10.0, max(1.2, LAUNCH_S / max(took, 1e-9))))
     return steps
-
-
-def _host_s(work: Callable[[], None]) -> float:
-    begun = perf_counter()
-    work()
-    return perf_counter() - begun
 
 
 def _time(take: Callable[[], float], seconds: float) -> Record:
