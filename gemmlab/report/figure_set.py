@@ -103,11 +103,9 @@ def draw_comparison(
 ) -> list[Path]:
     """Draw the groups that two runs have in common; see `gemmlab.report.draw_comparison`."""
     pairs = {id(pair.new): pair for pair in compare(old, new).products}
-    found = {}
-    for name, before, after in _shared_groups(old, new, pairs):
-        if (figure := comparison(before, after, pairs, names)) is not None:
-            found[name] = figure
-    return _save_all(found, directory)
+    shared = _shared_groups(old, new, pairs)
+    drawn = {name: comparison(before, after, pairs, names) for name, before, after in shared}
+    return _save_all({name: figure for name, figure in drawn.items() if figure is not None}, directory)
 
 
 def _shared_groups(

@@ -24,32 +24,22 @@ typedef VECTOR_OF(double) vector;
 /* Each value passes through a register: the compiler can neither drop the load nor call memcpy. */
 #define LOAD(j)  { vector value = a[i + j]; __asm__ volatile("" : : KEEP(value)); }
 #define COPY(j)  { vector value = a[i + j]; __asm__ volatile("" : "+" KEEP(value)); b[i + j] = value; }
-#define TRIAD(j) { vector value = b[i + j] + s * c[i + j]; __asm__ volatile("" : "+" KEEP(value)); a[i + j] = value; }
+#define TRIAD(j) { vector value = b[i + j] + 3.0 * c[i + j]; __asm__ volatile("" : "+" KEEP(value)); a[i + j] = value; }
 
 /* Between two passes memory may have changed, as far as the compiler knows. */
 #define FORGET_MEMORY __asm__ volatile("" : : : "memory")
 
-static void load(const vector *a, size_t vectors, long long repeats) {
-    for (long long pass = 0; pass < repeats; pass++) {
-        FORGET_MEMORY;
-        for (size_t i = 0; i < vectors; i += BLOCK) { FOR_EACH_OF_BLOCK(LOAD) }
+#define DEFINE_PASSES(name, STEP)                                                           \
+    static void name(vector *a, vector *b, vector *c, size_t vectors, long long repeats) {  \
+        for (long long pass = 0; pass < repeats; pass++) {                                  \
+            FORGET_MEMORY;                                                                  \
+            for (size_t i = 0; i < vectors; i += BLOCK) { FOR_EACH_OF_BLOCK(STEP) }         \
+        }                                                                                   \
     }
-}
 
-static void copy(const vector *a, vector *b, size_t vectors, long long repeats) {
-    for (long long pass = 0; pass < repeats; pass++) {
-        FORGET_MEMORY;
-        for (size_t i = 0; i < vectors; i += BLOCK) { FOR_EACH_OF_BLOCK(COPY) }
-    }
-}
-
-static void triad(vector *a, const vector *b, const vector *c, size_t vectors, long long repeats) {
-    const vector s = (vector){0} + 3.0;
-    for (long long pass = 0; pass < repeats; pass++) {
-        FORGET_MEMORY;
-        for (size_t i = 0; i < vectors; i += BLOCK) { FOR_EACH_OF_BLOCK(TRIAD) }
-    }
-}
+DEFINE_PASSES(load, LOAD)
+DEFINE_PASSES(copy, COPY)
+DEFINE_PASSES(triad, TRIAD)
 
 /* Go `repeats` times through 1 (load), 2 (copy) or 3 (triad) streams of `stream_bytes` each, whose starts
    are `pitch` bytes apart. A stream is whole blocks of the widest vector: a multiple of 512 bytes. */
@@ -58,8 +48,8 @@ static void go_through(int streams, char *start, size_t stream_bytes, size_t pit
     vector *first = (vector *)start;
     vector *second = (vector *)(start + pitch), *third = (vector *)(start + 2 * pitch);
     switch (streams) {
-    case 1: load(first, vectors, repeats); break;
-    case 2: copy(first, second, vectors, repeats); break;
+    case 1: load(first, second, third, vectors, repeats); break;
+    case 2: copy(first, second, third, vectors, repeats); break;
     case 3: triad(first, second, third, vectors, repeats); break;
     }
 }

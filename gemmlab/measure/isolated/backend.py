@@ -1,6 +1,8 @@
 """One backend of a session, isolated in a process that starts when it is first needed, and again after a death.
 
 Whatever ends the measurement of a case early is a `NotMeasured` with a status and a reason.
+
+Beside the backends a session has a probe of the machine's speed: a process that does the same work between all rounds.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ _TRIAL_GFLOP = 2e-9 * 128**3  # any backend does it in well under a second
 _TRIAL_SHARE = 1 / 8  # of the cap: what a trial may take
 _TRIAL_GROWTH = 1.5  # a trial must be this much larger than what was run before
 _TIMEOUT_S, _TIMEOUT_CAPS = 60.0, 20.0  # a worker that is silent for the longer of the two hangs
+_PROBE_TIMEOUT_S = 60.0
 
 Params = Mapping[str, object]
 
@@ -143,6 +146,38 @@ class IsolatedBackend:
                 raise
             self.hello = hello
         return self._process
+
+
+class SpeedProbe:
+    """The probe's process; without a command, or where it cannot run, there are no probes."""
+
+    def __init__(self, command: Sequence[str] | None) -> None:
+        self._command = command
+        self._process: WorkerProcess | None = None
+
+    def start(self, threads: int) -> None:
+        """Start it on this number of threads, unless it runs."""
+        if self._command is not None and self._process is None:
+            with suppress(WorkerDied):
+                self._process = WorkerProcess(threads, self._command)
+                if "error" in self._process.ask("hello", _PROBE_TIMEOUT_S, threads=threads):
+                    self.close(gently=False)
+
+    def speed(self) -> list[float]:
+        """GFLOP/s of the machine now, one number; empty where there is no probe."""
+        if self._process is None:
+            return []
+        try:
+            return [self._process.ask("probe", _PROBE_TIMEOUT_S)["gflop_per_s"]]
+        except WorkerDied:
+            self.close(gently=False)
+        return []
+
+    def close(self, gently: bool = True) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.close(gently)
+            self._process = None
 
 
 def _raise_if_error(answer: Answer) -> None:

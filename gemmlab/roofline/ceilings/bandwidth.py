@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from itertools import pairwise
+from itertools import chain, pairwise
 from types import ModuleType
 
 import numpy as np
@@ -82,14 +82,13 @@ def measure_bandwidths(threads: int, seconds: float) -> list[Record]:
     plateaus = dict(zip(levels, find_plateaus([np.median(p.gb_per_s) for p in loads], len(levels)), strict=True))
     inside = {level: _spread_out([loads[i].working_set_bytes for i in own]) for level, own in plateaus.items()}
     left_s = (1 - LOAD_SHARE_OF_TIME) * seconds / 2
-    shown = [size for sizes in inside.values() for size in sizes]
-    others = [point for operation in ("copy", "triad") for point in measured(operation, shown, left_s)]
-    sweep = [{**point.record(point.gb_per_s), "ceiling": "sweep"} for point in loads + others]
+    point_s = left_s / sum(map(len, inside.values()))
+    others = {(operation, level): measured(operation, sizes, point_s * len(sizes))
+              for operation in ("copy", "triad") for level, sizes in inside.items()}  # fmt: skip
+    sweep = [{**point.record(point.gb_per_s), "ceiling": "sweep"} for point in chain(loads, *others.values())]
     for level, own in plateaus.items():
         sweep.append(_level(level, [loads[i] for i in own]))
-        for operation in ("copy", "triad"):
-            where = [p for p in others if p.operation == operation and _is_near(p.working_set_bytes, inside[level])]
-            sweep.append(_level(level, where))
+        sweep += [_level(level, others[operation, level]) for operation in ("copy", "triad")]
     return sweep
 
 
@@ -113,11 +112,6 @@ def _level(level: str, points: Sequence[Point]) -> Record:
 def _spread_out(sizes: Sequence[int]) -> list[int]:
     """At most `MAX_POINTS` of these, the first and the last among them."""
     return list(dict.fromkeys(sizes[round(i * (len(sizes) - 1) / (MAX_POINTS - 1))] for i in range(MAX_POINTS)))
-
-
-def _is_near(size: int, sizes: Sequence[int]) -> bool:
-    """Whether a working set is one of these, as each loop rounds it to its own multiples."""
-    return any(0.9 * other < size <= other for other in sizes)
 
 
 def largest_working_set(cache_bytes: Mapping[str, int], threads: int) -> int:
