@@ -129,9 +129,8 @@ def limits(group: Group, record: Record) -> list[Limit]:
         flop_per_byte, definition = intensity(record, level)
         if definition == "modelled" or level == feeding:
             holds = LEVELS.index(level) <= LEVELS.index(feeding)
-            by_memory = speed * flop_per_byte
-            reached = record["gflop_per_s"]
-            found.append(Limit(level, flop_per_byte, definition, by_memory, top.gflop_per_s, reached, holds))
+            rates = speed * flop_per_byte, top.gflop_per_s, record["gflop_per_s"]
+            found.append(Limit(level, flop_per_byte, definition, *rates, holds))
     return found
 
 

@@ -125,11 +125,8 @@ def devices(records: Iterable[Record]) -> list[Device]:
 
 def with_unique_devices(records: Sequence[Record]) -> list[Record]:
     """The records, with processors of the same name in different machines renamed, as virtual machines have them."""
-    machines: dict[str, list[Key]] = {}
-    for record in records:
-        names = machines.setdefault(record["device"], [])
-        if (machine := _machine(record)) not in names:
-            names.append(machine)
+    by_device = grouped(records, itemgetter("device")).items()
+    machines = {device: list(dict.fromkeys(map(_machine, own))) for device, own in by_device}
 
     def device(record: Record) -> str:
         names, machine = machines[record["device"]], _machine(record)

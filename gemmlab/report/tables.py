@@ -179,8 +179,8 @@ def ceilings(records: Sequence[Record]) -> list[Table]:
         _grid(Table("ceilings-transfer", "Transfers between host and device, GB/s", ("Host memory",), ()),
               of["transfer"], itemgetter("memory"), itemgetter("operation")),
     ]  # fmt: skip
-    for threads in sorted(set(map(threads_of, of["sweep"])), reverse=True):
-        tables.append(_sweep(threads, [record for record in of["sweep"] if threads_of(record) == threads]))
+    for threads, sweep in sorted(grouped(of["sweep"], threads_of).items(), reverse=True):
+        tables.append(_sweep(threads, sweep))
     return [table for table in tables if table.rows]
 
 
@@ -201,9 +201,7 @@ def _sweep(threads: int, records: Sequence[Record]) -> Table:
         return round(7 * math.log2(record["working_set_bytes"]))
 
     records = sorted(records, key=lambda record: float(record["working_set_bytes"]))
-    labels: dict[int, str] = {}
-    for record in records:
-        labels.setdefault(step(record), size(record["working_set_bytes"]))
+    labels = {at: size(own[0]["working_set_bytes"]) for at, own in grouped(records, step).items()}
     caption = f"{with_threads('Bandwidth over the working set of a thread', records[0])}, GB/s"
     empty = Table(sweep_slug(threads), caption, ("Working set",), ())
     return _grid(empty, records, lambda r: labels[step(r)], itemgetter("operation"))
