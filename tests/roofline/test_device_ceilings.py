@@ -168,7 +168,7 @@ def nvrtc():
 @pytest.mark.parametrize("kind", DTYPES)
 def test_the_loops_compile_for_cuda(kind, nvrtc):
     def loops(name):
-        return kernel_text(name, device_ceilings.HERE)
+        return kernel_text(name, device_ceilings.PACKAGE)
 
     head = kernel_text("cuda.h") + loops("ceiling.h")
     arithmetic = compile_source(

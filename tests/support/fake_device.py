@@ -93,7 +93,7 @@ class FakeRuntime:
 class Device:
     """NumPy's product on the device."""
 
-    kind, summary, source, wanted = "rung", "a device for tests", "", ""
+    kind, summary, source, selector = "rung", "a device for tests", "", ""
     params: Mapping[str, Param] = {"size": Param("size", 4, (2, 4), "nothing")}
     kernel_s = KERNEL_S
     runtime = FakeRuntime()
