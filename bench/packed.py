@@ -6,7 +6,7 @@
 squares. `server`, beside np.matmul and PyTorch's product on the CPU: large squares, also of bfloat16 and of int8 into
 int32.
 
-Each library multiplies in a process of its own, the processes take turns, and each gives a median a case; the table has
+Each library runs in an isolated process. The processes take turns, and each reports one median per case; the table has
 the median of the turns, their spread, and the ratio to the fastest of the others.
 """
 

@@ -2,8 +2,8 @@
 """Calls a rung, or a BLAS, on NumPy arrays: the compiled call that every CPU product ends in.
 
 A `Kernel` is a pair of addresses, one for each dtype, with the way to call them: a rung takes row-major
-operands and its parameters; a BLAS takes Fortran's argument list, where a row-major C = A B is C' = B' A'; BLIS has a
-list of its own, with a stride for rows and one for columns.
+operands and its parameters; a BLAS takes Fortran's argument list, where a row-major C = A B is C' = B' A'; BLIS has its
+own list, with a stride for rows and one for columns.
 """
 
 import warnings
@@ -30,7 +30,7 @@ cdef extern from *:
     #else
     __attribute__((visibility("default")))
     #endif
-    const int gemmlab_driver = 1;  /* by this threadpool.py knows the file for ours */
+    const int gemmlab_driver = 1;  /* threadpool.py recognises the file by this */
     """
 
 ctypedef void (*Sgemm)(char *, char *, int *, int *, int *, float *, float *, int *, float *, int *,
@@ -60,7 +60,7 @@ team_flop = TEAM_FLOP
 cdef double SHORT_FLOP = 1e7  # a product of less is over in a tick of the clock
 
 # A block row of C has at most this many rows, so that its part of A stays in the second-level cache.
-cdef Py_ssize_t MOST_ROWS = 192
+cdef Py_ssize_t MAX_ROWS = 192
 
 # Rows go to whichever thread is free: on a shared machine no thread is as fast as the other. The bits are the
 # same for every schedule.
@@ -87,7 +87,7 @@ def limit_blas_threads(int threads):
     blas_limit = threads
 
 
-def most_threads():
+def max_threads():
     """Threads of a large product that names none."""
     return threads_for(1e18, TEAM_FLOP)
 
@@ -136,12 +136,12 @@ cdef int usable_threads(int threads) except -1:
 
 
 def balanced_rows(Py_ssize_t m, Py_ssize_t threads):
-    """Rows of a block row of C: equal shares for the threads, of at most MOST_ROWS."""
+    """Rows of a block row of C: equal shares for the threads, of at most MAX_ROWS."""
     return rows_per_block(m, threads)
 
 
 cdef inline Py_ssize_t rows_per_block(Py_ssize_t m, Py_ssize_t threads) noexcept nogil:
-    cdef Py_ssize_t shares = threads * ((m + threads * MOST_ROWS - 1) // (threads * MOST_ROWS))
+    cdef Py_ssize_t shares = threads * ((m + threads * MAX_ROWS - 1) // (threads * MAX_ROWS))
     return max(1, (m + shares - 1) // shares)
 
 

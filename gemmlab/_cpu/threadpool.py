@@ -1,7 +1,7 @@
 """threadpoolctl's view of our threads: `threadpool_limits(2)`, or with `user_api="blas"`, holds for us too.
 
 threadpoolctl finds a library by its file, ours by the compiled driver's. The controller is registered once
-threadpoolctl is there: whoever never imports it does not pay for it.
+threadpoolctl is there: a program that never imports it does not pay for it.
 """
 
 from __future__ import annotations

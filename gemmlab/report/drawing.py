@@ -1,7 +1,7 @@
 """What all figures share: styles of backends, axes, labels that do not overlap, and SVG for a page.
 
 Figures are drawn for a narrow column, at about the size that a phone shows them, with labels beside the lines instead
-of a legend. The colours can be told apart by the colour-blind and never carry meaning alone: each backend has its own
+of a legend. The colours are distinct for the colour-blind and never carry meaning alone: each backend has its own
 marker, and baselines have dashed lines and hollow markers.
 """
 

@@ -109,7 +109,7 @@ class Study:
 
     @property
     def varies_n(self) -> bool:
-        """Whether it runs over sizes; else every size is an experiment of its own."""
+        """Whether it runs over sizes; else every size is a separate experiment."""
         return self.x is n_of
 
     @property

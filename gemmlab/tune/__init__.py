@@ -1,4 +1,4 @@
-"""What is fastest on this machine, searched and kept in its profile, which products follow from then on.
+"""Search what is fastest on this machine, and store it in its profile, which later products use.
 
     blocks.py   cpu-packed: block sizes, and what a team of threads costs
     auto.py     auto: from which size on it takes another backend
@@ -26,31 +26,31 @@ def tune(
     backend: str, dtypes: Sequence[str] = DTYPES, *, rounds: int = 7, edges: Sequence[int] = (),
     progress: Progress | None = None,
 ) -> Sequence[Tuned | Taken]:  # fmt: skip
-    """Search what is fastest here and keep it in this machine's profile.
+    """Search what is fastest on this machine and store it in its profile.
 
     Parameters
     ----------
     backend : {"cpu-packed", "auto"}
-        "cpu-packed": its block sizes, and how small a product is worth threads. "auto": for which products another
-        backend is the faster one.
+        "cpu-packed": its block sizes, and from which size on a product runs on several threads. "auto": for which
+        products another backend is faster.
     dtypes : sequence of str
-        Each is tuned apart.
+        They are tuned one by one.
     rounds : int
-        Times that every choice runs.
+        How often every choice runs.
     edges : sequence of int
         Edges of the squares that are multiplied; by default 384 to 1536 for block sizes, 256 to 4096 for "auto".
 
     Returns
     -------
     list of Tuned or of Taken
-        What was found for each dtype; `print` one for a line.
+        The result for each dtype; `print` shows it in one line.
 
     Raises
     ------
     UnsupportedProblem
-        For a backend that has nothing to be tuned.
+        For a backend that has nothing to tune.
     OSError
-        Where the profile cannot be written.
+        If the profile cannot be written.
     """
     name = backend if backend == "auto" else get_backend(backend).name
     if name not in TUNED:

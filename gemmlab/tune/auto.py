@@ -1,8 +1,8 @@
-"""`gemmlab tune auto`: from which size on another backend than `cpu-packed` is the faster one here.
+"""`gemmlab tune auto`: from which size on another backend is faster than `cpu-packed` on this machine.
 
-Squares, each backend in a process of its own, in turn. A backend is ahead at an edge if even its slow samples are
-faster than our fast ones; "auto" takes it from the least edge on from which it is ahead at all larger ones too.
-Transfers to a device and back are counted.
+Squares are measured, each backend in an isolated process, in interleaved rounds. A backend is ahead at an edge if the
+80th percentile of its times is below the 20th of ours. "auto" takes it from the smallest edge on from which it is ahead
+at all larger edges too. Transfers to a device and back are counted.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Records = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Taken:
-    """What "auto" takes for large products of a dtype: from which least extent on, and how much faster at the largest.
+    """What "auto" takes for large products of a dtype: a backend, from a smallest extent on, and its speed-up.
 
-    Our own, where no other backend is ahead.
+    `cpu-packed` if no other backend is ahead.
     """
 
     dtype: str
@@ -37,26 +37,26 @@ class Taken:
             return f"{self.dtype:<10}  {OURS}: no other backend is ahead"
         return f"{self.dtype:<10}  {self.backend} from {self.least_extent} on: {self.speedup:.2f} times {OURS}"
 
-    def kept(self) -> Mapping[str, int]:
-        """What the profile keeps."""
+    def stored(self) -> Mapping[str, int]:
+        """What the profile stores."""
         return {} if self.backend == OURS else {self.backend: self.least_extent}
 
 
 def tune_auto(
     dtypes: Sequence[str], rounds: int, edges: Sequence[int], progress: Callable[[int, int, str], None] | None
 ) -> list[Taken]:
-    """Measure every vendor's backend beside our own, and keep where one is ahead."""
+    """Measure every vendor's backend beside `cpu-packed`, and store where one is ahead."""
     cases = [case for dtype in dtypes for case in sized(edges, dtype, "squares")]
     with Session() as session:
         settings = Settings(transfers="with", rounds=rounds, cap_s=5.0)
         records = session.measure([OURS, *rivals()], cases, settings, progress=progress)
     found = [best_of(dtype, [one for one in records if one["problem"]["dtype"] == dtype]) for dtype in dtypes]
-    _profile.store(isa.profile_name(), "auto", {one.dtype: one.kept() for one in found})
+    _profile.store(isa.profile_name(), "auto", {one.dtype: one.stored() for one in found})
     return found
 
 
 def rivals() -> list[str]:
-    """Vendors' backends that can run here; a device that is this CPU is left out."""
+    """Vendors' backends that can run here, without devices that are this CPU."""
     return [name for name in _registry.available_names()
             if _registry.info(name).kind == "baseline" and not _registry.on_cpu_device(name)]
 

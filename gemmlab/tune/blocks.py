@@ -1,8 +1,7 @@
 """`gemmlab tune cpu-packed`: the block sizes that are fastest on this machine, and what a team of threads costs.
 
-One parameter after the other: each of its choices runs in turn with the others, several rounds over, and the best
-takes the place of the one in force if it is ahead by more than the rounds differ. What wins is checked on whole numbers
-before it is kept.
+One parameter after the other: its choices run in interleaved rounds, and the fastest replaces the current one if it is
+faster by more than `MIN_GAIN`. Its products of integers are checked for exact results before it is stored.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from gemmlab._api import get_backend, matmul
 from gemmlab._cpu import _driver, isa
 
 EDGES = (384, 768, 1536)
-LEAST_GAIN = 0.02
-TEAM_EDGE = 96  # of the product on which a team shows what it costs
-Told = Callable[[str], None]
+MIN_GAIN = 0.02
+TEAM_EDGE = 96  # of the product that shows the cost of a team
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What was found for one dtype: the parameters, and the speed with the defaults and with them, in GFLOP/s."""
+    """The result for one dtype: the parameters, and the speed with the defaults and with them, in GFLOP/s."""
 
     dtype: str
     parameters: Mapping[str, int]
@@ -39,8 +38,8 @@ class Tuned:
         said = ", ".join(f"{name} {value}" for name, value in self.parameters.items())
         return f"{self.dtype:<10}  {said}: {self.after:.4g} GFLOP/s, before {self.before:.4g}"
 
-    def kept(self) -> Mapping[str, int]:
-        """What the profile keeps: block sizes only where the defaults were left, so that better defaults may come."""
+    def stored(self) -> Mapping[str, int]:
+        """What the profile stores: block sizes only if they beat the defaults, so that later defaults apply elsewhere."""
         cost = {"team_flop": self.parameters["team_flop"]}
         return self.parameters if self.after > self.before else cost
 
@@ -48,29 +47,29 @@ class Tuned:
 def tune_blocks(
     dtypes: Sequence[str], rounds: int, edges: Sequence[int], progress: Callable[[int, int, str], None] | None
 ) -> list[Tuned]:
-    """Search the parameters of cpu-packed and keep the best."""
+    """Search the parameters of cpu-packed and store the best."""
     chosen: Any = get_backend("cpu-packed")
     steps = count()
 
-    def told(step: str) -> None:
+    def report(step: str) -> None:
         if progress is not None:
             progress(next(steps), len(dtypes) * len(chosen.params), step)
 
-    found = [_tuned(chosen, dtype, rounds, edges, told) for dtype in dtypes]
-    _profile.store(isa.profile_name(), chosen.name, {one.dtype: one.kept() for one in found})
+    found = [_tuned(chosen, dtype, rounds, edges, report) for dtype in dtypes]
+    _profile.store(isa.profile_name(), chosen.name, {one.dtype: one.stored() for one in found})
     return found
 
 
-def _tuned(chosen: Any, dtype: str, rounds: int, edges: Sequence[int], told: Told) -> Tuned:
+def _tuned(chosen: Any, dtype: str, rounds: int, edges: Sequence[int], report: Report) -> Tuned:
     squares = [np.random.default_rng(edge).random((2, edge, edge)).astype(dtype) for edge in edges]
     best = dict(zip(chosen.params, chosen.usual_blocks(dtype, dtype), strict=True))
     defaults = dict(best)
     for name, param in chosen.params.items():
-        told(f"{name}, {dtype}")
+        report(f"{name}, {dtype}")
         choices = [best, *({**best, name: value} for value in param.choices if value != best[name])]
         speeds = _speeds(chosen, choices, squares, rounds)
         fastest = max(range(len(choices)), key=lambda i: speeds[i])
-        if speeds[fastest] > (1 + LEAST_GAIN) * speeds[0] and _is_right(chosen, dtype, choices[fastest]):
+        if speeds[fastest] > (1 + MIN_GAIN) * speeds[0] and _is_right(chosen, dtype, choices[fastest]):
             best = choices[fastest]
     cost = {"team_flop": _team_flop(chosen, dtype, best, rounds)}
     if best == defaults:
@@ -81,11 +80,11 @@ def _tuned(chosen: Any, dtype: str, rounds: int, edges: Sequence[int], told: Tol
 
 
 def _team_flop(chosen: Any, dtype: str, blocks: dict[str, int], rounds: int) -> int:
-    """What a team of two costs, in floating-point operations of one thread: from a small product, alone and by all.
+    """The cost of a team of two, in floating-point operations of one thread: from a small product, on one thread and on all.
 
-    Within a factor of eight of the usual, so that one bad moment does no lasting harm.
+    At most a factor of eight from the default, so that one disturbed measurement does no lasting harm.
     """
-    usual, team = chosen.usual_team_flop(dtype, dtype), _driver.most_threads()
+    usual, team = chosen.usual_team_flop(dtype, dtype), _driver.max_threads()
     if team == 1:
         return int(usual)
     a, b = np.random.default_rng(TEAM_EDGE).random((2, TEAM_EDGE, TEAM_EDGE)).astype(dtype)
@@ -114,7 +113,7 @@ def _speeds(chosen: Any, choices: Sequence[dict[str, Any]], squares: Sequence[An
                 matmul(a, b, out=out, backend=chosen.name, **choice)
                 seconds[i].append(perf_counter() - start)
         for own, times in zip(speeds, seconds, strict=True):
-            own.append(2e-9 * len(a) ** 3 / median(times[1:]))  # the first touches everything for the others
+            own.append(2e-9 * len(a) ** 3 / median(times[1:]))  # the first one warms up
     return [geometric_mean(own) for own in speeds]
 
 

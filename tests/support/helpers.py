@@ -1,4 +1,4 @@
-"""What several test modules share: Python in a process of its own."""
+"""What several test modules share: paths, and Python in a separate process."""
 
 from __future__ import annotations
 

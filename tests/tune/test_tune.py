@@ -105,17 +105,17 @@ def threads_of(edge):
     return calls[0].threads
 
 
-@pytest.mark.skipif(_driver.most_threads() < 2, reason="one thread is all there is")
+@pytest.mark.skipif(_driver.max_threads() < 2, reason="one thread is all there is")
 def test_threads_follow_what_the_profile_says_of_their_cost():
-    _profile.store(MACHINE, "cpu-packed", {"float64": {"team_flop": 2000 * 6 // (_driver.most_threads() + 4)}})
+    _profile.store(MACHINE, "cpu-packed", {"float64": {"team_flop": 2000 * 6 // (_driver.max_threads() + 4)}})
     gemmlab.get_backend("cpu-packed").forget()
-    assert (threads_of(8), threads_of(32)) == (1, _driver.most_threads())
+    assert (threads_of(8), threads_of(32)) == (1, _driver.max_threads())
     _profile.store(MACHINE, "cpu-packed", {"float64": {"team_flop": 10**9}})
     gemmlab.get_backend("cpu-packed").forget()
     assert threads_of(200) == 1
 
 
-@pytest.mark.skipif(_driver.most_threads() < 2, reason="one thread is all there is")
+@pytest.mark.skipif(_driver.max_threads() < 2, reason="one thread is all there is")
 def test_what_a_team_costs_is_measured_within_reason():
     packed = gemmlab.get_backend("cpu-packed")
     mc, kc, nc = packed.usual_blocks("float32", "float32")

@@ -4,12 +4,6 @@
 It is C++ in `_cpu/packed/`, where problem.hpp is the place to begin. The loops are compiled into this module, which
 calls them on NumPy arrays of any strides and dtype; the kernels that they call are in the library of one instruction
 set.
-
-Source: Goto and van de Geijn (2008), and the BLIS papers; the Russian oneAPI report (2021) names it as its next step.
-
-Traffic: A and B are read once more and written once, to panels. Then a tile of MR x NR sums takes MR + NR numbers from
-L1 for MR NR multiply-adds: 1/14 + 1/32 of a number each with AVX-512, where `cpu-blocked-local` takes one. A panel of
-B comes from L1 for every tile of a block of A, that block from L2, and B from L3, each in the order of reading.
 """
 
 cimport numpy as cnp

@@ -1,6 +1,6 @@
 """How many bytes cpu-packed moves between the levels of memory, by the rule of `_cpu/rungs/traffic.py`.
 
-Packing reads each number and writes it to memory of its own, which comes into the caches and goes back as any other.
+Packing reads each number and writes it to a workspace, which is cached and written back as any other memory.
 Then blocks pass:
 
     for jc, for pr:                     a block of B is packed

@@ -1,16 +1,16 @@
-"""How many bytes each rung moves between the levels of memory: the argument behind the ladder, in numbers.
+"""How many bytes each rung moves between the levels of memory: a traffic model for each CPU rung.
 
-A level's bytes are those that pass from it towards the core, and back. `l1` counts every load and store of a number by
-the instructions; the other levels count what the cache above them does not hold. One rule decides that: what a loop
-uses in every iteration is still there when its turn comes in the next one, if all that is touched meanwhile fits the
-cache; else all of it comes again. Meanwhile an iteration's worth is touched, some of one and some of the next; and of
-what an iteration goes over again and again, both the old piece and the new. So each model is a list of loops, outermost
-first, with the bytes between one use and the next.
+The bytes of a level are those that move from it towards the core, and back. `l1` counts every load and store of a
+number by the instructions. The other levels count the misses of the cache above them, by one rule: data that a loop
+uses in every iteration is still cached in the next one if its reuse distance, the bytes touched between two uses, fits
+the cache; otherwise all of it is loaded again. The reuse distance is one iteration's worth: part of this iteration and
+part of the next. Of data that an iteration uses repeatedly, both the old and the new piece count. So each model is a
+list of loops, outermost first, with their reuse distances.
 
-Nothing is cached before, and what was written goes back in the end: C is loaded and stored. Two threads on one machine
-are taken to move the same bytes as one. A cache keeps what was used last, wherever it lies: where the rows of a matrix
-are a power of two apart, they push each other out, and more is moved than is said here. The study `cache-model` holds
-all this against a simulation.
+The caches are empty at first, and what was written goes back at the end: C is loaded and stored. Several threads are
+taken to move the same bytes as one. The model has no conflict misses: it assumes fully associative caches with LRU
+replacement. If the rows of a matrix are a power of two apart, more is moved than it says. The study `cache-model`
+compares the models with a simulation.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from typing import Any, NamedTuple
 from gemmlab._problem import Problem
 
 LINE = 64
-ABOVE = {"l2": "L1", "l3": "L2", "dram": "L3"}  # which cache has to miss for a level to be asked
+ABOVE = {"l2": "L1", "l3": "L2", "dram": "L3"}  # the cache whose misses go to a level
 USUAL = {"L1": 32 << 10, "L2": 1 << 20, "L3": 8 << 20}
 
 
 class Cache(NamedTuple):
-    """Bytes of a cache, and of the one above it: none is above the first."""
+    """Bytes of a cache, and of the one above it (0 for the first)."""
 
     size: int
     above: int
 
     def passes(self, *loops: tuple[int, int]) -> int:
-        """How often something passes that each of these loops uses in every iteration.
+        """How often data is loaded that each of these loops uses in every iteration.
 
-        A loop is its number of iterations, and the bytes touched from a use to the next.
+        A loop is its number of iterations and its reuse distance in bytes.
         """
         return prod(iterations for iterations, touched in loops if touched > self.size)
 
     def pieces(self, touched: int) -> int:
-        """How many pieces count of what an iteration goes over again and again, so many bytes from a use to the next.
+        """How many pieces count of data that an iteration uses repeatedly, with a reuse distance of `touched` bytes.
 
-        The old one and the new; but a piece that the cache above keeps meanwhile is asked of this one only once, early.
+        The old one and the new; but a piece that stays in the cache above is requested from this one only once.
         """
         return 2 if touched > self.above else 1
 
@@ -51,10 +51,10 @@ Model = Callable[[Problem, Mapping[str, int], Mapping[str, Any]], dict[str, floa
 
 
 def naive(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any]) -> dict[str, float]:
-    """For i, for j: a row of A meets a column of B, which has a number in each of k lines.
+    """For i, for j: a row of A times a column of B, which has one number in each of k cache lines.
 
-    From j to j + 1 these lines and the row of A have to stay, else each step of B is a line, and A passes anew. From i
-    to i + 1 all of B has to stay.
+    From j to j + 1 these lines and the row of A must stay cached; otherwise each number of B is a miss, and A is loaded
+    again. From i to i + 1 all of B must stay.
     """
     m, n, k, s = problem.m, problem.n, problem.k, problem.dtype.itemsize
     row, column, b = k * s, k * LINE, k * n * s
@@ -67,9 +67,9 @@ def naive(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any]
 
 
 def ikj(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any]) -> dict[str, float]:
-    """For i, for p: a row of C takes up a row of B.
+    """For i, for p: a row of B is added to a row of C.
 
-    From p to p + 1 the row of C has to stay, and the line of A; from i to i + 1 all of B.
+    From p to p + 1 the row of C and the line of A must stay cached; from i to i + 1 all of B.
     """
     m, n, k, s = problem.m, problem.n, problem.k, problem.dtype.itemsize
     b, rows = k * n * s, 2 * n * s + LINE
@@ -83,17 +83,17 @@ def ikj(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any]) 
 
 
 def blocked(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any]) -> dict[str, float]:
-    """For a block row of C, for a block of k, for a block of B: its rows meet a block of A, as in `ikj`.
+    """For a block row of C, for a block of k, for a block of B: it is multiplied by a block of A, as in `ikj`.
 
-    From a row to the next the block of B has to stay; from a block of B to the next beside it, the block of A; from a
-    block of k to the next, the block row of C; from a block row to the next, all of B.
+    From one row to the next the block of B must stay cached; from one block of B to the next beside it, the block of A;
+    from one block of k to the next, the block row of C; from one block row to the next, all of B.
     """
     moved = _blocked_levels(problem, caches, params)
     return of_batch(problem, {"l1": 3.0 * problem.m * problem.n * problem.k * problem.dtype.itemsize} | moved)
 
 
 def blocked_local(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any]) -> dict[str, float]:
-    """As `blocked`, but the instructions load and store C once a block of k: one number a multiply-add."""
+    """As `blocked`, but the instructions load and store C once per block of k: one number per multiply-add."""
     m, n, k, s = problem.m, problem.n, problem.k, problem.dtype.itemsize
     passes_of_c = -(-k // params["bs_k"])
     moved = _blocked_levels(problem, caches, params)
@@ -117,7 +117,7 @@ def _blocked_levels(problem: Problem, caches: Mapping[str, int], params: Mapping
 
 
 def asked(caches: Mapping[str, int]) -> Iterator[tuple[str, Cache]]:
-    """Each level below the first, with the cache above it: what that lacks is asked of the level."""
+    """Each level below the first, with the cache above it, whose misses go to the level."""
     above = 0
     for level, name in ABOVE.items():
         size = caches.get(name, USUAL[name])

@@ -1,4 +1,4 @@
-"""Backends in processes of their own: where they are timed, and how the session asks them.
+"""Backends in isolated processes: where they are timed, and how the session asks them.
 
     backend.py        one backend as the session sees it: its process, its rate, predictions; and the probe of speed
     process.py        a child process: started, asked, suspended, ended
