@@ -3,11 +3,11 @@ from typing import Any
 
 import numpy.typing as npt
 
-from gemmlab._cpu._driver import CompiledWay
+from gemmlab._cpu._driver import FastPath
 from gemmlab._problem import AnyArray, Casting
 
 def set_general(function: Callable[..., AnyArray]) -> None: ...
-def register_kernel(name: str, kernel: CompiledWay | None) -> None: ...
+def register_kernel(name: str, kernel: FastPath | None) -> None: ...
 def settings_changed() -> None: ...
 def matmul(
     a: AnyArray,

@@ -7,7 +7,7 @@ compiled kernel. Everything else, including every error, is left to `general_mat
 
 cimport numpy as cnp
 
-from gemmlab._cpu._driver cimport CompiledWay
+from gemmlab._cpu._driver cimport FastPath
 
 import numpy
 
@@ -106,4 +106,4 @@ cdef object plain(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, name):
         return None
     if kernel is None:
         return numpy_matmul(a, b, out)
-    return (<CompiledWay> kernel).plain(a, b, out)
+    return (<FastPath> kernel).plain(a, b, out)

@@ -11,11 +11,11 @@ cdef bint is_rows(cnp.ndarray x) noexcept
 cdef bint is_columns(cnp.ndarray x) noexcept
 
 
-cdef class CompiledWay:
+cdef class FastPath:
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out)
 
 
-cdef class Kernel(CompiledWay):
+cdef class Kernel(FastPath):
     cdef void *f32
     cdef void *f64
     cdef int convention

@@ -194,16 +194,16 @@ cdef inline Py_ssize_t leading(cnp.ndarray x, bint transposed) noexcept:
     return step(x, lines) // cnp.PyArray_ITEMSIZE(x)
 
 
-cdef class CompiledWay:
-    """What `_front` hands plain products to."""
+cdef class FastPath:
+    """The fast path of plain products, which `_front` calls."""
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out):
-        """A plain product, or None where it is not plain: what is not goes the general way, where everything is
-        checked and every error is raised."""
+        """A plain product; None for any other, which takes the general path, where everything is checked and
+        every error is raised."""
         raise NotImplementedError
 
 
-cdef class Kernel(CompiledWay):
+cdef class Kernel(FastPath):
     """A product for float32 and float64, by address.
 
     Parameters
@@ -303,10 +303,9 @@ cdef class Kernel(CompiledWay):
 
     def run(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, int threads=1, str schedule=DEFAULT_SCHEDULE,
             Py_ssize_t bs_r=1, Py_ssize_t bs_c=1, Py_ssize_t bs_k=1):
-        """Fill `out` with a @ b: matrices, or stacks of one leading shape, of one dtype.
+        """Fill `out` with a @ b: matrices, or batches of one leading shape, of one dtype.
 
-        `a` and `b` lie in rows, or in columns for a BLAS, and `out` lies in rows, as `layout` tells;
-        no extent of m, n, k and the stack is 0. Nothing is checked here.
+        `a` and `b` are row-major, or column-major for a BLAS, and `out` is row-major; no extent of m, n, k and the batch is 0. Nothing is checked here.
         """
         cdef int type_num = cnp.PyArray_TYPE(a)
         cdef int ndim = cnp.PyArray_NDIM(out)
@@ -331,7 +330,7 @@ cdef class Kernel(CompiledWay):
             while True:
                 self.call(type_num, a_, lda, at, b_, ldb, bt, c_, ldc, m, n, k, &params)
                 axis = ndim - 3
-                while axis >= 0:  # an odometer over the stack
+                while axis >= 0:  # an odometer over the batch
                     index[axis] += 1
                     a_ += a_steps[axis]
                     b_ += b_steps[axis]

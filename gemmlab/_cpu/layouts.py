@@ -57,6 +57,6 @@ def not_its_dtype(name: str, problem: Problem) -> str:
 
 
 def in_rows(x: Array) -> Array:
-    """A row-major copy; what a stack repeats is copied once."""
+    """A row-major copy; what a batch repeats is copied once."""
     once = tuple(slice(0, 1) if step == 0 else slice(None) for step in x.strides[:-2])
     return np.broadcast_to(np.ascontiguousarray(x[once]), x.shape)

@@ -8,7 +8,7 @@ set.
 
 cimport numpy as cnp
 
-from gemmlab._cpu._driver cimport CompiledWay, is_columns, is_rows, threads_for, usable_threads
+from gemmlab._cpu._driver cimport FastPath, is_columns, is_rows, threads_for, usable_threads
 from gemmlab._cpu.packed_backend.loops cimport (
     DOT_KC, MAX_AXES, Batch, Buffer, Call, ClockedKernel, Kernel, Plan, Product, Recorder, RecordingKernel,
     clocked_kernel, drop_buffer, drop_buffers, give_buffer, is_dots, multiply_batch, new_buffer, pack_operand, plan_of,
@@ -135,7 +135,7 @@ cdef class PackedOperand:
         return f"<gemmlab.pack of a {self.dtype} matrix of shape {self.shape}>"
 
 
-cdef class PackedKernel(CompiledWay):
+cdef class PackedKernel(FastPath):
     """The tables of the instruction sets in force, with block sizes for each of their kernels.
 
     Parameters
@@ -207,7 +207,7 @@ cdef class PackedKernel(CompiledWay):
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out):
         """Matrices, or batches that broadcast, of one dtype and agreeing shapes, in any strides; None for all else (see
-        `CompiledWay`)."""
+        `FastPath`)."""
         cdef const Entry *entry = self.entry(a, a)
         cdef int type_num = cnp.PyArray_TYPE(a)
         cdef int na = cnp.PyArray_NDIM(a), nb = cnp.PyArray_NDIM(b), ndim = max(na, nb)

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
-"""cpu-blocked-local: the blocked loops, with a row piece of C in a buffer of the thread's own.
+"""cpu-blocked-local: the blocked loops, with part of a row of C in a thread-private buffer.
 
     parallel for i0 in 0..m by bs_r:                # block rows of C
         for p0 in 0..k by bs_k:
@@ -15,9 +15,9 @@ Source: the appendix of the Russian oneAPI report (2021). No other pointer can r
 is known, so the compiler keeps it in vector registers through the whole loop over p (STRIP is eight vectors:
 enough independent sums to hide the latency of a multiply-add).
 
-Traffic: as `cpu-blocked`, but C is loaded and stored once a block instead of once a multiply-add. What is
-left is one load of B for each vector multiply-add, and B is read where it lies: rows of a block are a row of
-the whole matrix apart, and share few cache sets where that distance is a power of two. Packing is the next rung.
+Traffic: as `cpu-blocked`, but C is loaded and stored once per block instead of once per multiply-add. One load of B
+remains for each vector multiply-add. B is not packed: the distance between rows of a block is that of the whole
+matrix, and where it is a power of two they share few cache sets (conflict misses). Packing is the next rung.
 """
 
 from cython.parallel cimport prange
