@@ -31,10 +31,12 @@ def _register() -> None:
         check_symbols = ("gemmlab_driver",)
 
         def get_num_threads(self) -> int:
-            return _driver.most_threads()
+            return _driver.max_threads()
 
         def set_num_threads(self, num_threads: int) -> None:
-            _driver.limit_blas_threads(num_threads)
+            _driver.limit_blas_threads(0)
+            if num_threads < _driver.max_threads():  # as many as without a limit: threadpoolctl restores what it found
+                _driver.limit_blas_threads(num_threads)
 
         def get_version(self) -> str:
             return __version__

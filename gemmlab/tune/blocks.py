@@ -39,7 +39,7 @@ class Tuned:
         return f"{self.dtype:<10}  {said}: {self.after:.4g} GFLOP/s, before {self.before:.4g}"
 
     def stored(self) -> Mapping[str, int]:
-        """What the profile stores: block sizes only if they beat the defaults, so that later defaults apply elsewhere."""
+        """What the profile stores: block sizes only if they beat the defaults, which may improve later."""
         cost = {"team_flop": self.parameters["team_flop"]}
         return self.parameters if self.after > self.before else cost
 
@@ -80,7 +80,7 @@ def _tuned(chosen: Any, dtype: str, rounds: int, edges: Sequence[int], report: R
 
 
 def _team_flop(chosen: Any, dtype: str, blocks: dict[str, int], rounds: int) -> int:
-    """The cost of a team of two, in floating-point operations of one thread: from a small product, on one thread and on all.
+    """The cost of a team of two, in flop of one thread: from a small product, on one thread and on all.
 
     At most a factor of eight from the default, so that one disturbed measurement does no lasting harm.
     """

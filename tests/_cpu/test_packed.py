@@ -633,6 +633,8 @@ for limits in (dict(limits=1), dict(limits=1, user_api="blas"), dict(limits=1, u
     with threadpool_limits(**limits):
         assert threads() == 1, limits
     assert threads() == usual
+gemmlab.config.threads = usual + 1
+assert threads() == usual + 1  # the limit that was restored is none
 """
 
 
