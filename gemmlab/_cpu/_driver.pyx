@@ -305,7 +305,8 @@ cdef class Kernel(FastPath):
             Py_ssize_t bs_r=1, Py_ssize_t bs_c=1, Py_ssize_t bs_k=1):
         """Fill `out` with a @ b: matrices, or batches of one leading shape, of one dtype.
 
-        `a` and `b` are row-major, or column-major for a BLAS, and `out` is row-major; no extent of m, n, k and the batch is 0. Nothing is checked here.
+        `a` and `b` are row-major, or column-major for a BLAS, and `out` is row-major. No extent of m, n, k and the
+        batch is 0. Nothing is checked here.
         """
         cdef int type_num = cnp.PyArray_TYPE(a)
         cdef int ndim = cnp.PyArray_NDIM(out)
