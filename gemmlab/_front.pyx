@@ -2,7 +2,7 @@
 """`matmul`: the fast path for plain products.
 
 A product of two arrays of one dtype and simple strides needs no `Problem`: it is recognised here and passed to the
-compiled kernel. Everything else, including every error, is left to `general_matmul` in `_api`.
+compiled kernel. Everything else, including every error, is left to `general_matmul` in `_api.products`.
 """
 
 cimport numpy as cnp

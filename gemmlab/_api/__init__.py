@@ -1,0 +1,44 @@
+"""The public functions around `matmul`, and `matmul` itself beyond the fast path of `_front`.
+
+    products.py          general_matmul: the way of every product that is not plain
+    foreign.py           operands on a device, through DLPack, or with a dispatch of their own
+    packing.py           pack: a right operand that is packed once
+    calls.py             run one problem on one backend, and report it to traces
+    choosing.py          backends, get_backend, use, trace
+
+Importing this package connects the fast path with the general one and with the settings.
+"""
+
+import os
+
+from gemmlab import _front
+from gemmlab._api.calls import Call
+from gemmlab._api.choosing import backends, get_backend, trace, use
+from gemmlab._api.foreign import array_owner, foreign_operand
+from gemmlab._api.packing import pack
+from gemmlab._api.products import general_matmul, requested_backend
+from gemmlab._config import config
+from gemmlab._cpu import _driver
+from gemmlab._cpu.threadpool import follow_threadpoolctl
+from gemmlab._front import matmul
+
+__all__ = [
+    "Call",
+    "array_owner",
+    "backends",
+    "foreign_operand",
+    "general_matmul",
+    "get_backend",
+    "matmul",
+    "pack",
+    "requested_backend",
+    "trace",
+    "use",
+]
+
+follow_threadpoolctl()
+_front.set_general(general_matmul)
+config.listen(_front.settings_changed)
+config.listen(lambda: _driver.limit_threads(config.threads))
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_driver.forked)

@@ -1,0 +1,114 @@
+"""Operands that are not plain NumPy arrays: on a device, exchanged by DLPack, or with a dispatch of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from gemmlab import _front, _registry
+from gemmlab._api.calls import Call, run
+from gemmlab._backend import Params, check_params
+from gemmlab._errors import UnsupportedProblem
+from gemmlab._problem import AnyArray, Casting
+
+if TYPE_CHECKING:
+    from gemmlab._gpu.backend import DeviceBackend
+
+
+class Options(TypedDict):
+    """The arguments of `matmul` besides the operands and the backend."""
+
+    dtype: npt.DTypeLike | None
+    casting: Casting
+    axes: object
+    threads: int | None
+
+
+def array_owner(*operands: AnyArray) -> str | None:
+    """The runtime of device arrays, "dlpack" for arrays of other libraries, None for host arrays."""
+    operands = tuple(x[0] if isinstance(x, tuple) and len(x) == 1 else x for x in operands if x is not None)
+    if all(type(x).__module__.partition(".")[0] in ("numpy", "builtins") for x in operands):
+        return None
+    from gemmlab._gpu.device_arrays import common_owner
+
+    return common_owner(operands)
+
+
+def multiply_exchanged(
+    name: str, a: AnyArray, b: AnyArray, out: AnyArray, options: Options, params: Params
+) -> AnyArray:
+    """The product of another library's arrays, exchanged by DLPack; the result is an array of that library."""
+    from gemmlab._gpu.device_arrays import exchanged
+
+    out = _without_tuple(out)
+    (a, convert_back), (b, _) = exchanged(a), exchanged(b)
+    if out is not None:
+        _front.matmul(a, b, exchanged(out)[0], backend=name, **options, **params)
+        return out
+    result = _front.matmul(a, b, backend=name, **options, **params)
+    return convert_back(np.asarray(result) if isinstance(result, np.generic) else result)
+
+
+def multiply_device_arrays(
+    runtime: str,
+    name: str,
+    operands: tuple[AnyArray, AnyArray, AnyArray],
+    options: Options,
+    params: Params,
+    traces: tuple[list[Call], ...],
+) -> AnyArray:
+    """The product of device arrays, on their device. It is started; the call does not wait for it."""
+    from gemmlab._gpu.device_arrays import problem_of
+
+    a, b, out = operands
+    chosen = _registry.get(_registry.AUTO_ON[runtime] if name == "auto" else name)
+    if getattr(getattr(chosen, "runtime", None), "name", None) != runtime:
+        what = f"{type(a).__module__}.{type(a).__qualname__}"
+        raise UnsupportedProblem(f"{chosen.name} cannot take {what}: name a backend of {runtime}, or pass host arrays")
+    if options["dtype"] is not None:
+        raise UnsupportedProblem("arrays on a device are multiplied in their own dtype: convert them with astype")
+    backend = cast("DeviceBackend", chosen)
+    problem, out = problem_of(backend, a, b, _without_tuple(out), options["axes"])
+    handle = run(chosen, problem, params, traces)
+    if events := getattr(handle, "events", None):
+        backend.runtime.add_dependency(out, events[-1])
+    return out
+
+
+def _without_tuple(out: AnyArray) -> AnyArray:
+    """`out`, which NumPy also accepts in a tuple of one."""
+    return out[0] if isinstance(out, tuple) else out
+
+
+def foreign_operand(a: AnyArray, b: AnyArray, out: AnyArray) -> AnyArray:
+    """An operand that NumPy's dispatch must handle, or None: a subclass of ndarray, or a type with its own ufuncs."""
+    outs = out if isinstance(out, tuple) else (out,)
+    for x in (a, b, *outs):
+        if type(x) in (np.ndarray, np.memmap) or x is None:
+            continue
+        if isinstance(x, np.ndarray) or (hasattr(type(x), "__array_ufunc__") and not isinstance(x, np.generic)):
+            return x
+    return None
+
+
+def numpys_dispatch(
+    name: str,
+    foreign: AnyArray,
+    operands: tuple[AnyArray, AnyArray, AnyArray],
+    options: Options,
+    params: Params,
+) -> AnyArray:
+    """Under auto, pass an operand with its own dispatch to NumPy; refuse it for a backend that the caller named."""
+    if name not in ("auto", "cpu-numpy"):
+        raise UnsupportedProblem(
+            f"{name} takes plain arrays, not {type(foreign).__name__}: pass numpy.asarray(...) of it, or use "
+            "backend='auto'"
+        )
+    check_params(_registry.get(name), params)
+    a, b, out = operands
+    given = {"out": out, "axes": options["axes"], "dtype": options["dtype"]}
+    return np.matmul(
+        a, b, casting=options["casting"], **{name: value for name, value in given.items() if value is not None}
+    )

@@ -1,0 +1,70 @@
+"""pack: a right operand that is packed once, for many products."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from gemmlab import _registry
+from gemmlab._api.foreign import Options
+from gemmlab._backend import Backend
+from gemmlab._cpu.packed_backend._packed import PackedOperand
+from gemmlab._errors import UnsupportedProblem
+from gemmlab._problem import AnyArray, Problem
+
+if TYPE_CHECKING:
+    from gemmlab._cpu.packed_backend.backend import Packed
+
+
+def pack(b: npt.ArrayLike) -> PackedOperand:
+    """Pack a matrix into the panels that `cpu-packed` reads, for many products with it as the right operand.
+
+    Parameters
+    ----------
+    b : array_like
+        A matrix of shape (k, n), of any dtype that `cpu-packed` multiplies and with any strides. Later changes to it
+        have no effect.
+
+    Returns
+    -------
+    PackedOperand
+        Pass it to `matmul` instead of `b`; the product has the same bits. It has `shape`, `dtype` and `nbytes`, and
+        holds a copy of the elements: 4 bytes for each float16 and float32, 8 for each float64, 2 or 4 for each
+        bfloat16.
+
+    Raises
+    ------
+    ValueError
+        If `b` does not have two dimensions.
+    UnsupportedProblem
+        If `cpu-packed` does not multiply its dtype.
+
+    Examples
+    --------
+    >>> import numpy as np, gemmlab
+    >>> weights = gemmlab.pack(np.ones((3, 2)))
+    >>> gemmlab.matmul(np.eye(3)[:1], weights)
+    array([[1., 1.]])
+    """
+    b = np.asarray(b)
+    if b.ndim != 2:
+        raise ValueError(f"pack takes a matrix, not an array of {b.ndim} dimensions")
+    backend = cast("Packed", _registry.get("cpu-packed"))
+    if (why_not := _registry.refusal(backend, Problem(b[:0], b, b[:0]))) is not None:
+        raise UnsupportedProblem(why_not)
+    return backend.pack(np.require(b, b.dtype.newbyteorder("="), "A"))
+
+
+def with_packed(name: str, a: AnyArray, b: PackedOperand, out: AnyArray, options: Options) -> tuple[Backend, Problem]:
+    """The backend and the problem of a product with a packed operand."""
+    chosen = _registry.get("cpu-packed" if name == "auto" else name)
+    if chosen.name != "cpu-packed":
+        raise UnsupportedProblem(f"{chosen.name} takes no packed operand: pass the matrix itself, or use cpu-packed")
+    problem = Problem.from_call(a, np.broadcast_to(np.zeros((), b.dtype), b.shape), out, **options)
+    if problem.dtype != b.dtype:
+        what = f"this product is one of {problem.dtype}, and b was packed as {b.dtype}"
+        raise UnsupportedProblem(f"{what}: pack(b.astype({str(problem.dtype)!r}))")
+    problem.packed = b
+    return chosen, problem

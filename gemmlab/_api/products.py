@@ -1,0 +1,71 @@
+"""`matmul` for everything that the fast path of `_front` does not accept.
+
+_front.matmul -> general_matmul -> Problem (everything checked) -> a backend, by name or by auto -> gemm -> out
+"""
+
+from __future__ import annotations
+
+from gemmlab import _front, _registry
+from gemmlab._api.calls import run
+from gemmlab._api.foreign import (
+    Options,
+    array_owner,
+    foreign_operand,
+    multiply_device_arrays,
+    multiply_exchanged,
+    numpys_dispatch,
+)
+from gemmlab._api.packing import with_packed
+from gemmlab._backend import Backend, Params
+from gemmlab._config import Scope, check_threads, config, scope
+from gemmlab._cpu.packed_backend._packed import PackedOperand
+from gemmlab._cpu.threadpool import follow_threadpoolctl
+from gemmlab._problem import AnyArray, Problem
+
+
+def general_matmul(
+    a: AnyArray, b: AnyArray, out: AnyArray, backend: str | None, options: Options, params: Params
+) -> AnyArray:
+    """`matmul` for everything that the fast path of `_front` does not accept."""
+    follow_threadpoolctl()
+    active = scope.get() or Scope()
+    name = requested_backend(backend, active)
+    options["threads"] = check_threads(options["threads"]) or active.threads
+    call_params = params
+    if backend is None:  # the parameters of a `use` block belong to its backend
+        params = {**active.params, **params}
+    if (owner := array_owner(a, b, out)) == "dlpack":
+        return multiply_exchanged(name, a, b, out, options, params)
+    if owner is not None:
+        return multiply_device_arrays(owner, name, (a, b, out), options, params, active.traces)
+    if isinstance(b, PackedOperand):
+        chosen, problem = with_packed(name, a, b, out, options)
+        run(chosen, problem, params, active.traces)
+        return problem.result()
+    if (foreign := foreign_operand(a, b, out)) is not None:
+        return numpys_dispatch(name, foreign, (a, b, out), options, call_params)
+    problem = Problem.from_call(a, b, out, **options)
+    if name == "auto":
+        chosen = _registry.choose(problem, params)
+    else:
+        chosen = _registry.get(name)
+    _register_kernel(name, chosen)
+    if problem.threads is None and chosen.kind != "rung":
+        problem.threads = config.threads  # a rung uses fewer for a small product
+    run(chosen, problem, params, active.traces)
+    return problem.result()
+
+
+def requested_backend(backend: str | None, active: Scope) -> str:
+    """The backend's name: from the call, else from `use`, else from the settings."""
+    return next(name for name in (backend, active.backend, config.backend) if name is not None)
+
+
+def _register_kernel(name: str, backend: Backend) -> None:
+    """Let plain products of this backend take the fast path from now on."""
+    if name == "auto" and backend.name != _registry.resolve_name("auto"):
+        return  # auto chose it for this product only
+    limits_a_library = backend.kind == "baseline" and config.threads is not None
+    if backend.name in _registry.BUILT_IN and hasattr(backend, "kernel") and not limits_a_library:
+        kernel = getattr(backend, "kernel_for_auto", backend.kernel) if name == "auto" else backend.kernel
+        _front.register_kernel(name, kernel)
