@@ -109,6 +109,6 @@ def numpys_dispatch(
     check_params(_registry.get(name), params)
     a, b, out = operands
     given = {"out": out, "axes": options["axes"], "dtype": options["dtype"]}
-    return np.matmul(
-        a, b, casting=options["casting"], **{name: value for name, value in given.items() if value is not None}
-    )
+    if options["casting"] != "same_kind":  # Dask takes the operands alone, and pandas another way for any option
+        given["casting"] = options["casting"]
+    return np.matmul(a, b, **{name: value for name, value in given.items() if value is not None})
