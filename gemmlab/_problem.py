@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from numpy.lib.array_utils import byte_bounds
 
 from gemmlab._config import check_threads
+from gemmlab._errors import UnsupportedProblem
 
 if TYPE_CHECKING:
     from gemmlab._cpu.packed_backend._packed import PackedOperand
@@ -45,7 +47,8 @@ class Problem:
         The number of threads that the caller requested; None: the backend chooses.
     unconverted : tuple of ndarray, or None
         `a` and `b` as the caller passed them, if both have one dtype and `dtype` is another. A backend that multiplies
-        this dtype and accumulates in `dtype` reads these; then `a` and `b` are never converted.
+        this dtype and accumulates in `dtype` reads these; then `a` and `b` are never converted. (Other operands too
+        are converted when they are first read.)
     copies : int
         The number of operands that had to be copied so far; a backend that copies more adds to it.
     device_operands : DeviceOperands or None
@@ -55,11 +58,14 @@ class Problem:
         The packed panels of `b` from `gemmlab.pack`. Then `b` has the right shape, but not the values.
     caller_out : ndarray or None
         The caller's `out`, if a kernel must not write into it directly.
+    warns : bool
+        Whether conversions of operands and result obey `numpy.errstate`. Only `cpu-numpy` sets this, before it reads
+        the operands; our kernels report no floating-point errors.
     """
 
     __slots__ = (
         "_a", "_b", "_is_scalar", "_result", "batch", "caller_out", "copies", "device_operands", "dtype", "k", "m", "n",
-        "out", "packed", "threads", "unconverted",
+        "out", "packed", "threads", "unconverted", "warns",
     )  # fmt: skip
 
     def __init__(self, a: Array, b: Array, out: Array, *, threads: int | None = None, copies: int = 0) -> None:
@@ -73,6 +79,7 @@ class Problem:
         self.device_operands: DeviceOperands | None = None
         self.packed: PackedOperand | None = None
         self.caller_out: Array | None = None
+        self.warns = False
         self._result: Array = out
         self._is_scalar = False
 
@@ -89,58 +96,60 @@ class Problem:
         threads: int | None = None,
     ) -> Problem:
         """Check the arguments of `matmul` and make a problem of them; the errors are those of NumPy's matmul."""
-        a, b, caller_out = np.asarray(a), np.asarray(b), _single_out(out)
-        a_axes, b_axes, out_axes = _core_axes(a, b, axes)
+        a, b, caller_out = as_array(a), as_array(b), _single_out(out)
         dtypes = _resolved_dtypes(a, b, caller_out, dtype, casting)
-        a_core, b_core = _core_last(a, a_axes, 0), _core_last(b, b_axes, 1)
+        a_axes, b_axes, out_axes = _core_axes(a, b, caller_out, axes)
         vectors = (a.ndim == 1, b.ndim == 1)
-        if caller_out is not None and caller_out.ndim < len(out_axes):
-            raise _numpys_error(a, b, caller_out, axes)
+        a_core, b_core = _core_last(a, a_axes, 0), _core_last(b, b_axes, 1)
         view = None
         if caller_out is not None:
             view = _out_core_last(caller_out, out_axes, vectors, max(a_core.ndim, b_core.ndim))
         lead = _leading_shape(a_core, b_core, view)
         if lead is None:
             raise _numpys_error(a, b, caller_out, axes)
-        widened = a.dtype == b.dtype != dtypes[0] == dtypes[1] == dtypes[2] and _is_plain(a) and _is_plain(b)
-        copied_a = copied_b = False
-        if not widened:
-            a_core, copied_a = _in_dtype(a_core, dtypes[0])
-            b_core, copied_b = _in_dtype(b_core, dtypes[1])
         shape = (*lead, a_core.shape[-2], b_core.shape[-1])
-        direct = view is not None and _can_be_written(view, dtypes[2], a_core, b_core)
-        filled = view if view is not None and direct else np.empty(shape, dtypes[2])
+        direct = view is None or _can_be_written(view, dtypes[2], a_core, b_core)
+        result = caller_out if caller_out is not None else _new_result(shape, dtypes[2], out_axes, vectors)
+        if view is None:
+            view = _out_core_last(result, out_axes, vectors, len(shape))
         problem = cls(
             _broadcast(a_core, lead),
             _broadcast(b_core, lead),
-            filled,
+            view if direct else np.empty(shape, dtypes[2]),
             threads=check_threads(threads),
-            copies=copied_a + copied_b + (view is not None and not direct),
+            copies=int(not direct),
         )
-        if widened:
+        if a.dtype == b.dtype != dtypes[0] == dtypes[1] == dtypes[2] and _is_plain(a) and _is_plain(b):
             problem.unconverted = problem._a, problem._b
         problem.caller_out = None if direct else view
-        problem._result = caller_out if caller_out is not None else _as_result(filled, out_axes, vectors)
-        problem._is_scalar = caller_out is None and problem._result.ndim == 0
+        problem._result = result
+        problem._is_scalar = caller_out is None and result.ndim == 0
         return problem
 
     @property
     def a(self) -> Array:
         """The left operand, in `dtype`."""
-        self._convert()
+        if self._a.dtype != self.dtype or not _is_plain(self._a):
+            self._a = self._converted(self._a)
         return self._a
 
     @property
     def b(self) -> Array:
         """The right operand, in `dtype`."""
-        self._convert()
+        if self._b.dtype != self.dtype or not _is_plain(self._b):
+            self._b = self._converted(self._b)
         return self._b
 
-    def _convert(self) -> None:
-        """Convert the operands to `dtype` when they are first read."""
-        if self.unconverted is not None and self._a is self.unconverted[0]:
-            self._a, self._b = (_converted(x, self.dtype) for x in self.unconverted)
-            self.copies += 2
+    def _converted(self, x: Array) -> Array:
+        """A copy in `dtype`; what is broadcast along a leading axis is converted once and broadcast again."""
+        self.copies += 1
+        once = x[tuple(slice(1) if step == 0 else slice(None) for step in x.strides[:-2])]
+        with self._floating_point_errors():
+            return np.broadcast_to(once.astype(self.dtype, order="C"), x.shape)
+
+    def _floating_point_errors(self) -> AbstractContextManager[object]:
+        """Conversions report overflow and the like as NumPy does, or not at all."""
+        return nullcontext() if self.warns else np.errstate(all="ignore")
 
     @property
     def result_shape(self) -> tuple[int, ...]:
@@ -150,8 +159,21 @@ class Problem:
     def result(self) -> AnyArray:
         """What `matmul` returns once `out` is filled: the caller's `out`, a new array, or a scalar."""
         if self.caller_out is not None:
-            np.copyto(self.caller_out, self.out, casting="unsafe")  # `from_call` has checked the casting
+            with self._floating_point_errors():
+                np.copyto(self.caller_out, self.out, casting="unsafe")  # `from_call` has checked the casting
         return self._result[()] if self._is_scalar else self._result
+
+
+def as_array(x: npt.ArrayLike) -> Array:
+    """`x` as NumPy's array; UnsupportedProblem for a matrix that NumPy takes for a scalar, such as a sparse one."""
+    array: Array = np.asarray(x)
+    if array.ndim == 0 and getattr(x, "shape", None):
+        kind = type(x).__name__
+        if hasattr(x, "toarray"):
+            instead = "use its own product `a @ b`, or pass x.toarray()"
+            raise UnsupportedProblem(f"{kind} is sparse, and gemmlab multiplies dense arrays: {instead}")
+        raise UnsupportedProblem(f"NumPy cannot make an array of {kind}: convert it to a numpy.ndarray first")
+    return array
 
 
 def _single_out(out: object) -> Array | None:
@@ -167,30 +189,37 @@ def _single_out(out: object) -> Array | None:
     return out
 
 
-def _core_axes(a: Array, b: Array, axes: object) -> tuple[Axes, ...]:
+def _core_axes(a: Array, b: Array, out: Array | None, axes: object) -> tuple[Axes, ...]:
     """The core axes of a, b and out: the last ones, unless `axes` names others."""
-    if a.ndim == 0 or b.ndim == 0:
-        raise _numpys_error(a, b, None, axes)
     counts = (min(a.ndim, 2), min(b.ndim, 2), min(a.ndim, 2) + min(b.ndim, 2) - 2)
-    last = ((), (-1,), (-2, -1))
+    if a.ndim == 0 or b.ndim == 0 or (out is not None and out.ndim < counts[2]):
+        raise _numpys_error(a, b, out, axes)
     if axes is None:
-        return tuple(last[count] for count in counts)
-    if not isinstance(axes, list) or len(axes) != 3:
-        raise _numpys_error(a, b, None, axes)
-    tuples = [entry if isinstance(entry, tuple) else (entry,) for entry in axes]
-    try:
-        found = tuple(tuple(operator.index(axis) for axis in entry) for entry in tuples)
-        fits = [len(entry) for entry in found] == list(counts)
-    except TypeError:
-        fits = False
-    ndims = (a.ndim, b.ndim, max(a.ndim - counts[0], b.ndim - counts[1]) + counts[2])
-    if not fits or not all(map(_distinct_axes, found, ndims)):
-        raise _numpys_error(a, b, None, axes)
+        return tuple(_last_axes(count) for count in counts)
+    found = _axes_of_entries(axes)
+    ndim = out.ndim if out is not None else max(a.ndim - counts[0], b.ndim - counts[1]) + counts[2]
+    if [len(entry) for entry in found] != list(counts) or not all(map(_distinct_axes, found, (a.ndim, b.ndim, ndim))):
+        raise _numpys_error(a, b, out, axes)
     return found
 
 
+def _last_axes(count: int) -> Axes:
+    return ((), (-1,), (-2, -1))[count]
+
+
+def _axes_of_entries(axes: object) -> tuple[Axes, ...]:
+    """The argument `axes` as tuples of integers; empty if it is anything else than a list of them."""
+    entries = [entry if isinstance(entry, tuple) else (entry,) for entry in axes] if isinstance(axes, list) else []
+    try:
+        if any(isinstance(axis, bool) for entry in entries for axis in entry):
+            return ()
+        return tuple(tuple(operator.index(axis) for axis in entry) for entry in entries)
+    except TypeError:
+        return ()
+
+
 def _distinct_axes(axes: Axes, ndim: int) -> bool:
-    return all(-ndim <= axis < ndim for axis in axes) and len({axis % ndim for axis in axes if ndim}) == len(axes)
+    return all(-ndim <= axis < ndim for axis in axes) and len({axis % ndim for axis in axes}) == len(axes)
 
 
 def _core_last(x: Array, axes: Axes, side: int) -> Array:
@@ -213,7 +242,7 @@ def _out_core_last(out: Array, axes: Axes, vectors: tuple[bool, bool], ndim: int
 
 def _moved(x: Array, axes: Axes) -> Array:
     """A view with these axes last."""
-    last = tuple(range(-len(axes), 0))
+    last = _last_axes(len(axes))
     return x if axes == last else np.moveaxis(x, axes, last)
 
 
@@ -222,14 +251,21 @@ def _broadcast(x: Array, lead: tuple[int, ...]) -> Array:
     return x if x.shape[:-2] == lead else np.broadcast_to(x, (*lead, *x.shape[-2:]))
 
 
-def _as_result(filled: Array, axes: Axes, vectors: tuple[bool, bool]) -> Array:
-    """A new result without the axes that were added for vectors, with its core axes where `axes` puts them."""
-    if vectors[1]:
-        filled = filled[..., 0]
-    if vectors[0]:
-        filled = filled[..., 0] if vectors[1] else filled[..., 0, :]
-    last = tuple(range(-len(axes), 0))
-    return filled if axes == last else np.moveaxis(filled, last, axes)
+def _new_result(shape: tuple[int, ...], dtype: DType, axes: Axes, vectors: tuple[bool, bool]) -> Array:
+    """A new array for a result of shape (..., m, n), without the axes of vectors and with its core axes at `axes`.
+
+    It owns its data, and in memory the core axes come last, as in NumPy's results.
+    """
+    rows, columns = (() if is_vector else (extent,) for is_vector, extent in zip(vectors, shape[-2:], strict=True))
+    shape = (*shape[:-2], *rows, *columns)
+    if axes == _last_axes(len(axes)):
+        return np.empty(shape, dtype)
+    ndim = len(shape)
+    strides = [math.prod(shape[axis + 1 :], start=dtype.itemsize) for axis in range(ndim)]
+    order = list(range(ndim - len(axes)))
+    for place, axis in sorted((axis % ndim, ndim - len(axes) + i) for i, axis in enumerate(axes)):
+        order.insert(place, axis)
+    return np.ndarray([shape[axis] for axis in order], dtype, strides=[strides[axis] for axis in order])
 
 
 def _leading_shape(a: Array, b: Array, out: Array | None) -> tuple[int, ...] | None:
@@ -248,41 +284,31 @@ def _leading_shape(a: Array, b: Array, out: Array | None) -> tuple[int, ...] | N
 
 
 def _common_shape(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that two shapes broadcast to; ValueError if they do not."""
-    return one if one == other else np.broadcast_shapes(one, other)
+    """The shape that two shapes broadcast to; ValueError if they do not. (NumPy's function stops at 32 axes.)"""
+    if one == other:
+        return one
+    ndim = max(len(one), len(other))
+    one, other = ((1,) * (ndim - len(shape)) + shape for shape in (one, other))
+    if any(x != y and 1 not in (x, y) for x, y in zip(one, other, strict=True)):
+        raise ValueError(f"shapes {one} and {other} do not broadcast")
+    return tuple(y if x == 1 else x for x, y in zip(one, other, strict=True))
 
 
 def _resolved_dtypes(
     a: Array, b: Array, out: Array | None, dtype: npt.DTypeLike | None, casting: Casting
 ) -> tuple[DType, ...]:
     """The dtypes of a, b and out in which NumPy's matmul would compute; raises its errors."""
-    given: tuple[DType | None, ...]
     given = (a.dtype, b.dtype, None if out is None else out.dtype)
-    if a.dtype == b.dtype and a.dtype.kind == "V" and a.dtype.name == "bfloat16":
-        # ml_dtypes' matmul returns float32; here that takes dtype="float32"
-        if dtype is None and (out is None or np.can_cast(a.dtype, out.dtype, casting)):
-            return (a.dtype,) * 3
-        given = tuple(np.dtype(np.float32) if x == a.dtype else x for x in given[:2]) + given[2:]
-    if dtype is None:
-        return np.matmul.resolve_dtypes(given, casting=casting)
-    return np.matmul.resolve_dtypes(given, casting=casting, signature=(None, None, np.dtype(dtype)))
+    if dtype is not None:
+        return np.matmul.resolve_dtypes(given, casting=casting, signature=(None, None, np.dtype(dtype)))
+    is_bfloat16 = a.dtype == b.dtype and a.dtype.kind == "V" and a.dtype.name == "bfloat16"
+    if is_bfloat16 and (out is None or np.can_cast(a.dtype, out.dtype, casting)):
+        return (a.dtype,) * 3  # ml_dtypes' matmul returns float32; here that takes dtype="float32"
+    return np.matmul.resolve_dtypes(given, casting=casting)
 
 
 def _is_plain(x: Array) -> bool:
     return x.dtype.isnative and x.flags.aligned
-
-
-def _in_dtype(x: Array, dtype: DType) -> tuple[Array, bool]:
-    """`x` in this dtype, aligned and in native byte order, and whether it had to be copied."""
-    if x.dtype == dtype and _is_plain(x):
-        return x, False
-    return np.array(x, dtype=dtype, order="C", copy=True), True
-
-
-def _converted(x: Array, dtype: DType) -> Array:
-    """`x` in another dtype; an array that is broadcast along a leading axis is converted once and broadcast again."""
-    once = x[tuple(slice(1) if step == 0 else slice(None) for step in x.strides[:-2])]
-    return np.broadcast_to(once.astype(dtype, order="C"), x.shape)
 
 
 def _can_be_written(out: Array, dtype: DType, a: Array, b: Array) -> bool:

@@ -68,6 +68,7 @@ class NumPy:
     def gemm(self, problem: Problem, **params: Any) -> None:
         """Fill `problem.out`."""
         check_params(self, params)
+        problem.warns = True
         with _as_asked("numpy", problem):
             np.matmul(problem.a, problem.b, out=problem.out)
 
