@@ -25,6 +25,15 @@ constexpr Count THIN_B = 512 << 10;          // few rows use a panel of B seldom
 constexpr Count SLICED_C = 32768;            // numbers of C at most
 constexpr Count ROUND_SLICES = 64;           // most partial results in a round,
 constexpr Count ROUND_BYTES = 4 << 20;       // and their bytes, if there are more than threads
+constexpr Count MAX_PADDING = 1024;          // rows or columns that panels have beyond those of A or B
+constexpr double MAX_PANEL_BYTES = 1LL << 50;
+
+/* Whether panels of all of A and of all of B are less than a memory holds. Then no count of bytes here overflows: a
+   workspace is no more than that for each thread. (Operands with strides of zero may have any extent.) */
+INLINE bool fits_in_memory(const Product &x) {
+    const double depth = (double)x.k / x.kernel->group + 1, lines = (double)max(x.m, x.n) + MAX_PADDING;
+    return !x.n || !x.k || lines * depth * x.kernel->step < MAX_PANEL_BYTES;
+}
 
 /* The rule. */
 INLINE bool is_dots(const Product &x) { return x.kernel->unpacked_vectors && x.n == 1; }

@@ -4,6 +4,7 @@
     plan.py plan.hpp     how a product is cut, as the compiled loops say it
     traffic.py           modelled traffic, from that plan
     _packed.pyx          calls the loops on arrays of any strides and dtype (loops.pxd declares them)
+      arrays.pxd         where arrays are in memory, and how their leading axes broadcast
       observe.hpp        kernels that clock packing, or record what would be done
       workspace.hpp      memory for panels, kept between calls
 """

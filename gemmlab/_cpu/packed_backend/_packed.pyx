@@ -9,10 +9,11 @@ set.
 cimport numpy as cnp
 
 from gemmlab._cpu._driver cimport FastPath, is_columns, is_rows, threads_for, usable_threads
+from gemmlab._cpu.packed_backend.arrays cimport apart_in_memory, broadcast
 from gemmlab._cpu.packed_backend.loops cimport (
     DOT_KC, MAX_AXES, Batch, Buffer, Call, ClockedKernel, Kernel, Plan, Product, Recorder, RecordingKernel,
-    clocked_kernel, drop_buffer, drop_buffers, give_buffer, is_dots, multiply_batch, new_buffer, pack_operand, plan_of,
-    products_in, recording_kernel, take_buffer, workspace_of_batch,
+    clocked_kernel, drop_buffer, drop_buffers, fits_in_memory, give_buffer, is_dots, multiply_batch, new_buffer,
+    pack_operand, plan_of, products_in, recording_kernel, take_buffer, workspace_of_batch,
 )
 
 import numpy
@@ -78,30 +79,6 @@ def free_buffers():
     return drop_buffers()
 
 
-cdef inline void ends(cnp.ndarray x, char **low, char **high) noexcept:
-    """The memory of an array, whichever way its strides lead."""
-    cdef int axis
-    cdef Py_ssize_t reach
-    low[0] = <char *> cnp.PyArray_DATA(x)
-    high[0] = low[0] + cnp.PyArray_ITEMSIZE(x)
-    for axis in range(cnp.PyArray_NDIM(x)):
-        reach = (cnp.PyArray_DIM(x, axis) - 1) * cnp.PyArray_STRIDE(x, axis)
-        if reach < 0:
-            low[0] += reach
-        else:
-            high[0] += reach
-
-
-cdef inline bint apart_in_memory(cnp.ndarray x, cnp.ndarray y) noexcept:
-    cdef char *x_low
-    cdef char *x_high
-    cdef char *y_low
-    cdef char *y_high
-    ends(x, &x_low, &x_high)
-    ends(y, &y_low, &y_high)
-    return x_high <= y_low or y_high <= x_low
-
-
 cdef inline Py_ssize_t even(Py_ssize_t k, Py_ssize_t kc, Py_ssize_t group) noexcept nogil:
     """A block of k: as many as kc makes, all but equal, in whole groups. A function of k, so that A's rows change no
     bit."""
@@ -130,6 +107,20 @@ cdef class PackedOperand:
 
     def __dealloc__(self):
         drop_buffer(self.buffer)
+
+    def __array__(self, dtype=None, copy=None):
+        what = "this is the panels of a matrix, not an array"
+        raise TypeError(f"{what}: pass it as the right operand of gemmlab.matmul, or the matrix itself elsewhere")
+
+    def __copy__(self):
+        return self  # it never changes
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        what = "a packed operand cannot be pickled, since its layout is this processor's"
+        raise TypeError(f"{what}: pickle the matrix, and pack it again where it is needed")
 
     def __repr__(self):
         return f"<gemmlab.pack of a {self.dtype} matrix of shape {self.shape}>"
@@ -183,7 +174,7 @@ cdef class PackedKernel(FastPath):
         """Whether numbers of the dtype of `a` are multiplied as they are, into sums of the wider dtype of `c`."""
         return self.entry(a, c) != NULL
 
-    cdef void describe(self, Product *x, const Entry *entry, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c) noexcept:
+    cdef int describe(self, Product *x, const Entry *entry, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c) except -1:
         """All of a product but its threads and its buffer, from the last two axes."""
         cdef int na = cnp.PyArray_NDIM(a), nb = cnp.PyArray_NDIM(b), nc = cnp.PyArray_NDIM(c)
         cdef cnp.npy_intp *a_steps = cnp.PyArray_STRIDES(a)
@@ -204,6 +195,9 @@ cdef class PackedKernel(FastPath):
         x.mc, x.nc = entry.mc, entry.nc
         x.kc = even(x.k, DOT_KC if is_dots(x[0]) else entry.kc, entry.kernel.group)
         x.packed, x.packed_n, x.packed_j, x.max_b = <const char *> NULL, x.n, 0, 0
+        if not fits_in_memory(x[0]):
+            raise MemoryError(f"no memory for panels of {x.m} x {x.k} and {x.k} x {x.n} numbers")
+        return 0
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out):
         """Matrices, or batches that broadcast, of one dtype and agreeing shapes, in any strides; None for all else (see
@@ -370,19 +364,3 @@ CALLS = ("pack_a", "pack_b", "packed_tile", "unpacked_tile", "dot", "unpack")  #
 cdef void append_call(void *calls, Call what, const Py_ssize_t *extents, const void *address) noexcept nogil:
     with gil:
         (<list> calls).append((CALLS[<int> what], (extents[0], extents[1], extents[2]), <size_t> address))
-
-
-cdef bint broadcast(cnp.ndarray a, cnp.ndarray b, int axes, cnp.npy_intp *shape, Batch *batch) noexcept:
-    """The leading shape of a product and the steps of A and B in it; False where they do not agree, or are empty."""
-    cdef int axis, to_a = axes + 2 - cnp.PyArray_NDIM(a), to_b = axes + 2 - cnp.PyArray_NDIM(b)
-    cdef Py_ssize_t of_a, of_b
-    batch.axes = axes
-    for axis in range(axes):
-        of_a = cnp.PyArray_DIM(a, axis - to_a) if axis >= to_a else 1
-        of_b = cnp.PyArray_DIM(b, axis - to_b) if axis >= to_b else 1
-        if (of_a != of_b and of_a != 1 and of_b != 1) or of_a == 0 or of_b == 0:
-            return False
-        shape[axis] = batch.shape[axis] = max(of_a, of_b)
-        batch.a[axis] = cnp.PyArray_STRIDE(a, axis - to_a) if of_a > 1 else 0
-        batch.b[axis] = cnp.PyArray_STRIDE(b, axis - to_b) if of_b > 1 else 0
-    return True

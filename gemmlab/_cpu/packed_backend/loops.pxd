@@ -27,6 +27,7 @@ cdef extern from "problem.hpp" nogil:
         char *buffer
 
 cdef extern from "strategies.hpp" nogil:
+    bint fits_in_memory(const Product &)
     bint is_dots(const Product &)
     Py_ssize_t pack_operand(const Product &, char *)
 

@@ -1,0 +1,45 @@
+"""Where arrays are in memory, and how their leading axes broadcast."""
+
+cimport numpy as cnp
+
+from gemmlab._cpu.packed_backend.loops cimport Batch
+
+
+cdef inline void ends(cnp.ndarray x, char **low, char **high) noexcept:
+    """The memory of an array, whichever way its strides lead."""
+    cdef int axis
+    cdef Py_ssize_t reach
+    low[0] = <char *> cnp.PyArray_DATA(x)
+    high[0] = low[0] + cnp.PyArray_ITEMSIZE(x)
+    for axis in range(cnp.PyArray_NDIM(x)):
+        reach = (cnp.PyArray_DIM(x, axis) - 1) * cnp.PyArray_STRIDE(x, axis)
+        if reach < 0:
+            low[0] += reach
+        else:
+            high[0] += reach
+
+
+cdef inline bint apart_in_memory(cnp.ndarray x, cnp.ndarray y) noexcept:
+    cdef char *x_low
+    cdef char *x_high
+    cdef char *y_low
+    cdef char *y_high
+    ends(x, &x_low, &x_high)
+    ends(y, &y_low, &y_high)
+    return x_high <= y_low or y_high <= x_low
+
+
+cdef inline bint broadcast(cnp.ndarray a, cnp.ndarray b, int axes, cnp.npy_intp *shape, Batch *batch) noexcept:
+    """The leading shape of a product and the steps of A and B in it; False where they do not agree, or are empty."""
+    cdef int axis, to_a = axes + 2 - cnp.PyArray_NDIM(a), to_b = axes + 2 - cnp.PyArray_NDIM(b)
+    cdef Py_ssize_t of_a, of_b
+    batch.axes = axes
+    for axis in range(axes):
+        of_a = cnp.PyArray_DIM(a, axis - to_a) if axis >= to_a else 1
+        of_b = cnp.PyArray_DIM(b, axis - to_b) if axis >= to_b else 1
+        if (of_a != of_b and of_a != 1 and of_b != 1) or of_a == 0 or of_b == 0:
+            return False
+        shape[axis] = batch.shape[axis] = max(of_a, of_b)
+        batch.a[axis] = cnp.PyArray_STRIDE(a, axis - to_a) if of_a > 1 else 0
+        batch.b[axis] = cnp.PyArray_STRIDE(b, axis - to_b) if of_b > 1 else 0
+    return True
