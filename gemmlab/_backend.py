@@ -89,10 +89,27 @@ class BackendInfo:
     params: Mapping[str, Param]
 
 
+# Parameters of `matmul` elsewhere, and what gives the same here.
+ELSEWHERE = {
+    "subok": "NumPy's matmul has it; leave it out, or call numpy.matmul",
+    "order": "NumPy's matmul has it; pass out=numpy.empty(shape, dtype, order)",
+    "signature": "NumPy's matmul has it; pass dtype=",
+    "where": "NumPy's element-wise functions have it; select from the result by numpy.where",
+    "axis": "NumPy's other functions have it; pass axes=",
+    "keepdims": "NumPy's other functions have it; multiply matrices of one row or one column",
+    "alpha": "BLAS has it; scale an operand or the result",
+    "beta": "BLAS has it; scale what C holds, and add it to the result",
+    "trans_a": "BLAS has it; pass a.T",
+    "trans_b": "BLAS has it; pass b.T",
+}
+
+
 def check_params(backend: Backend, given: Params) -> None:
     """TypeError for a parameter that the backend does not have, ValueError for a value that it does not accept."""
     for name, value in given.items():
         param = backend.params.get(name)
+        if param is None and name in ELSEWHERE:
+            raise TypeError(f"gemmlab.matmul has no parameter {name!r}: {ELSEWHERE[name]}")
         if param is None:
             own = ", ".join(backend.params) or "none"
             raise TypeError(f"{backend.name} has no parameter {name!r}; its parameters: {own}")

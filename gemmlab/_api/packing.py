@@ -12,7 +12,7 @@ from gemmlab._api.foreign import Options
 from gemmlab._backend import Backend
 from gemmlab._cpu.packed_backend._packed import PackedOperand
 from gemmlab._errors import UnsupportedProblem
-from gemmlab._problem import AnyArray, Problem
+from gemmlab._problem import AnyArray, Problem, as_array
 
 if TYPE_CHECKING:
     from gemmlab._cpu.packed_backend.backend import Packed
@@ -39,7 +39,14 @@ def pack(b: npt.ArrayLike) -> PackedOperand:
     ValueError
         If `b` does not have two dimensions.
     UnsupportedProblem
-        If `cpu-packed` does not multiply its dtype.
+        If `cpu-packed` does not multiply its dtype, or `b` is a sparse matrix.
+    MemoryError
+        If there is no memory for the panels.
+
+    Notes
+    -----
+    The panels are in the order of this processor's kernels. So a packed operand cannot be pickled, and it cannot be
+    read as an array. A copy is the same object: it never changes.
 
     Examples
     --------
@@ -48,7 +55,7 @@ def pack(b: npt.ArrayLike) -> PackedOperand:
     >>> gemmlab.matmul(np.eye(3)[:1], weights)
     array([[1., 1.]])
     """
-    b = np.asarray(b)
+    b = as_array(b)
     if b.ndim != 2:
         raise ValueError(f"pack takes a matrix, not an array of {b.ndim} dimensions")
     backend = cast("Packed", _registry.get("cpu-packed"))
