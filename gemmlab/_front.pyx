@@ -71,6 +71,11 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
     UnknownBackend, BackendUnavailable, UnsupportedProblem
         The named backend does not exist, cannot run here, or does not support this dtype or type of array.
 
+    Notes
+    -----
+    NumPy's floating-point warnings (`numpy.errstate`) come from "cpu-numpy" alone. With any other backend an overflow
+    is inf in the result, and an invalid operation NaN.
+
     Examples
     --------
     >>> import numpy as np
