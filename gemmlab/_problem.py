@@ -98,8 +98,8 @@ class Problem:
         """Check the arguments of `matmul` and make a problem of them; the errors are those of NumPy's matmul."""
         a, b, caller_out = as_array(a), as_array(b), _single_out(out)
         dtypes = _resolved_dtypes(a, b, caller_out, dtype, casting)
-        a_axes, b_axes, out_axes = _core_axes(a, b, caller_out, axes)
-        vectors = (a.ndim == 1, b.ndim == 1)
+        vectors = _vectors(a, b, caller_out)
+        a_axes, b_axes, out_axes = _core_axes(a, b, caller_out, vectors, axes)
         a_core, b_core = _core_last(a, a_axes, 0), _core_last(b, b_axes, 1)
         view = None
         if caller_out is not None:
@@ -189,11 +189,23 @@ def _single_out(out: object) -> Array | None:
     return out
 
 
-def _core_axes(a: Array, b: Array, out: Array | None, axes: object) -> tuple[Axes, ...]:
+def _vectors(a: Array, b: Array, out: Array | None) -> tuple[bool, bool]:
+    """Whether a and b count as (batches of) vectors: those of one axis, and those whose axis `out` lacks.
+
+    That is the meaning of NumPy's signature (n?,k),(k,m?)->(n?,m?): an `out` of one axis has no rows.
+    """
+    rows, columns = a.ndim > 1, b.ndim > 1
+    missing = rows + columns - (2 if out is None else out.ndim)
+    if rows and missing > 0:
+        rows, missing = False, missing - 1
+    return not rows, not columns or missing > 0
+
+
+def _core_axes(a: Array, b: Array, out: Array | None, vectors: tuple[bool, bool], axes: object) -> tuple[Axes, ...]:
     """The core axes of a, b and out: the last ones, unless `axes` names others."""
-    counts = (min(a.ndim, 2), min(b.ndim, 2), min(a.ndim, 2) + min(b.ndim, 2) - 2)
-    if a.ndim == 0 or b.ndim == 0 or (out is not None and out.ndim < counts[2]):
+    if a.ndim == 0 or b.ndim == 0:
         raise _numpys_error(a, b, out, axes)
+    counts = (2 - vectors[0], 2 - vectors[1], 2 - sum(vectors))
     if axes is None:
         return tuple(_last_axes(count) for count in counts)
     found = _axes_of_entries(axes)

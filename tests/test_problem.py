@@ -217,6 +217,17 @@ def test_axes_where_out_has_more_leading_axes(backend: str) -> None:
         np.testing.assert_array_equal(*outs)
 
 
+@pytest.mark.parametrize("backend", ["auto", *HOST])
+def test_an_out_of_fewer_axes_makes_vectors_of_the_operands(backend: str) -> None:
+    shapes = [(3,), (1, 3), (3, 1), (2, 3), (1, 1, 3), (3, 3), (2, 1, 3), (1, 3, 2), (1, 1)]
+    for of_a, of_b, of_out in product(shapes, shapes, [(), (1,), (2,), (3,), (2, 3)]):
+        a, b = whole(*of_a), whole(*of_b)
+        outs = np.full(of_out, np.nan), np.full(of_out, np.nan)
+        theirs = outcome(np.matmul, a, b, out=outs[0])
+        assert outcome(gemmlab.matmul, a, b, out=outs[1], backend=backend) == theirs
+        np.testing.assert_array_equal(*outs)
+
+
 @pytest.mark.parametrize("axes", [[(False, True)] * 3, [(0, 1), (0, True), (0, 1)], [(0, 1), (0, 1), (np.False_, 1)]])
 def test_booleans_are_no_axes(axes: list[Any]) -> None:
     ours = outcome(gemmlab.matmul, np.eye(2), np.eye(2), axes=axes)
