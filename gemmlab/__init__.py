@@ -7,11 +7,32 @@ This module contains only the public names. Each is loaded on first use, so that
 does for its plugin) costs almost nothing. The manual is in docs/; docs/architecture.md shows how the code is organised.
 """
 
+import sys
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gemmlab._config import config
 from gemmlab._version import __version__
+
+
+def _is_command() -> bool:
+    """Whether this process is the command `gemmlab` or `python -m gemmlab`."""
+    program = "".join(sys.argv[:1])
+    return program == "-m" or Path(program).stem == "gemmlab"
+
+
+try:
+    from gemmlab._config import config
+
+    if config.isa is not None:  # fail at once if this CPU lacks the pinned instruction set
+        from gemmlab._cpu.isa import chosen
+
+        chosen()
+except (ValueError, RuntimeError) as error:  # a wrong GEMMLAB_ISA or GEMMLAB_THREADS, before cli.main can catch it
+    if not _is_command():
+        raise
+    print(f"gemmlab: {error}", file=sys.stderr)
+    sys.exit(2)
 
 if TYPE_CHECKING:
     from gemmlab._api import backends, get_backend, matmul, pack, trace, use
@@ -87,9 +108,3 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
-
-
-if config.isa is not None:  # fail at once if this CPU lacks the pinned instruction set
-    from gemmlab._cpu.isa import chosen
-
-    chosen()

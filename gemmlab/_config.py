@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gemmlab._backend import Params
 
 MAX_THREADS = 1024
+SETTINGS = ("backend", "block", "cache_dir", "threads")
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,22 @@ class Config:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._listeners: list[Callable[[], None]] = []
         self._backend = environ.get("GEMMLAB_BACKEND") or "auto"
+        self._backend_setting = f"GEMMLAB_BACKEND={self._backend}"
         self._threads = _threads_from(environ.get("GEMMLAB_THREADS", ""))
         self._block = _names(environ.get("GEMMLAB_BLOCK", ""))
-        self.isa = environ.get("GEMMLAB_ISA") or None
-        self.cache_dir = Path(environ.get("GEMMLAB_CACHE_DIR") or _default_cache(environ))
+        self._isa = environ.get("GEMMLAB_ISA") or None
+        self._cache_dir = Path(environ.get("GEMMLAB_CACHE_DIR") or _default_cache(environ))
+
+    if not TYPE_CHECKING:  # type checkers reject unknown names only where they see no __setattr__
+
+        def __setattr__(self, name: str, value: object) -> None:
+            if not name.startswith("_") and not hasattr(Config, name):
+                from difflib import get_close_matches
+
+                near = get_close_matches(name, SETTINGS, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(SETTINGS)}"
+                raise AttributeError(f"gemmlab.config has no setting {name!r}: {hint}")
+            super().__setattr__(name, value)
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Call `listener` now and after every change. (The fast path keeps copies of settings.)"""
@@ -90,8 +103,13 @@ class Config:
     def backend(self, name: str) -> None:
         if not isinstance(name, str) or not name:
             raise TypeError(f"config.backend must be a backend's name, not {name!r}")
-        self._backend = name
+        self._backend, self._backend_setting = name, f"gemmlab.config.backend = {name!r}"
         self._changed()
+
+    @property
+    def backend_setting(self) -> str:
+        """How `backend` was set, for errors about its value."""
+        return self._backend_setting
 
     @property
     def threads(self) -> int | None:
@@ -110,6 +128,19 @@ class Config:
     def block(self, names: str | Iterable[str]) -> None:
         self._block = _names(names) if isinstance(names, str) else frozenset(names)
         self._changed()
+
+    @property
+    def cache_dir(self) -> Path:
+        return self._cache_dir
+
+    @cache_dir.setter
+    def cache_dir(self, directory: str | os.PathLike[str]) -> None:
+        self._cache_dir = Path(directory)
+
+    @property
+    def isa(self) -> str | None:
+        """GEMMLAB_ISA at import, or None. The compiled modules are chosen by it, so that it cannot be changed."""
+        return self._isa
 
     def __repr__(self) -> str:
         block = ",".join(sorted(self.block)) or None

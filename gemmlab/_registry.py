@@ -98,24 +98,35 @@ def plain(name: str) -> str:
     return before if device and before.partition("-")[0] in RUNTIMES else name
 
 
-def resolve_name(name: object) -> str:
-    """The backend's name for a name or a family; raises UnknownBackend, with similar names."""
+def check_name(name: object) -> None:
+    """UnknownBackend, with similar names, unless a backend or a family has this name. Loads nothing."""
     if not isinstance(name, str):
         raise TypeError(f"backend must be a name such as 'cpu-blocked', not {name!r}")
-    if plain(name) in BUILT_IN or name in _loaded:
-        return name
+    known = plain(name) in BUILT_IN or plain(name) in FAMILIES or name in ("auto", *_loaded) or name in _plugins()
+    if not known:
+        words = ["auto", *FAMILIES, *names()]
+        near = difflib.get_close_matches(name, words, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(words)}"
+        raise UnknownBackend(f"no backend is named {name!r}: {hint}")
+
+
+def default_name() -> str:
+    """The backend's name from the settings; UnknownBackend says which setting has the wrong one."""
+    try:
+        check_name(config.backend)
+    except UnknownBackend as error:
+        raise UnknownBackend(f"{config.backend_setting}: {error}") from None
+    return config.backend
+
+
+def resolve_name(name: str) -> str:
+    """The backend's name for a name or a family; raises UnknownBackend, with similar names."""
+    check_name(name)
     if (family := plain(name)) in RUNTIMES:
         return best_rung(family, name.partition(":")[2])
     if name in FAMILIES:
         return next((rung for rung in FAMILIES[name] if availability(rung).ok), FAMILIES[name][0])
-    if name == "auto":
-        return AUTO[0]
-    if name in _plugins():
-        return name
-    known = ["auto", *FAMILIES, *names()]
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
-    raise UnknownBackend(f"no backend is named {name!r}: {hint}")
+    return AUTO[0] if name == "auto" else name
 
 
 def is_blocked(name: str) -> bool:

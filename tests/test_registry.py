@@ -217,7 +217,7 @@ assert gemmlab.get_backend("cpu-ikj").kernel
 
 def test_a_wrong_name_in_the_environment_is_an_unknown_backend():
     done = run_python("-c", WHICH + "taken()", GEMMLAB_BACKEND="cpu-bloked")
-    assert "UnknownBackend: no backend is named 'cpu-bloked'" in done.stderr
+    assert "UnknownBackend: GEMMLAB_BACKEND=cpu-bloked: no backend is named 'cpu-bloked'" in done.stderr
 
 
 # explain

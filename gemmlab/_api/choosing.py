@@ -10,7 +10,7 @@ from typing import Any
 from gemmlab import _registry
 from gemmlab._api.calls import Call
 from gemmlab._backend import Backend, BackendInfo, check_params
-from gemmlab._config import Scope, check_threads, config, scope
+from gemmlab._config import Scope, check_threads, scope
 
 
 def backends() -> Mapping[str, BackendInfo]:
@@ -69,7 +69,7 @@ def use(backend: str | None = None, *, threads: int | None = None, **params: Any
         check_params(_registry.get(backend), params)  # a wrong name fails here, not at the first product
         outer = replace(outer, params={})
     elif params:
-        check_params(_registry.get(outer.backend or config.backend), params)
+        check_params(_registry.get(outer.backend or _registry.default_name()), params)
     threads = check_threads(threads)
     inner = replace(
         outer,

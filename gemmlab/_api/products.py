@@ -58,7 +58,9 @@ def general_matmul(
 
 def requested_backend(backend: str | None, active: Scope) -> str:
     """The backend's name: from the call, else from `use`, else from the settings."""
-    return next(name for name in (backend, active.backend, config.backend) if name is not None)
+    if backend is None:
+        backend = active.backend
+    return _registry.default_name() if backend is None else backend
 
 
 def _register_kernel(name: str, backend: Backend) -> None:

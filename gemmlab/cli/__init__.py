@@ -16,6 +16,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from gemmlab._config import config
 from gemmlab._errors import GemmlabError
 from gemmlab.cli.arguments import parser
 
@@ -26,6 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     arguments = parser().parse_args(argv)
     try:
+        _check_default_backend()
         status: int = arguments.run(arguments)
         sys.stdout.flush()
         return status
@@ -38,3 +40,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (GemmlabError, ValueError, TypeError, OSError) as error:
         print(f"gemmlab: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
+
+
+def _check_default_backend() -> None:
+    """UnknownBackend if GEMMLAB_BACKEND names none, also for commands that multiply nothing by it."""
+    if config.backend != "auto":
+        from gemmlab import _registry
+
+        _registry.default_name()

@@ -6,17 +6,22 @@ import sys
 from collections.abc import Sequence
 from textwrap import fill
 
+from gemmlab._errors import BackendUnavailable
+
 WIDTH = 80
 
 
 def named(names: Sequence[str] | None) -> list[str]:
     """Names and families turned into names; without any, all that can run here.
 
-    An unknown or unavailable name raises.
+    An unknown or unavailable name raises, and so does a machine without any backend.
     """
     from gemmlab import _registry
 
-    return [_registry.get(name).name for name in names or ()] or _registry.available_names()
+    found = [_registry.get(name).name for name in names or ()] or _registry.available_names()
+    if not found:
+        raise BackendUnavailable("no backend can run: all are blocked by GEMMLAB_BLOCK or gemmlab.config.block")
+    return found
 
 
 def to_measure(names: Sequence[str] | None) -> list[str]:

@@ -170,7 +170,7 @@ def pinned(monkeypatch):
 
     def pin(wanted, level):
         monkeypatch.setattr(_features, "has_level", lambda asked: asked <= level)
-        monkeypatch.setattr(gemmlab.config, "isa", wanted)
+        monkeypatch.setattr(gemmlab.config, "_isa", wanted)
         forget()
 
     def forget():
