@@ -2,7 +2,8 @@
 
     {"version": 1, "machines": {"<processor>, <instruction set>": {"<backend>": {"<dtype>": {"<parameter>": value}}}}}
 
-A damaged file, or one of another version, is ignored: gemmlab works without a profile.
+A damaged file, or one of another version, is ignored: gemmlab works without a profile. So is anything that is not a
+regular file of at most `MAX_BYTES`; a value that is no size is ignored alone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import TypeAlias
 from gemmlab._config import config
 
 VERSION = 1
+MAX_BYTES = 2**20
+MAX_SIZE = 2**63 - 1  # of the integers of the compiled code
 Parameters: TypeAlias = Mapping[str, int]
 Machines: TypeAlias = dict[str, dict[str, dict[str, Parameters]]]  # by machine, backend and dtype
 
@@ -31,7 +34,7 @@ def path() -> Path:
 def parameters(machine: str, backend: str, dtype: str) -> Parameters:
     """The best parameters that were found; empty if nothing was tuned."""
     found = _machines().get(machine, {}).get(backend, {}).get(dtype, {})
-    return {str(name): value for name, value in found.items() if isinstance(value, int) and value >= 1}
+    return {str(name): value for name, value in found.items() if type(value) is int and 1 <= value <= MAX_SIZE}
 
 
 def store(machine: str, backend: str, found: Mapping[str, Parameters]) -> None:
@@ -58,8 +61,8 @@ def _machines() -> Machines:
 
 
 def _read() -> Machines:
-    with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-        content = json.loads(path().read_text(encoding="utf-8"))
+    with suppress(OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        content = json.loads(_text())
         machines = content["machines"]
         well_formed = content["version"] == VERSION and all(
             isinstance(of_dtype, dict)
@@ -68,3 +71,10 @@ def _read() -> Machines:
         if well_formed:
             return dict(machines)
     return {}
+
+
+def _text() -> str:
+    """What the file contains; ValueError if it is not a regular file, which a read may wait for, or too large."""
+    if not path().is_file() or path().stat().st_size > MAX_BYTES:
+        raise ValueError(f"{path()} is not a profile")
+    return path().read_text(encoding="utf-8")

@@ -86,8 +86,10 @@ class Packed:
         return self._tuned(dtype, out).get("team_flop", self.usual_team_flop(dtype, out))
 
     def _tuned(self, dtype: str, out: str) -> Mapping[str, int]:
-        """What this machine's profile says; sums wider than their operands are not tuned."""
-        return _profile.parameters(isa.profile_name(), self.name, dtype) if out == dtype else {}
+        """What this machine's profile says, without values that a call could not pass; sums wider than their operands
+        are not tuned."""
+        found = _profile.parameters(isa.profile_name(), self.name, dtype) if out == dtype else {}
+        return {name: x for name, x in found.items() if name not in self.params or self.params[name].constraint(x)}
 
     def forget(self) -> None:
         """Read the profile again before the next product."""
