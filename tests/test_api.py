@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import inspect
 import os
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -200,6 +203,116 @@ def test_what_is_wrong_fails_at_the_with(arguments, options, error):
     with pytest.raises(error), gemmlab.use(*arguments, **options):
         entered.append(True)
     assert not entered
+
+
+NO_EFFECT = r"use\('cpu-ikj', threads=2\) has no effect: write `with`, or set gemmlab.config.backend"
+
+
+def test_a_use_that_is_never_entered_warns_once_where_it_was_written():
+    with pytest.warns(RuntimeWarning, match=NO_EFFECT) as warned:
+        gemmlab.use("cpu-ikj", threads=2)
+    assert [(one.filename, one.lineno) for one in warned] == [(__file__, inspect.currentframe().f_lineno - 1)]
+    assert ran().backend == "cpu-packed"
+
+
+@pytest.mark.parametrize("entered", [
+    "with gemmlab.use('cpu-ikj'): pass",
+    "@gemmlab.use('cpu-ikj')\ndef f(): pass",
+    "with contextlib.ExitStack() as stack: stack.enter_context(gemmlab.use('cpu-ikj'))",
+])  # fmt: skip
+def test_a_use_that_is_entered_or_decorates_does_not_warn(entered):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        exec(entered, {"gemmlab": gemmlab, "contextlib": contextlib})
+        gc.collect()
+
+
+def test_a_use_that_failed_does_not_warn_as_well():
+    output_of(
+        """
+import gemmlab
+for name in ("cpu-bloked", 3):
+    try:
+        with gemmlab.use(name): pass
+    except (gemmlab.UnknownBackend, TypeError): pass
+""",
+        PYTHONWARNINGS="error",
+    )
+    assert run_python("-W", "error", "-c", "import gemmlab\ngemmlab.use('cpu-ikj')").stderr.count("has no effect") == 1
+
+
+def test_use_at_the_end_of_a_program_warns():
+    done = run_python("-c", "import gemmlab\nkept = gemmlab.use('cpu-ikj')")
+    assert (done.returncode, "<string>:2: RuntimeWarning: use('cpu-ikj') has no effect" in done.stderr) == (0, True)
+
+
+def test_use_as_a_decorator_holds_for_each_call():
+    @gemmlab.use("cpu-blocked", bs_c=32)
+    def product(side, *, more=0):
+        "Its text."
+        if side > 1:
+            return product(side - 1, more=more + 1)
+        return ran(), more
+
+    for _ in range(2):
+        call, more = product(3)
+        assert (call.backend, call.params["bs_c"], more) == ("cpu-blocked", 32, 2)
+        assert ran().backend == "cpu-packed"
+    assert (product.__name__, product.__doc__) == ("product", "Its text.")
+
+
+def test_use_decorates_functions_that_several_threads_call():
+    both_inside = threading.Barrier(2)
+
+    @gemmlab.use("cpu-blocked")
+    def product():
+        both_inside.wait()
+        return ran().backend
+
+    with ThreadPoolExecutor(2) as pool:
+        futures = [pool.submit(product) for _ in range(2)]
+        assert [future.result() for future in futures] == ["cpu-blocked"] * 2
+
+
+def test_use_decorates_a_coroutine_and_a_generator():
+    @gemmlab.use("cpu-blocked")
+    async def awaited():
+        await asyncio.sleep(0)
+        return ran().backend
+
+    @gemmlab.use("cpu-blocked")
+    def generated():
+        yield 1
+        yield 2
+
+    async def beside():
+        return ran().backend
+
+    async def all_of_them():
+        return await asyncio.gather(awaited(), beside(), awaited())
+
+    assert asyncio.run(all_of_them()) == ["cpu-blocked", "cpu-packed", "cpu-blocked"]
+    assert list(generated()) == [1, 2]
+
+
+def test_a_decorator_with_a_wrong_name_fails_at_the_call():
+    @gemmlab.use("cpu-bloked")
+    def product():
+        raise AssertionError("ran")
+
+    with pytest.raises(UnknownBackend):
+        product()
+
+
+def test_a_use_may_be_entered_again_but_not_within_itself():
+    twice = gemmlab.use("cpu-ikj")
+    for _ in range(2):
+        with twice:
+            assert ran().backend == "cpu-ikj"
+        assert ran().backend == "cpu-packed"
+    with twice, pytest.raises(RuntimeError, match=r"entered already.*call gemmlab\.use again"), twice:
+        pass
+    assert ran().backend == "cpu-packed"
 
 
 def test_threads_do_not_see_each_others_use():

@@ -22,7 +22,6 @@ WRONG = {
 SCRIPT = shutil.which("gemmlab", path=sysconfig.get_path("scripts"))
 
 
-
 class MadeUp:
     """NumPy's product, as a backend."""
 
