@@ -66,6 +66,15 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     "cpu": ("cpu-packed", "cpu-blocked-local", "cpu-blocked", "cpu-ikj", "cpu-naive"),
     **dict.fromkeys(RUNTIMES, ()),  # see `gemmlab._gpu.best_rung`
 }
+# What users call a backend or a family that has another name here; parts of names, such as "mkl", need no entry.
+ALIASES: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("openblas", "scipy"), ("cpu-blas",)),
+    "np": ("cpu-numpy",),
+    "gpu": RUNTIMES,
+    **dict.fromkeys(("pyopencl", "pocl"), ("opencl",)),
+    **dict.fromkeys(("dpnp", "dpctl", "oneapi"), ("sycl",)),
+    **dict.fromkeys(("cupy", "nvidia"), ("cuda",)),
+}
 AUTO = ("cpu-packed", "cpu-numpy")
 # The backend or family of "auto" for device arrays. A vendor's library, if it was installed with the array package.
 AUTO_ON = {"opencl": "opencl"} | {runtime: f"{runtime}-{VENDORS[runtime]}" for runtime in ("sycl", "cuda")}
@@ -104,10 +113,20 @@ def check_name(name: object) -> None:
         raise TypeError(f"backend must be a name such as 'cpu-blocked', not {name!r}")
     known = plain(name) in BUILT_IN or plain(name) in FAMILIES or name in ("auto", *_loaded) or name in _plugins()
     if not known:
-        words = ["auto", *FAMILIES, *names()]
-        near = difflib.get_close_matches(name, words, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(words)}"
+        near = near_names(name)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(['auto', *FAMILIES, *names()])}"
         raise UnknownBackend(f"no backend is named {name!r}: {hint}")
+
+
+def near_names(name: str) -> list[str]:
+    """Names that a caller of an unknown one may have meant: by another word for it, a part of it, or a typing error."""
+    meanings = {word: list(meant) for word, meant in ALIASES.items()}
+    for known in ("auto", *FAMILIES, *names()):
+        for word in {known, known.partition("-")[2]}:
+            meanings.setdefault(word, []).append(known)
+    typed = name.partition(":")[0].strip().lower().replace("_", "-")
+    near = [typed] if typed in meanings else difflib.get_close_matches(typed, meanings, n=1, cutoff=0.8)
+    return meanings[near[0]] if typed and near else []
 
 
 def default_name() -> str:

@@ -108,6 +108,56 @@ def test_an_unknown_name_error_lists_similar_names():
     assert isinstance(caught.value, gemmlab.GemmlabError)
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("openblas", ["cpu-blas"]),
+        ("OpenBLAS", ["cpu-blas"]),
+        ("blas", ["cpu-blas"]),
+        ("scipy", ["cpu-blas"]),
+        ("mkl", ["cpu-mkl"]),
+        ("blis", ["cpu-blis"]),
+        ("numpy", ["cpu-numpy"]),
+        ("packed", ["cpu-packed"]),
+        ("cpu_packed", ["cpu-packed"]),
+        ("CPU-Packed", ["cpu-packed"]),
+        ("blocked-local", ["cpu-blocked-local"]),
+        ("cublas", ["cuda-cublas"]),
+        ("onemkl", ["sycl-onemkl"]),
+        ("clblast", ["opencl-clblast"]),
+        ("cupy", ["cuda"]),
+        ("pyopencl", ["opencl"]),
+        ("dpnp", ["sycl"]),
+        ("gpu", ["opencl", "sycl", "cuda"]),
+        ("gpu:0", ["opencl", "sycl", "cuda"]),
+        ("register", ["opencl-register", "sycl-register", "cuda-register"]),
+        ("cpu:0", ["cpu"]),
+        ("auto:gpu", ["auto"]),
+        ("opencl-regster:gpu", ["opencl-register"]),
+        ("numpi", ["cpu-numpy"]),
+        ("opncl", ["opencl"]),
+        ("cpu-bloked", ["cpu-blocked"]),
+        ("cpu-blockedlocal", ["cpu-blocked-local"]),
+        ("cuda-locl4", ["cuda-local4"]),
+    ],
+)
+def test_a_near_name_is_what_was_meant(typed, meant):
+    with pytest.raises(UnknownBackend) as caught:
+        gemmlab.get_backend(typed)
+    assert str(caught.value) == f"no backend is named {typed!r}: did you mean {' or '.join(meant)}?"
+
+
+@pytest.mark.parametrize("typed", ["nope", "zzz", "cpu-zzz", "opencl-foo", "-", ":", "", " ", "tpu"])
+def test_where_nothing_is_near_nothing_is_suggested(typed):
+    with pytest.raises(UnknownBackend, match=": known are auto, cpu, "):
+        gemmlab.get_backend(typed)
+
+
+def test_the_name_of_a_plugin_is_a_near_name():
+    with registered(Fine()), pytest.raises(UnknownBackend, match=r"did you mean made-up\?"):
+        gemmlab.get_backend("madeup")
+
+
 def test_an_unrecognisable_name_error_lists_all_names():
     with pytest.raises(UnknownBackend, match=r"cpu-naive.*cpu-blis"):
         gemmlab.matmul(ONES, ONES, backend="zzz")
