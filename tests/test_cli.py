@@ -164,6 +164,11 @@ def test_info_tells_of_this_machine(command):
     assert json.loads(command("info", "--json").out)["gemmlab"] == gemmlab.__version__
 
 
+def test_version_is_one_line(command):
+    done = command("--version")
+    assert (done.status, done.out, done.err) == (0, f"gemmlab {gemmlab.__version__}\n", "")
+
+
 def test_the_package_runs_as_a_module():
     done = run_python("-m", "gemmlab", "backends")
     assert (done.returncode, done.stderr) == (0, "")
@@ -262,6 +267,12 @@ def test_what_cannot_be_parsed_is_wrong_usage(command, arguments):
 def test_what_is_wrong_is_one_line(command, arguments):
     assert is_one_line(command(*arguments))
     assert os.listdir() == []
+
+
+@pytest.mark.parametrize("arguments", [["bench", "--sizes", "8", "--against"], ["report", "--from"]], ids=" ".join)
+@pytest.mark.parametrize(("path", "why"), [("nosuch.jsonl", "No such file or directory"), (".", "Is a directory")])
+def test_a_file_that_cannot_be_read_is_named_without_a_number(command, arguments, path, why):
+    assert command(*arguments, path).err == f"gemmlab: {path}: {why}\n"
 
 
 def test_a_blocked_backend_by_name_is_one_line(command, monkeypatch):

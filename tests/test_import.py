@@ -72,6 +72,14 @@ def test_every_public_name_is_there():
     assert gemmlab.__all__ == sorted(gemmlab.__all__)
 
 
+def test_dir_is_the_public_names_and_what_every_module_has():
+    listed = output_of("import gemmlab, gemmlab.cli\ngemmlab.matmul\nprint(*dir(gemmlab))").split()
+    assert listed == sorted(set(listed))
+    special = {name for name in listed if name.startswith("__") and name.endswith("__")}
+    assert {"__doc__", "__file__", "__name__", "__path__"} <= special
+    assert set(listed) - special == set(gemmlab.__all__) - {"__version__"}
+
+
 @pytest.mark.parametrize("name", gemmlab.__all__)
 def test_a_public_name_is_documented(name):
     thing = getattr(gemmlab, name)

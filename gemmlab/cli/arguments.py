@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gemmlab._config import MAX_THREADS, check_threads
+from gemmlab._version import __version__
 from gemmlab.cli import inspecting, measuring
 
 EXAMPLES = """examples:
@@ -26,6 +27,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     subparsers = top.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
