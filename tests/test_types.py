@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shutil
+from zipfile import ZipFile
 
 import pytest
-from helpers import run_python
+from helpers import ROOT, output_of, run_python
 
 PROGRAM = """
 from typing import Any
@@ -67,3 +69,18 @@ def test_mypy_finds_the_types_of_products(tmp_path):
     assert all(map(re.fullmatch, REVEALED, revealed)), done.stdout
     assert len(errors) == len(ERRORS), done.stdout
     assert all(map(re.match, ERRORS, errors)), done.stdout
+
+
+def test_an_editable_install_is_a_path_that_type_checkers_follow(tmp_path):
+    """setuptools would otherwise install an import hook, which they do not run. Nothing is compiled here."""
+    pytest.importorskip("setuptools")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "gemmlab").mkdir()
+    (tmp_path / "gemmlab" / "__init__.py").touch()
+    output_of(f"import os, setuptools.build_meta as build\nos.chdir({str(tmp_path)!r})\nbuild.build_editable('.')")
+    (wheel,) = tmp_path.glob("*.whl")
+    with ZipFile(wheel) as file:
+        paths = [file.read(name).decode().strip() for name in file.namelist() if name.endswith(".pth")]
+        hooks = [name for name in file.namelist() if name.endswith("_finder.py")]
+    assert (paths, hooks) == ([str(tmp_path)], [])
