@@ -81,9 +81,10 @@ class Config:
             if not name.startswith("_") and not hasattr(Config, name):
                 from difflib import get_close_matches
 
+                from gemmlab._errors import suggestion
+
                 near = get_close_matches(name, SETTINGS, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(SETTINGS)}"
-                raise AttributeError(f"gemmlab.config has no setting {name!r}: {hint}")
+                raise AttributeError(f"gemmlab.config has no setting {name!r}: {suggestion(near, SETTINGS)}")
             super().__setattr__(name, value)
 
     def listen(self, listener: Callable[[], None]) -> None:

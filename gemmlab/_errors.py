@@ -1,5 +1,12 @@
 """The exceptions of gemmlab. Every message says what to do."""
 
+from collections.abc import Iterable, Sequence
+
+
+def suggestion(near: Sequence[str], known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the names near it, or else all that are known."""
+    return f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
+
 
 class GemmlabError(Exception):
     """Base class of all exceptions that gemmlab defines."""

@@ -18,7 +18,7 @@ from gemmlab import _profile
 from gemmlab._backend import Availability, Backend, BackendInfo, Params
 from gemmlab._config import config
 from gemmlab._cpu import isa
-from gemmlab._errors import BackendUnavailable, UnknownBackend
+from gemmlab._errors import BackendUnavailable, UnknownBackend, suggestion
 from gemmlab._gpu import RUNG_NAMES, RUNTIMES, VENDORS, best_rung
 from gemmlab._problem import Problem
 
@@ -114,8 +114,7 @@ def check_name(name: object) -> None:
     known = plain(name) in BUILT_IN or plain(name) in FAMILIES or name in ("auto", *_loaded) or name in _plugins()
     if not known:
         near = near_names(name)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(['auto', *FAMILIES, *names()])}"
-        raise UnknownBackend(f"no backend is named {name!r}: {hint}")
+        raise UnknownBackend(f"no backend is named {name!r}: {suggestion(near, ['auto', *FAMILIES, *names()])}")
 
 
 def near_names(name: str) -> list[str]:

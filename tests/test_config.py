@@ -42,13 +42,13 @@ class MadeUp:
 
 @pytest.mark.parametrize(("name", "near"), [("thread", "threads"), ("backends", "backend"), ("cachedir", "cache_dir")])
 def test_a_setting_that_does_not_exist_cannot_be_set(name, near):
-    with pytest.raises(AttributeError, match=rf"no setting '{name}': did you mean '{near}'\?"):
+    with pytest.raises(AttributeError, match=rf"no setting '{name}': did you mean {near}\?"):
         setattr(gemmlab.config, name, 3)
     assert not hasattr(gemmlab.config, name)
 
 
 def test_without_a_near_name_the_settings_are_listed():
-    with pytest.raises(AttributeError, match=r"no setting 'zzz': it has backend, block, cache_dir, threads"):
+    with pytest.raises(AttributeError, match=r"no setting 'zzz': known are backend, block, cache_dir, threads"):
         gemmlab.config.zzz = 3
 
 

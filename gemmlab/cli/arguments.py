@@ -108,7 +108,7 @@ def _tune(tune: argparse.ArgumentParser) -> None:
     tune.add_argument("backend", nargs="?", default="cpu-packed",
                       help="cpu-packed: block sizes; auto: the choice of backend (cpu-packed)")  # fmt: skip
     tune.add_argument("--dtype", type=_names, metavar="NAMES", help="dtypes (float32,float64)")
-    tune.add_argument("--rounds", type=int, default=7, help="rounds of each choice (7)")
+    tune.add_argument("--rounds", type=_count, default=7, help="rounds of each choice (7)")
     tune.add_argument("--sizes", type=_sizes, default=[],
                       help="sizes of the squares that decide (384 to 1536; auto: 256 to 4096)")
     _json(tune)

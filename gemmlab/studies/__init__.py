@@ -21,6 +21,7 @@ import difflib
 import textwrap
 from collections.abc import Sequence
 
+from gemmlab._errors import suggestion
 from gemmlab.measure.table import WIDTH
 from gemmlab.studies.catalogue import STUDIES
 from gemmlab.studies.engine import Options, Outcome, conclude, run
@@ -34,8 +35,8 @@ def named(name: str) -> Study:
     """The study of a name; ValueError with similar names for any other."""
     if name in STUDIES:
         return STUDIES[name]
-    similar = difflib.get_close_matches(name, STUDIES, n=3, cutoff=0.5) or list(STUDIES)
-    raise ValueError(f"no study is named {name!r}: did you mean {' or '.join(similar)}?")
+    near = difflib.get_close_matches(name, STUDIES)
+    raise ValueError(f"no study is named {name!r}: {suggestion(near, STUDIES)}")
 
 
 def listing() -> list[dict[str, str]]:

@@ -21,6 +21,7 @@ from gemmlab._cpu import _driver, isa
 
 EDGES = (384, 768, 1536)
 MIN_GAIN = 0.02
+UNTUNED = {"bool", "bfloat16"}  # products of bool are no sums; NumPy has no bfloat16
 TEAM_EDGE = 96  # of the product that shows the cost of a team
 Report = Callable[[str], None]
 
@@ -49,6 +50,9 @@ def tune_blocks(
 ) -> list[Tuned]:
     """Search the parameters of cpu-packed and store the best."""
     chosen: Any = get_backend("cpu-packed")
+    known = sorted({dtype for dtype, _ in chosen.kernels} - UNTUNED)
+    if wrong := next((dtype for dtype in dtypes if dtype not in known), None):
+        raise ValueError(f"{chosen.name}: dtype must be one of {', '.join(known)}, not {wrong!r}")
     steps = count()
 
     def report(step: str) -> None:

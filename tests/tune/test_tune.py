@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -215,6 +216,25 @@ def test_a_real_comparison_ends_with_a_profile(capsys):
 def test_only_a_backend_that_follows_the_profile_is_tuned():
     with pytest.raises(UnsupportedProblem, match="cpu-ikj does not follow the profile"):
         tune.tune("cpu-ikj")
+
+
+@pytest.mark.parametrize(("options", "why"), [
+    (["--dtype", "nope"], "cpu-packed: dtype must be one of .*float32.*, not 'nope'"),
+    (["--dtype", "float32,object"], "cpu-packed: dtype must be one of .*, not 'object'"),
+    (["auto", "--dtype", "float32,int32"], "dtype must be one of float32, float64, not 'int32'"),
+    (["--rounds", "0"], "must be an integer of at least 1, not '0'"),
+])  # fmt: skip
+def test_wrong_usage_is_seen_before_anything_is_measured(options, why, capsys, monkeypatch):
+    monkeypatch.setattr(blocks, "_speeds", None)
+    monkeypatch.setattr(auto, "Session", None)
+    try:
+        status = cli.main(["tune", *options])
+    except SystemExit as end:
+        status = end.code
+    out, err = capsys.readouterr()
+    assert (status, out) == (2, "")
+    assert re.search(why, err)
+    assert not _profile.path().exists()
 
 
 @pytest.mark.parametrize(
