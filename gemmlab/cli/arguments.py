@@ -16,6 +16,8 @@ EXAMPLES = """examples:
   gemmlab bench --backends cpu-blocked,cpu-blas --sizes 512,1024
   gemmlab bench A.npy B.npy      your own matrices
   gemmlab verify cpu-mkl         is it right?
+
+`gemmlab COMMAND --help` lists a command's options, defaults in parentheses.
 """
 
 
@@ -38,10 +40,10 @@ def parser() -> argparse.ArgumentParser:
     _report(command("report", measuring.run_report, "measure this machine and every backend, write a page about it"))
     _json(command("backends", inspecting.run_backends, "list every backend; those that can run compute a tiny product"))
     _bench(command("bench", measuring.run_bench, "time backends, each in an isolated process"))
-    _roofline(command("roofline", measuring.run_roofline, "measure this machine's ceilings and draw the roofline"))
-    _study(command("study", measuring.run_study, "repeat an experiment of a source document, and compare the figures"))
-    _tune(command("tune", measuring.run_tune, "find the fastest parameters, and store them for this machine"))
-    _verify(command("verify", inspecting.run_verify, "audit the correctness of a backend, or of all that can run"))
+    _roofline(command("roofline", measuring.run_roofline, "measure the limits of this machine and draw its roofline"))
+    _study(command("study", measuring.run_study, "repeat an experiment that others reported, and compare figures"))
+    _tune(command("tune", measuring.run_tune, "find the fastest block sizes or backends for this machine"))
+    _verify(command("verify", inspecting.run_verify, "check that a backend multiplies correctly, or all that can run"))
     _cache(command("cache", inspecting.run_cache, "show the compiled GPU programs on disk, or remove them"))
     _json(command("info", inspecting.run_info, "show CPU, caches, instruction sets, devices, libraries and versions"))
     return top
@@ -92,7 +94,7 @@ def _roofline(roofline: argparse.ArgumentParser) -> None:
 
 
 def _study(study: argparse.ArgumentParser) -> None:
-    study.add_argument("name", nargs="?", help="a study; without one, list them")
+    study.add_argument("name", nargs="?", help="name of a study; without one, studies are listed")
     study.add_argument("--quick", action="store_true", help="a short version, for a first look")
     study.add_argument("--sizes", type=_sizes, default=[], help="sizes of squares, instead of the source's")
     study.add_argument("--runtime", type=_runtimes, default=[], metavar="NAMES",
@@ -106,23 +108,23 @@ def _study(study: argparse.ArgumentParser) -> None:
 
 def _tune(tune: argparse.ArgumentParser) -> None:
     tune.add_argument("backend", nargs="?", default="cpu-packed",
-                      help="cpu-packed: block sizes; auto: the choice of backend (cpu-packed)")  # fmt: skip
-    tune.add_argument("--dtype", type=_names, metavar="NAMES", help="dtypes (float32,float64)")
-    tune.add_argument("--rounds", type=_count, default=7, help="rounds of each choice (7)")
+                      help="cpu-packed: its block sizes; auto: which backend it chooses (cpu-packed)")  # fmt: skip
+    tune.add_argument("--dtype", type=_names, metavar="NAMES", help="dtypes, separated by commas (float32,float64)")
+    tune.add_argument("--rounds", type=_count, default=7, help="how often each choice is measured (7)")
     tune.add_argument("--sizes", type=_sizes, default=[],
-                      help="sizes of the squares that decide (384 to 1536; auto: 256 to 4096)")
+                      help="sizes of the square products to measure (384 to 1536; auto: 256 to 4096)")
     _json(tune)
 
 
 def _verify(verify: argparse.ArgumentParser) -> None:
-    verify.add_argument("backend", nargs="*", help="a name; without one, every available backend")
+    verify.add_argument("backend", nargs="*", help="names of backends (all that can run)")
     verify.add_argument("--seed", type=int, help="the seed of an earlier audit, to repeat it")
     verify.add_argument("--thorough", action="store_true", help="more sizes")
     _json(verify)
 
 
 def _cache(cache: argparse.ArgumentParser) -> None:
-    cache.add_argument("action", nargs="?", choices=("show", "clear"), default="show", help="(show)")
+    cache.add_argument("action", nargs="?", choices=("show", "clear"), default="show", help="what to do (show)")
     _json(cache)
 
 
