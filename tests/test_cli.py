@@ -269,12 +269,6 @@ def test_what_is_wrong_is_one_line(command, arguments):
     assert os.listdir() == []
 
 
-@pytest.mark.parametrize("arguments", [["bench", "--sizes", "8", "--against"], ["report", "--from"]], ids=" ".join)
-@pytest.mark.parametrize(("path", "why"), [("nosuch.jsonl", "No such file or directory"), (".", "Is a directory")])
-def test_a_file_that_cannot_be_read_is_named_without_a_number(command, arguments, path, why):
-    assert command(*arguments, path).err == f"gemmlab: {path}: {why}\n"
-
-
 def test_a_blocked_backend_by_name_is_one_line(command, monkeypatch):
     monkeypatch.setattr(gemmlab.config, "block", "cpu-ikj")
     done = command("verify", "cpu-ikj")

@@ -38,15 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (GemmlabError, ValueError, TypeError, OSError) as error:
-        print(f"gemmlab: {_one_line(error)}", file=sys.stderr)
+        print(f"gemmlab: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-
-
-def _one_line(error: Exception) -> str:
-    """What an exception says, with the name of the file that could not be opened, and without the system's number."""
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return " ".join(str(error).split())
 
 
 def _check_default_backend() -> None:
