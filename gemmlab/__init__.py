@@ -18,7 +18,9 @@ from gemmlab._version import __version__
 def _is_command() -> bool:
     """Whether this process is the command `gemmlab` or `python -m gemmlab`."""
     program = "".join(sys.argv[:1])
-    return program == "-m" or Path(program).stem == "gemmlab"
+    if program == "-m":  # until `python -m` has found the module
+        return "gemmlab" in sys.orig_argv
+    return Path(program).stem == "gemmlab"
 
 
 try:

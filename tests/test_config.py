@@ -86,6 +86,14 @@ def test_what_the_environment_gets_wrong_is_one_line_of_a_command(name, command)
     assert_matches(message, done.stderr)
 
 
+def test_a_program_that_imports_gemmlab_is_not_taken_for_the_command(tmp_path):
+    (tmp_path / "program").mkdir()
+    (tmp_path / "program" / "__init__.py").write_text("import gemmlab")
+    (tmp_path / "program" / "__main__.py").touch()
+    done = run_python("-m", "program", path=[tmp_path], GEMMLAB_THREADS="x")
+    assert (done.returncode, done.stderr.splitlines()[-1].partition(":")[0]) == (1, "ValueError")
+
+
 def assert_matches(pattern, text):
     with pytest.raises(ValueError, match=pattern):
         raise ValueError(text)
