@@ -111,8 +111,9 @@ def check_name(name: object) -> None:
     """UnknownBackend, with similar names, unless a backend or a family has this name. Loads nothing."""
     if not isinstance(name, str):
         raise TypeError(f"backend must be a name such as 'cpu-blocked', not {name!r}")
-    known = (name == "auto", name in _loaded, plain(name) in BUILT_IN, plain(name) in FAMILIES)
-    if not any(known) and name not in _plugins():
+    if name == "auto" or name in BUILT_IN or name in _loaded or plain(name) in BUILT_IN or plain(name) in FAMILIES:
+        return
+    if name not in _plugins():
         near = near_names(name)
         raise UnknownBackend(f"no backend is named {name!r}: {suggestion(near, ['auto', *FAMILIES, *names()])}")
 
