@@ -25,6 +25,7 @@ cnp.import_array()
 cdef enum:
     TYPES = 25
     BFLOAT16 = 24  # the place after NumPy's own types; its number is another in each process
+    SURELY_FITS_FLOP = 1 << 30  # no product of less overflows a count of bytes
     LEAST_FLOP = 2000  # what a product of a batch costs at least, in multiply-adds that it might have been
 
 least_flop = LEAST_FLOP
@@ -84,6 +85,13 @@ cdef inline Py_ssize_t even(Py_ssize_t k, Py_ssize_t kc, Py_ssize_t group) noexc
     bit."""
     cdef Py_ssize_t blocks = max(1, (k + kc - 1) // kc)
     return max(1, ((k + blocks - 1) // blocks + group - 1) // group) * group
+
+
+cdef int check_size(const Product &x) except -1:
+    """MemoryError where panels of A or B are more than a memory holds."""
+    if not fits_in_memory(x):
+        raise MemoryError(f"no memory for panels of {x.m} x {x.k} and {x.k} x {x.n} numbers")
+    return 0
 
 
 cdef class PackedOperand:
@@ -174,7 +182,7 @@ cdef class PackedKernel(FastPath):
         """Whether numbers of the dtype of `a` are multiplied as they are, into sums of the wider dtype of `c`."""
         return self.entry(a, c) != NULL
 
-    cdef int describe(self, Product *x, const Entry *entry, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c) except -1:
+    cdef void describe(self, Product *x, const Entry *entry, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c) noexcept:
         """All of a product but its threads and its buffer, from the last two axes."""
         cdef int na = cnp.PyArray_NDIM(a), nb = cnp.PyArray_NDIM(b), nc = cnp.PyArray_NDIM(c)
         cdef cnp.npy_intp *a_steps = cnp.PyArray_STRIDES(a)
@@ -195,9 +203,6 @@ cdef class PackedKernel(FastPath):
         x.mc, x.nc = entry.mc, entry.nc
         x.kc = even(x.k, DOT_KC if is_dots(x[0]) else entry.kc, entry.kernel.group)
         x.packed, x.packed_n, x.packed_j, x.max_b = <const char *> NULL, x.n, 0, 0
-        if not fits_in_memory(x[0]):
-            raise MemoryError(f"no memory for panels of {x.m} x {x.k} and {x.k} x {x.n} numbers")
-        return 0
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out):
         """Matrices, or batches that broadcast, of one dtype and agreeing shapes, in any strides; None for all else (see
@@ -228,6 +233,8 @@ cdef class PackedKernel(FastPath):
             return None
         self.describe(&x, entry, a, b, out)
         flop = products_in(batch) * max(LEAST_FLOP, 2.0 * x.m * x.n * x.k)
+        if flop > SURELY_FITS_FLOP:
+            check_size(x)
         x.threads = usable_threads(threads_for(flop, entry.team_flop))
         self.multiply(&x, &batch, out)
         return out
@@ -249,6 +256,7 @@ cdef class PackedKernel(FastPath):
         cdef const Entry *entry = self.entry(b, b)
         cdef Product x
         self.describe(&x, entry, b.T, b, b)  # of A only its columns count here, which are the rows of B
+        check_size(x)
         x.threads = usable_threads(threads)
         packed.shape, packed.dtype, packed.kc = (b.shape[0], b.shape[1]), b.dtype, x.kc
         packed.nbytes = pack_operand(x, NULL)
@@ -322,6 +330,7 @@ cdef class PackedKernel(FastPath):
         if entry == NULL:
             raise TypeError(f"no kernel multiplies {a.dtype} into {out.dtype}")
         self.describe(x, entry, a, b, out)
+        check_size(x[0])
         x.mc, x.nc = mc or x.mc, nc or x.nc
         if kc and not is_dots(x[0]):
             x.kc = even(x.k, kc, entry.kernel.group)
