@@ -49,6 +49,11 @@ def get_backend(name: str) -> Backend:
     return _registry.get(name)
 
 
+def requested_backend(backend: str | None, active: Scope) -> str:
+    """The backend's name: from the call, else from `use`, else from the settings."""
+    return next(name for name in (backend, active.backend, config.backend) if name is not None)
+
+
 @contextmanager
 def use(backend: str | None = None, *, threads: int | None = None, **params: Any) -> Iterator[None]:
     """Within the block, calls that name no backend use this one, with this number of threads and these parameters.
