@@ -20,7 +20,7 @@ from gemmlab._api.labels import NotAProduct, OnlyInNumPy
 from gemmlab._backend import Params
 from gemmlab._config import Scope, scope
 from gemmlab._errors import UnsupportedProblem
-from gemmlab._problem import AnyArray
+from gemmlab._problem import AnyArray, as_array
 
 Function = Callable[..., AnyArray]
 
@@ -127,7 +127,7 @@ def asarray(x: AnyArray) -> GemmArray:
         raise UnsupportedProblem(f"{what} is on a device: gemmlab.matmul takes it as it is, or copy it to the host")
     if isinstance(x, np.ndarray) and hasattr(type(x), "mask"):
         raise UnsupportedProblem("the mask of a masked array would be lost: pass its filled(...) or its data")
-    plain = np.from_dlpack(x) if owner == "dlpack" and not hasattr(x, "__array__") else np.asarray(x)
+    plain = np.from_dlpack(x) if owner == "dlpack" and not hasattr(x, "__array__") else as_array(x)
     if plain.dtype == object and plain.ndim == 0:
         raise UnsupportedProblem(f"NumPy takes {what} for no array: convert it first")
     return plain.view(GemmArray)
