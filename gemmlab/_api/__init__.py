@@ -8,7 +8,7 @@
     array.py             asarray: a class of arrays whose products come here, by NumPy's protocols
     numpy_products.py    NumPy's other products (dot, einsum, vecdot and so on) for plain arrays
     labels.py            the subscripts of einsum
-    contraction.py       a sum of products over axes with labels, as one batched matmul
+    sum_of_products.py   a sum of products over axes with labels, as one batched matmul
     contraction.py       einsum, tensordot
 
 Importing this package connects the fast path with the general one and with the settings.
