@@ -121,8 +121,7 @@ def asarray(x: AnyArray) -> GemmArray:
     """
     if isinstance(x, GemmArray):
         return x
-    what = f"{type(x).__module__}.{type(x).__qualname__}"
-    owner = array_owner(x)
+    what, owner = name_of(x), array_owner(x)
     if owner not in (None, "dlpack") or (owner == "dlpack" and not _is_on_host(x)):
         raise UnsupportedProblem(f"{what} is on a device: gemmlab.matmul takes it as it is, or copy it to the host")
     if isinstance(x, np.ndarray) and hasattr(type(x), "mask"):
@@ -131,6 +130,11 @@ def asarray(x: AnyArray) -> GemmArray:
     if plain.dtype == object and plain.ndim == 0:
         raise UnsupportedProblem(f"NumPy takes {what} for no array: convert it first")
     return plain.view(GemmArray)
+
+
+def name_of(x: AnyArray) -> str:
+    """The class of an operand, for messages."""
+    return f"{type(x).__module__}.{type(x).__qualname__}"
 
 
 def _is_on_host(x: AnyArray) -> bool:
@@ -185,8 +189,12 @@ def by_numpy(function: Function, args: tuple[AnyArray, ...], kwargs: dict[str, A
 
 
 def refuse_foreign(*given: AnyArray) -> None:
-    """OnlyInNumPy for other subclasses of ndarray, and for classes with ufuncs of their own."""
+    """OnlyInNumPy for classes with a dispatch of their own, UnsupportedProblem for arrays on a device."""
     for x in given:
+        if type(x) is np.ndarray:
+            continue
+        if array_owner(x) not in (None, "dlpack"):
+            raise UnsupportedProblem(f"{name_of(x)} is on a device: copy it to the host")
         if foreign_operand(x, None, None) is not None:
             raise OnlyInNumPy(f"operands of {type(x).__name__}")
 

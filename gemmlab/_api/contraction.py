@@ -8,7 +8,16 @@ import numpy as np
 
 from gemmlab import _registry
 from gemmlab._api import numpy_products
-from gemmlab._api.array import FUNCTIONS, Function, GemmArray, refuse_foreign, refuse_if_named, unwrapped, wrapped
+from gemmlab._api.array import (
+    FUNCTIONS,
+    Function,
+    GemmArray,
+    name_of,
+    refuse_foreign,
+    refuse_if_named,
+    unwrapped,
+    wrapped,
+)
 from gemmlab._api.choosing import requested_backend
 from gemmlab._api.foreign import array_owner
 from gemmlab._api.labels import NotAProduct, OnlyInNumPy
@@ -144,8 +153,8 @@ def _computed(
 def _refuse_devices(function: Function, given: tuple[AnyArray, ...]) -> None:
     for x in given:
         if array_owner(x) is not None:
-            what = f"{type(x).__module__}.{type(x).__qualname__}"
-            raise UnsupportedProblem(f"{function.__name__} takes arrays of the host, not {what}: use gemmlab.matmul")
+            what = f"{function.__name__} takes NumPy's arrays, not {name_of(x)}"
+            raise UnsupportedProblem(f"{what}: gemmlab.matmul takes them, and gemmlab.asarray those of the host")
 
 
 def _check_params(request: dict[str, Any]) -> None:

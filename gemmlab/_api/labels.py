@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any, TypeAlias
@@ -41,6 +42,8 @@ class Labelled:
 
     def merges(self, labels: Sequence[str]) -> bool:
         """Whether these axes, in this order, become one without a copy."""
+        if len(labels) < 2:
+            return True
         axes = [self.labels.index(label) for label in labels]
         steps = [(self.array.shape[axis], self.array.strides[axis]) for axis in axes if self.array.shape[axis] != 1]
         fits = all(outer == size * inner for (_, outer), (size, inner) in pairwise(steps))
@@ -48,24 +51,29 @@ class Labelled:
 
 
 def parse(subscripts: str, operands: Sequence[AnyArray]) -> tuple[list[Labelled], Labels]:
-    """The operands with a label for each axis, and the labels of the result; NotAProduct if einsum must judge.
+    """The operands with a label for each axis, and the labels of the result; NotAProduct if einsum must judge."""
+    arrays = [np.asarray(x) for x in operands]
+    terms, result = _parsed(subscripts, tuple(x.ndim for x in arrays))
+    return [_with_diagonals(Labelled(x, labels)) for x, labels in zip(arrays, terms, strict=True)], result
 
-    The axes of an ellipsis are counted from the last one: ".1", ".2", and so on.
-    """
+
+@lru_cache(maxsize=256)
+def _parsed(subscripts: str, ndims: tuple[int, ...]) -> tuple[list[Labels], Labels]:
+    """The labels of the operands and of the result. The axes of an ellipsis are counted from the last: ".1", ".2"."""
     inputs, arrow, output = subscripts.replace(" ", "").partition("->")
     terms = inputs.split(",")
-    if len(terms) != len(operands):
+    if len(terms) != len(ndims):
         raise NotAProduct("the subscripts do not name each operand")
-    labelled = [_labelled(term, np.asarray(x)) for term, x in zip(terms, operands, strict=True)]
-    widest = max((_dots(x.labels) for x in labelled), key=len)
-    every = [label for x in labelled for label in x.labels]
+    labelled = [_labels(term, ndim) for term, ndim in zip(terms, ndims, strict=True)]
+    widest = max((_dots(labels) for labels in labelled), key=len)
+    every = [label for labels in labelled for label in labels]
     if arrow:
-        labels = _letters(output, len(widest))
+        result = _letters(output, len(widest))
     else:
-        labels = (*widest, *sorted(x for x in set(every) if every.count(x) == 1 and x[0] != "."))
-    if len({*labels}) < len(labels) or not {*labels} <= {*every} or not {*widest} <= {*labels}:
+        result = (*widest, *sorted(x for x in set(every) if every.count(x) == 1 and x[0] != "."))
+    if len({*result}) < len(result) or not {*result} <= {*every} or not {*widest} <= {*result}:
         raise NotAProduct("the result's subscripts do not follow from the operands'")
-    return [_with_diagonals(x) for x in labelled], labels
+    return labelled, result
 
 
 def from_sublists(operands: Sequence[AnyArray]) -> tuple[str, list[AnyArray]]:
@@ -83,12 +91,12 @@ def _term(sublist: Iterable[Any]) -> str:
         raise NotAProduct("a list of subscripts holds something else than 0 to 51") from None
 
 
-def _labelled(term: str, x: Array) -> Labelled:
+def _labels(term: str, ndim: int) -> Labels:
     before, dots, after = term.partition("...")
-    missing = x.ndim - len(before) - len(after)
+    missing = ndim - len(before) - len(after)
     if missing < 0 or (missing and not dots):
         raise NotAProduct("the subscripts do not name each axis")
-    return Labelled(x, _letters(term, missing))
+    return _letters(term, missing)
 
 
 def _letters(term: str, dots: int) -> Labels:

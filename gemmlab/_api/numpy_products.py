@@ -30,7 +30,11 @@ def dot(a: AnyArray, b: AnyArray, out: AnyArray = None) -> AnyArray:
     """numpy.dot: over the last axis of `a` and the last but one of `b`."""
     a, b = np.asarray(a), np.asarray(b)
     _refuse_scalars(a, b)
-    product = paired_contraction(a, b, [a.ndim - 1], [max(b.ndim - 2, 0)])
+    summed = max(b.ndim - 2, 0)
+    if out is None and a.ndim <= 2 and b.ndim <= 2 and a.shape[-1] == b.shape[summed]:
+        check_numbers(a, b)
+        return _front.matmul(a, b)  # the same, and sooner
+    product = paired_contraction(a, b, [a.ndim - 1], [summed])
     if out is None:
         return _scalar_or_array(product.multiply())
     if not isinstance(out, np.ndarray) or (out.dtype, out.shape) != (product.dtype, product.shape):

@@ -90,6 +90,8 @@ class Contraction:
 
 def _without_broadcast(x: Labelled, other: Labelled) -> Labelled:
     """A view without the axes of size 1 that broadcast along an axis of the other operand."""
+    if 1 not in x.array.shape:
+        return x
     sizes = other.sizes()
     kept = [size != 1 or sizes.get(label, 1) == 1 for label, size in zip(x.labels, x.array.shape, strict=True)]
     index = tuple(slice(None) if keep else 0 for keep in kept)
