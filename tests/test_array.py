@@ -105,6 +105,11 @@ def test_every_product_goes_through_gemmlab(function, without_numpys_products):
         assert [call.backend for call in calls] == ["cpu-naive"]
 
 
+def test_a_way_back_to_numpy_would_be_seen(without_numpys_products):
+    with pytest.raises(AssertionError, match="dot went to NumPy"):
+        np.dot(3.0, gemmlab.asarray([1.0]))
+
+
 def test_operators_and_methods():
     a, b = numbers((3, 3)), numbers((3, 3))
     x = gemmlab.asarray(a)

@@ -60,6 +60,8 @@ class GemmArray(np.ndarray[Any, np.dtype[Any]]):
             plain = unwrapped(given)
             options = dict(zip(kwargs, plain[len(args) :], strict=True))
             result = _product_or_numpys(FUNCTIONS[function], function, plain[: len(args)], options)
+        elif not hasattr(function, "_implementation"):  # `like=`, which NumPy 2.0 does not do for a subclass
+            result = function(*args, **kwargs)
         else:
             if function is np.linalg.multi_dot:
                 args, kwargs = _all_wrapped(*args, **kwargs)
