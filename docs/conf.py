@@ -47,7 +47,8 @@ PARTS = {
     "The course": ["ladder", "rungs/index"],
     **{f"{name} rungs": [f"rungs/{rung.page}" for rung in ladder] for name, ladder in rungs.ladders().items()},
     "Measuring": ["measuring", "measured/README", "studies", "records"],
-    "Using it": ["reference/command-line", "reference/python", "promises", "architecture", "adding-a-backend"],
+    "Using it": ["reference/command-line", "reference/python", "promises", "arrays"],
+    "How it is made": ["architecture", "adding-a-backend"],
 }
 
 

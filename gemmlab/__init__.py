@@ -37,7 +37,7 @@ except (ValueError, RuntimeError) as error:  # a wrong GEMMLAB_ISA or GEMMLAB_TH
     sys.exit(2)
 
 if TYPE_CHECKING:
-    from gemmlab._api import backends, get_backend, matmul, pack, trace, use
+    from gemmlab._api import asarray, backends, einsum, get_backend, matmul, pack, tensordot, trace, use
     from gemmlab._backend import Availability, Backend, BackendInfo, Param
     from gemmlab._cpu.packed_backend._packed import free_buffers
     from gemmlab._errors import (
@@ -66,21 +66,24 @@ __all__ = [
     "UnknownBackend",
     "UnsupportedProblem",
     "__version__",
+    "asarray",
     "backends",
     "config",
+    "einsum",
     "explain",
     "free_buffers",
     "get_backend",
     "matmul",
     "pack",
     "show_versions",
+    "tensordot",
     "trace",
     "use",
     "verify",
 ]
 
 _HOME = {
-    "_api": ("backends", "get_backend", "matmul", "pack", "trace", "use"),
+    "_api": ("asarray", "backends", "einsum", "get_backend", "matmul", "pack", "tensordot", "trace", "use"),
     "_backend": ("Availability", "Backend", "BackendInfo", "Param"),
     "_cpu.packed_backend._packed": ("free_buffers",),
     "_errors": (

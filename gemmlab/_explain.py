@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gemmlab import _registry
-from gemmlab._api import array_owner, foreign_operand, requested_backend
+from gemmlab._api import array_owner, einsum_product, foreign_operand, requested_backend, unwrapped
 from gemmlab._config import Scope, scope
 from gemmlab._cpu.packed_backend.plan import Plan
 from gemmlab._errors import BackendUnavailable
@@ -25,14 +25,17 @@ class Explanation:
         A backend's name, whether it is taken, and why.
     plan : Plan or None
         How `cpu-packed` cuts the product, where it is taken: a named tuple, printed as one line below its row.
+    product : str
+        The product that an einsum becomes: its sizes. Printed as the first line.
     """
 
     rows: tuple[tuple[str, bool, str], ...]
     plan: Plan | None = None
+    product: str = ""
 
     def __str__(self) -> str:
         width = max(len(name) for name, _, _ in self.rows)
-        lines = []
+        lines = [self.product] if self.product else []
         for name, taken, why in self.rows:
             lines.append(f"{'->' if taken else '  '} {name:<{width}}  {why}")
             if taken and self.plan is not None:
@@ -42,13 +45,13 @@ class Explanation:
     __repr__ = __str__
 
 
-def explain(a: Any, b: Any, *, backend: str | None = None, dtype: Any = None) -> Explanation:
+def explain(a: Any, b: Any, *operands: Any, backend: str | None = None, dtype: Any = None) -> Explanation:
     """Which backend would take `a @ b`, and why not the others.
 
     Parameters
     ----------
     a, b : array_like
-        The operands; nothing is multiplied.
+        The operands; nothing is multiplied. Or the arguments of `einsum`: `explain("ij,jk->ik", a, b)`.
     backend : str, optional
         As for `matmul`.
 
@@ -58,6 +61,11 @@ def explain(a: Any, b: Any, *, backend: str | None = None, dtype: Any = None) ->
     >>> print(gemmlab.explain(np.eye(2), np.eye(2)).rows[0][0])
     cpu-packed
     """
+    if isinstance(a, str):
+        return _explained_einsum((a, b, *operands), backend, dtype)
+    if operands:
+        raise TypeError("explain takes two operands, or the subscripts of an einsum and its operands")
+    a, b = unwrapped((a, b))
     within = scope.get() or Scope()
     name = requested_backend(backend, within)
     if (kind := array_owner(a, b)) in _registry.AUTO_ON:
@@ -82,6 +90,16 @@ def explain(a: Any, b: Any, *, backend: str | None = None, dtype: Any = None) ->
     candidate, _, why = rows[0]
     rows[0] = candidate, True, f"{why}; {plan.summary if plan else 'an empty sum'}"
     return Explanation(tuple(rows), plan)
+
+
+def _explained_einsum(arguments: tuple[Any, ...], backend: str | None, dtype: Any) -> Explanation:
+    product = einsum_product(arguments)
+    if not isinstance(product, str):
+        return replace(explain(product.a, product.b, backend=backend, dtype=dtype), product=product.summary)
+    name = requested_backend(backend, scope.get() or Scope())
+    if name in ("auto", "cpu-numpy"):
+        return Explanation((("cpu-numpy", True, f"NumPy's einsum, because {product}"),))
+    return Explanation(((name, False, f"does not take this einsum, because {product}"),))
 
 
 def _considered(candidate: str, problem: Problem, wanted: str, asked: str) -> tuple[str, bool, str]:

@@ -5,6 +5,11 @@
     packing.py           pack: a right operand that is packed once
     calls.py             run one problem on one backend, and report it to traces
     choosing.py          backends, get_backend, use, trace
+    array.py             asarray: a class of arrays whose products come here, by NumPy's protocols
+    numpy_products.py    NumPy's other products (dot, einsum, vecdot and so on) for plain arrays
+    labels.py            the subscripts of einsum
+    sum_of_products.py   a sum of products over axes with labels, as one batched matmul
+    contraction.py       einsum, tensordot
 
 Importing this package connects the fast path with the general one and with the settings.
 """
@@ -12,11 +17,13 @@ Importing this package connects the fast path with the general one and with the 
 import os
 
 from gemmlab import _front
+from gemmlab._api.array import asarray, unwrapped
 from gemmlab._api.calls import Call
-from gemmlab._api.choosing import backends, get_backend, trace, use
+from gemmlab._api.choosing import backends, get_backend, requested_backend, trace, use
+from gemmlab._api.contraction import einsum, einsum_product, tensordot
 from gemmlab._api.foreign import array_owner, foreign_operand
 from gemmlab._api.packing import pack
-from gemmlab._api.products import general_matmul, requested_backend
+from gemmlab._api.products import general_matmul
 from gemmlab._config import config
 from gemmlab._cpu import _driver
 from gemmlab._cpu.threadpool import follow_threadpoolctl
@@ -25,14 +32,19 @@ from gemmlab._front import matmul
 __all__ = [
     "Call",
     "array_owner",
+    "asarray",
     "backends",
+    "einsum",
+    "einsum_product",
     "foreign_operand",
     "general_matmul",
     "get_backend",
     "matmul",
     "pack",
     "requested_backend",
+    "tensordot",
     "trace",
+    "unwrapped",
     "use",
 ]
 

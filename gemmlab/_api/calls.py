@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gemmlab import _registry
 from gemmlab._backend import Backend, Handle, Params, check_params
 from gemmlab._errors import UnsupportedProblem
-from gemmlab._problem import Problem
+from gemmlab._problem import DType, Problem
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,7 @@ class Call:
 
     `copies` counts the operands that were copied (for another dtype or layout, or an overlapping `out`). `seconds` is
     the time of the product without the checks before it, `kernel_s` the time measured by the device, if it has a clock.
+    `batch` products of (m, k) by (k, n) matrices were computed; `dtype` is that of the result.
     """
 
     backend: str
@@ -25,7 +26,12 @@ class Call:
     device: str
     copies: int
     seconds: float
-    kernel_s: float | None = None
+    kernel_s: float | None
+    m: int
+    n: int
+    k: int
+    batch: int
+    dtype: DType
 
 
 def run(backend: Backend, problem: Problem, params: Params, traces: tuple[list[Call], ...] = ()) -> Handle | None:
@@ -64,4 +70,9 @@ def _call(backend: Backend, problem: Problem, params: Params, seconds: float, ke
         problem.copies,
         seconds,
         kernel_s,
+        problem.m,
+        problem.n,
+        problem.k,
+        problem.batch,
+        problem.dtype,
     )

@@ -58,6 +58,13 @@ def get_backend(name: str) -> Backend:
     return _registry.get(name)
 
 
+def requested_backend(backend: str | None, active: Scope) -> str:
+    """The backend's name: from the call, else from `use`, else from the settings."""
+    if backend is None:
+        backend = active.backend
+    return _registry.default_name() if backend is None else backend
+
+
 def use(backend: str | None = None, *, threads: int | None = None, **params: Any) -> Use:
     """Within the block, calls that name no backend use this one, with this number of threads and these parameters.
 

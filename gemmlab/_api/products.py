@@ -6,7 +6,9 @@ _front.matmul -> general_matmul -> Problem (everything checked) -> a backend, by
 from __future__ import annotations
 
 from gemmlab import _front, _registry
+from gemmlab._api.array import GemmArray, multiply_wrapped
 from gemmlab._api.calls import run
+from gemmlab._api.choosing import requested_backend
 from gemmlab._api.foreign import (
     Options,
     array_owner,
@@ -27,6 +29,8 @@ def general_matmul(
     a: AnyArray, b: AnyArray, out: AnyArray, backend: str | None, options: Options, params: Params
 ) -> AnyArray:
     """`matmul` for everything that the fast path of `_front` does not accept."""
+    if any(isinstance(x, GemmArray) for x in (a, b, *(out if isinstance(out, tuple) else (out,)))):
+        return multiply_wrapped(a, b, out, backend, options, params)
     follow_threadpoolctl()
     active = scope.get() or Scope()
     name = requested_backend(backend, active)
@@ -54,13 +58,6 @@ def general_matmul(
         problem.threads = config.threads  # a rung uses fewer for a small product
     run(chosen, problem, params, active.traces)
     return problem.result()
-
-
-def requested_backend(backend: str | None, active: Scope) -> str:
-    """The backend's name: from the call, else from `use`, else from the settings."""
-    if backend is None:
-        backend = active.backend
-    return _registry.default_name() if backend is None else backend
 
 
 def _register_kernel(name: str, backend: Backend) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from devices import DTYPES, FIRST_PLACES, RUNG_NAMES, backend_at, integers
+from exporter import Exporter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import mutually_broadcastable_shapes
@@ -232,50 +233,29 @@ def test_the_settings_apply(place: str) -> None:
 # DLPack
 
 
-class Space:
-    """A library that exchanges its arrays by DLPack and by nothing else."""
-
-    class Tensor:
-        def __init__(self, values: Any) -> None:
-            self.values = np.asarray(values)
-
-        def __dlpack__(self, **options: Any) -> Any:
-            return self.values.__dlpack__(**options)
-
-        def __dlpack_device__(self) -> tuple[int, int]:
-            return self.values.__dlpack_device__()
-
-        def __array_namespace__(self) -> type[Space]:
-            return Space
-
-    @classmethod
-    def from_dlpack(cls, x: Any) -> Space.Tensor:
-        return cls.Tensor(np.from_dlpack(x))
-
-
 @pytest.mark.parametrize("backend", ["auto", "cpu-ikj", *(backend_at(place, "private") for place in FIRST_PLACES)])
 def test_another_librarys_arrays_come_back_as_theirs(backend: str) -> None:
     a, b = integers((3, 4), "float32"), integers((4, 5), "float32")
-    c = gemmlab.matmul(Space.Tensor(a), Space.Tensor(b), backend=backend)
-    assert type(c) is Space.Tensor
+    c = gemmlab.matmul(Exporter.Tensor(a), Exporter.Tensor(b), backend=backend)
+    assert type(c) is Exporter.Tensor
     assert np.array_equal(c.values, a @ b)
-    out = Space.Tensor(np.full((3, 5), np.nan, "float32"))
-    assert gemmlab.matmul(Space.Tensor(a), Space.Tensor(b), out=out, backend=backend) is out
+    out = Exporter.Tensor(np.full((3, 5), np.nan, "float32"))
+    assert gemmlab.matmul(Exporter.Tensor(a), Exporter.Tensor(b), out=out, backend=backend) is out
     assert np.array_equal(out.values, a @ b)
-    dot = gemmlab.matmul(Space.Tensor(a[0]), Space.Tensor(a[1]), backend=backend)
-    assert type(dot) is Space.Tensor
+    dot = gemmlab.matmul(Exporter.Tensor(a[0]), Exporter.Tensor(a[1]), backend=backend)
+    assert type(dot) is Exporter.Tensor
     assert dot.values == a[0] @ a[1]
 
 
 def test_the_settings_apply_to_another_librarys_arrays() -> None:
-    a = Space.Tensor(integers((40, 40), "float32"))
+    a = Exporter.Tensor(integers((40, 40), "float32"))
     with gemmlab.use("cpu-blocked", bs_c=32), gemmlab.trace() as calls:
         gemmlab.matmul(a, a)
     assert calls[0].params["bs_c"] == 32
 
 
 def test_an_unknown_device_type() -> None:
-    class Elsewhere(Space.Tensor):
+    class Elsewhere(Exporter.Tensor):
         def __dlpack_device__(self) -> tuple[int, int]:
             return 99, 0
 

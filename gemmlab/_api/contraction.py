@@ -1,0 +1,164 @@
+"""einsum and tensordot with a choice of backend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gemmlab import _registry
+from gemmlab._api import numpy_products
+from gemmlab._api.array import (
+    FUNCTIONS,
+    Function,
+    GemmArray,
+    name_of,
+    refuse_foreign,
+    refuse_if_named,
+    unwrapped,
+    wrapped,
+)
+from gemmlab._api.choosing import requested_backend
+from gemmlab._api.foreign import array_owner
+from gemmlab._api.labels import NotAProduct, OnlyInNumPy
+from gemmlab._api.sum_of_products import Contraction
+from gemmlab._backend import check_params
+from gemmlab._config import Scope, check_threads, scope
+from gemmlab._errors import UnsupportedProblem
+from gemmlab._problem import AnyArray
+
+
+def tensordot(
+    a: AnyArray,
+    b: AnyArray,
+    axes: AnyArray = 2,
+    *,
+    backend: str | None = None,
+    threads: int | None = None,
+    **params: Any,
+) -> AnyArray:
+    """Sum of products over pairs of axes, with the semantics of `numpy.tensordot` and a backend of your choice.
+
+    The axes are brought together as one `gemmlab.matmul`, without a copy where the strides allow it.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Arrays of the host.
+    axes : int, or pair of (sequences of) int
+        The last `axes` axes of `a` and the first of `b`, or the axes of each.
+    backend, threads, **params
+        As for `matmul`.
+
+    Returns
+    -------
+    ndarray
+        The axes of `a` that are left, then those of `b`.
+
+    Raises
+    ------
+    ValueError
+        Shapes that do not agree.
+    UnknownBackend, BackendUnavailable, UnsupportedProblem
+        As for `matmul`. Arrays on a device are not taken.
+
+    Examples
+    --------
+    >>> import numpy as np, gemmlab
+    >>> gemmlab.tensordot(np.ones((2, 3, 4)), np.ones((4, 3)), axes=([1, 2], [1, 0]), backend="cpu-blocked")
+    array([12., 12.])
+    """
+    return _computed(np.tensordot, (a, b, axes), {}, {"backend": backend, "threads": threads, **params})
+
+
+def einsum(
+    *operands: AnyArray, out: AnyArray = None, backend: str | None = None, threads: int | None = None, **params: Any
+) -> AnyArray:
+    """Sum of products over axes with labels, with the semantics of `numpy.einsum` and a backend of your choice.
+
+    Two operands that share a label which the result does not have are a product: their axes are brought together as one
+    `gemmlab.matmul`, without a copy where the strides allow it. Under "auto" every other einsum is NumPy's; a backend
+    that you name refuses it. `gemmlab.explain("ij,jk->ik", a, b)` says which product it is.
+
+    Parameters
+    ----------
+    *operands
+        The subscripts and then the arrays of the host, or the other form that `numpy.einsum` has.
+    out : ndarray, optional
+        The array to write the result to.
+    backend, threads, **params
+        As for `matmul`.
+
+    Returns
+    -------
+    ndarray or scalar
+        `out` if given; a NumPy scalar if the result has no axes.
+
+    Raises
+    ------
+    ValueError
+        Subscripts and shapes that do not agree.
+    UnknownBackend, BackendUnavailable, UnsupportedProblem
+        As for `matmul`. Arrays on a device are not taken.
+
+    Examples
+    --------
+    >>> import numpy as np, gemmlab
+    >>> queries, keys = np.ones((2, 5, 8, 4)), np.ones((2, 6, 8, 4))
+    >>> gemmlab.einsum("bqhd,bkhd->bhqk", queries, keys, backend="cpu-packed").shape
+    (2, 8, 5, 6)
+    """
+    options = {} if out is None else {"out": out}
+    return _computed(np.einsum, operands, options, {"backend": backend, "threads": threads, **params})
+
+
+def einsum_product(operands: tuple[AnyArray, ...]) -> Contraction | str:
+    """The product that the arguments of `einsum` mean; if it is NumPy's alone, why. Raises the errors of einsum."""
+    _refuse_devices(np.einsum, operands)
+    plain = unwrapped(operands)
+    try:
+        refuse_foreign(*plain)
+        return numpy_products.einsum_product(plain)
+    except (NotAProduct, OnlyInNumPy) as why:
+        reason = str(why)
+    np.einsum_path(*plain)
+    return reason
+
+
+def _computed(
+    function: Function, operands: tuple[AnyArray, ...], options: dict[str, AnyArray], request: dict[str, Any]
+) -> AnyArray:
+    """By a backend if this is a product; else by NumPy's function, unless a backend is named."""
+    given = (*operands, *options.values())
+    _refuse_devices(function, given)
+    args, plain = unwrapped(operands), {name: unwrapped(value) for name, value in options.items()}
+    refusal: Exception | None = None
+    try:
+        refuse_foreign(*args, *plain.values())
+        result = FUNCTIONS[function](*args, **plain, **request)
+    except (NotAProduct, OnlyInNumPy) as why:
+        refusal = why
+    if refusal is not None:
+        if function is np.einsum:
+            np.einsum_path(*args)  # its errors come before ours
+        if function is np.einsum or isinstance(refusal, OnlyInNumPy):
+            refuse_if_named(f"numpy.{function.__name__} here ({refusal})", request["backend"])
+        _check_params(request)
+        result = function(*args, **plain)
+    if options:
+        return options["out"]
+    return wrapped(result) if any(isinstance(x, GemmArray) for x in given) else result
+
+
+def _refuse_devices(function: Function, given: tuple[AnyArray, ...]) -> None:
+    for x in given:
+        if array_owner(x) is not None:
+            what = f"{function.__name__} takes NumPy's arrays, not {name_of(x)}"
+            raise UnsupportedProblem(f"{what}: gemmlab.matmul takes them, and gemmlab.asarray those of the host")
+
+
+def _check_params(request: dict[str, Any]) -> None:
+    """The errors of `matmul` about threads and parameters, where NumPy uses neither."""
+    check_threads(request["threads"])
+    backend = _registry.get(requested_backend(request["backend"], scope.get() or Scope()))
+    check_params(backend, {name: request[name] for name in request.keys() - {"backend", "threads"}})

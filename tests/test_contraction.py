@@ -1,0 +1,270 @@
+"""einsum and tensordot mean what NumPy's mean, and become the product that their axes imply."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers import output_of
+from randomness import RNG
+
+import gemmlab
+from gemmlab import UnsupportedProblem
+from gemmlab._api import einsum_product
+
+DTYPES = ["?", "i1", "u2", "i8", "f2", "f4", ">f4", "f8", "g", "F", "D"]
+CPU = [name for name, info in gemmlab.backends().items() if info.available and name.startswith("cpu")]
+ON_DEVICES = [name for name, info in gemmlab.backends().items() if info.available and not name.startswith("cpu")]
+
+
+def numbers(shape, dtype="f8"):
+    """Small whole numbers, whose products every backend gives exactly."""
+    x = RNG.integers(-4, 5, shape)
+    return (x + 1j * RNG.integers(-4, 5, shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)
+
+
+def rearranged(x):
+    """The same array with its axes in another order in memory, or with steps."""
+    order = RNG.permutation(x.ndim)
+    there = np.transpose(x, order).copy().transpose(np.argsort(order))
+    if x.ndim and RNG.random() < 0.3:
+        wide = np.repeat(there, 2, axis=-1)
+        return wide[..., ::2]
+    return there
+
+
+def outcome(function, *arguments, **options):
+    """The result, or the class of the error."""
+    try:
+        return function(*arguments, **options)
+    except gemmlab.GemmlabError:
+        raise
+    except Exception as error:
+        return type(error)
+
+
+def assert_same(ours, theirs):
+    assert type(ours) is type(theirs)
+    if not isinstance(theirs, type):
+        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def random_term(sizes):
+    """Subscripts of one operand, and its shape; letters may repeat, sizes may be 1."""
+    letters = RNG.choice(list(sizes), RNG.integers(0, 4)).tolist()
+    shape = [1 if RNG.random() < 0.1 else sizes[letter] for letter in letters]
+    if RNG.random() < 0.3:
+        place, leading = RNG.integers(0, len(letters) + 1), RNG.choice([1, 2], RNG.integers(0, 3)).tolist()
+        letters.insert(place, "...")
+        shape[place:place] = leading
+    return "".join(letters), shape
+
+
+def random_einsum():
+    sizes = {letter: int(RNG.integers(0 if RNG.random() < 0.1 else 1, 5)) for letter in "ijKlm"}
+    terms, shapes = zip(*(random_term(sizes) for _ in range(2)), strict=True)
+    subscripts = ",".join(terms)
+    if RNG.random() < 0.6:
+        used = [letter for letter in sizes if letter in subscripts]
+        output = RNG.permutation(used)[: RNG.integers(0, len(used) + 1)].tolist() if used else []
+        if "..." in subscripts and RNG.random() < 0.95:
+            output.insert(RNG.integers(0, len(output) + 1), "...")
+        subscripts += "->" + "".join(output)
+    return subscripts, [rearranged(numbers(shape, RNG.choice(DTYPES))) for shape in shapes]
+
+
+def test_any_einsum_of_two_operands():
+    for _ in range(600):
+        subscripts, operands = random_einsum()
+        theirs = outcome(np.einsum, subscripts, *operands)
+        assert_same(outcome(gemmlab.einsum, subscripts, *operands), theirs)
+
+
+SUBSCRIPTS = {
+    "ij,jk->ik": ((3, 4), (4, 5)),
+    "ij,jk->ki": ((3, 4), (4, 5)),
+    "bqhd,bkhd->bhqk": ((2, 3, 4, 5), (2, 6, 4, 5)),
+    "bhqk,bkhd->bqhd": ((2, 4, 3, 6), (2, 6, 4, 5)),
+    "bsd,dhe->bshe": ((2, 3, 8), (8, 4, 2)),
+    "bshe,hed->bsd": ((2, 3, 4, 2), (4, 2, 8)),
+    "iaj,akl->ikjl": ((2, 3, 4), (3, 5, 6)),
+    "...ij,...jk": ((2, 1, 3, 4), (5, 4, 6)),
+    "ii,ij->j": ((3, 3), (3, 4)),
+    "xij,jk->ik": ((2, 3, 4), (4, 5)),
+    "i,i": ((7,), (7,)),
+}
+
+
+@pytest.mark.parametrize("backend", [*CPU, *ON_DEVICES[:2]])
+def test_a_named_backend_computes_every_product(backend):
+    for subscripts, shapes in SUBSCRIPTS.items():
+        a, b = (numbers(shape, "f4") for shape in shapes)
+        expected = np.einsum(subscripts, a, b)
+        with gemmlab.trace() as calls:
+            np.testing.assert_array_equal(gemmlab.einsum(subscripts, a, b, backend=backend), expected)
+        assert [call.backend for call in calls] == [backend]
+    with gemmlab.trace() as calls:
+        gemmlab.tensordot(a, b, 1, backend=backend, threads=1)
+    assert [(call.backend, call.threads, call.m, call.n, call.k) for call in calls] == [(backend, 1, 1, 1, 7)]
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "sizes"),
+    [
+        ("ij,jk->ik", (3, 5, 4, 1)),
+        ("bqhd,bkhd->bhqk", (3, 6, 5, 8)),
+        ("bsd,dhe->bshe", (6, 8, 8, 1)),
+        ("bshe,hed->bsd", (6, 8, 8, 1)),
+        ("i,i", (1, 1, 7, 1)),
+    ],
+)
+def test_the_trace_has_the_product_that_an_einsum_becomes(subscripts, sizes):
+    a, b = (numbers(shape, "f4") for shape in SUBSCRIPTS[subscripts])
+    with gemmlab.trace() as calls:
+        gemmlab.einsum(subscripts, a, b)
+    assert [(call.m, call.n, call.k, call.batch, call.dtype) for call in calls] == [(*sizes, np.float32)]
+
+
+@pytest.mark.parametrize(
+    "subscripts", ["ij,jk->ki", "bqhd,bkhd->bhqk", "bhqk,bkhd->bqhd", "bsd,dhe->bshe", "bshe,hed->bsd"]
+)
+def test_operands_whose_axes_merge_are_not_copied(subscripts):
+    operands = [numbers(shape) for shape in SUBSCRIPTS[subscripts]]
+    product = einsum_product((subscripts, *operands))
+    assert np.shares_memory(product.a, operands[0])
+    assert np.shares_memory(product.b, operands[1])
+
+
+def test_the_form_of_einsum_with_lists():
+    a, b = numbers((3, 4)), numbers((4, 5))
+    for lists in (
+        ([0, 1], [1, 2]),
+        ([51, 0], [0, 30], [30, 51]),
+        ([..., 1], [1, ...], [...]),
+        ([0, 60], [60, 1]),
+        ([0, -1], [-1, 1]),
+    ):
+        arguments = (a, lists[0], b, *lists[1:])
+        assert_same(outcome(gemmlab.einsum, *arguments), outcome(np.einsum, *arguments))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (), ("ij,jk",), ("ij,jk->ik", np.ones((2, 3))), ("ij,jk->ii", np.ones((2, 2)), np.ones((2, 2))),
+        ("ij,jk->x", np.ones((2, 2)), np.ones((2, 2))), ("ij,jk", np.ones((2, 3)), np.ones((2, 3))),
+        ("i,jk", np.ones((2, 3)), np.ones((2, 3))), ("i$,jk", np.ones((2, 3)), np.ones((3, 3))),
+        ("ij,jk", [[1.0]], "text"),
+    ],
+)  # fmt: skip
+def test_errors_are_of_numpys_types_whatever_the_backend(arguments):
+    theirs = outcome(np.einsum, *arguments)
+    assert isinstance(theirs, type)
+    assert issubclass(outcome(gemmlab.einsum, *arguments), theirs)
+    with pytest.raises((theirs, UnsupportedProblem)):
+        gemmlab.einsum(*arguments, backend="cpu-naive")
+
+
+def test_einsum_into_out():
+    for subscripts, shapes in SUBSCRIPTS.items():
+        for dtypes in (
+            ("f4", "f4", "f4"),
+            ("f4", "f4", "f8"),
+            ("i1", "i1", "i8"),
+            ("f8", "f4", "f4"),
+            ("f4", "i8", "c16"),
+        ):
+            a, b = (numbers(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=False))
+            expected = np.einsum(subscripts, a, b)
+            ours, theirs = (rearranged(np.full(expected.shape, 99, dtypes[2])) for _ in range(2))
+            result = outcome(gemmlab.einsum, subscripts, a, b, out=ours)
+            if isinstance(want := outcome(np.einsum, subscripts, a, b, out=theirs), type):
+                assert result is want
+            else:
+                assert result is ours
+                np.testing.assert_array_equal(ours, theirs)
+    square = numbers((4, 4))
+    expected = np.einsum("ij,jk->ki", square, square)
+    np.testing.assert_array_equal(gemmlab.einsum("ij,jk->ki", square, square, out=square), expected)
+
+
+def test_half_precision_is_summed_in_float32():
+    a, b = np.full((3000, 2), 40, "f2"), np.full((2, 3), 0.001, "f2")
+    np.testing.assert_array_equal(
+        gemmlab.einsum("xj,jk->k", a, b), np.einsum("xj,jk->k", a.astype("f4"), b).astype("f2")
+    )
+
+
+def test_what_is_no_product_goes_to_numpy_and_a_named_backend_refuses_it():
+    a = numbers((3, 3))
+    for subscripts, operands in (("ii->i", [a]), ("ij,ij->ij", [a, a]), ("i,j", [a[0], a[0]]), ("ij,jk,kl", [a] * 3)):
+        with gemmlab.trace() as calls:
+            np.testing.assert_array_equal(gemmlab.einsum(subscripts, *operands), np.einsum(subscripts, *operands))
+        assert calls == []
+        assert "NumPy's einsum, because" in str(gemmlab.explain(subscripts, *operands))
+        with pytest.raises(UnsupportedProblem, match="cpu-naive does not take"):
+            gemmlab.einsum(subscripts, *operands, backend="cpu-naive")
+        assert "cpu-naive" in str(gemmlab.explain(subscripts, *operands, backend="cpu-naive"))
+    for wrong in ({"block": 3}, {"threads": 0}):
+        with pytest.raises((TypeError, ValueError)):
+            gemmlab.einsum("ii->i", a, **wrong)
+
+
+def test_explain_has_the_product_of_an_einsum():
+    a, b = (numbers(shape) for shape in SUBSCRIPTS["bqhd,bkhd->bhqk"])
+    found = gemmlab.explain("bqhd,bkhd->bhqk", a, b, backend="cpu-naive")
+    assert found.product == "m=3, n=6, k=5, batch=8"
+    assert str(found).splitlines()[1].startswith("-> cpu-naive")
+    with pytest.raises(ValueError, match="did not appear"):
+        gemmlab.explain("ij,jk->x", a[0, 0], b[0, 0].T)
+    with pytest.raises(TypeError):
+        gemmlab.explain(a, b, a)
+
+
+def test_objects_go_to_numpy_under_auto():
+    a = numbers((3, 3)).astype(object)
+    np.testing.assert_array_equal(gemmlab.einsum("ij,kj", a, a), a @ a.T)
+    np.testing.assert_array_equal(gemmlab.tensordot(a, a, 1), a @ a)
+    for function in (lambda **how: gemmlab.einsum("ij,kj", a, a, **how), lambda **how: gemmlab.tensordot(a, a, **how)):
+        with pytest.raises(UnsupportedProblem, match="cpu-packed"):
+            function(backend="cpu-packed")
+
+
+def random_tensordot():
+    pairs = RNG.integers(0, 3)
+    shape_a, shape_b = (
+        RNG.integers(0 if RNG.random() < 0.1 else 1, 5, RNG.integers(pairs, 4)).tolist() for _ in range(2)
+    )
+    axes_a, axes_b = (RNG.permutation(len(shape))[:pairs] for shape in (shape_a, shape_b))
+    for i, j in zip(axes_a, axes_b, strict=True):
+        shape_b[j] = shape_a[i]
+    a, b = (rearranged(numbers(shape, RNG.choice(DTYPES))) for shape in (shape_a, shape_b))
+    if pairs and RNG.random() < 0.3:
+        axes_a = axes_a - a.ndim
+    return a, b, (axes_a.tolist(), axes_b.tolist())
+
+
+def test_any_tensordot():
+    for _ in range(300):
+        a, b, axes = random_tensordot()
+        assert_same(gemmlab.tensordot(a, b, axes), np.tensordot(a, b, axes))
+        count = int(RNG.integers(-1, 4))
+        assert_same(outcome(gemmlab.tensordot, a, b, count), outcome(np.tensordot, a, b, count))
+
+
+@pytest.mark.parametrize(
+    "axes", [5, 1.5, "ab", (0,), (0, 1, 2), ([0, 1], [0]), ([0, 0], [1, 1]), (3, 0), (0, 1), ([], []), (-1, 0)]
+)
+def test_axes_of_tensordot(axes):
+    a, b = numbers((3, 4)), numbers((4, 3))
+    theirs = outcome(np.tensordot, a, b, axes)
+    assert_same(outcome(gemmlab.tensordot, a, b, axes), theirs)
+    assert_same(outcome(gemmlab.tensordot, a, b, axes, backend="cpu-ikj"), theirs)
+
+
+def test_no_contraction_loads_anything_heavy():
+    program = (
+        "import sys, gemmlab, numpy as np; a = np.eye(3)\ngemmlab.einsum('ij,jk', a, a); np.dot(gemmlab.asarray(a), a)"
+    )
+    loaded = output_of(program + "\nprint(*{name.partition('.')[0] for name in sys.modules})").split()
+    assert not {"scipy", "pyopencl", "threadpoolctl"} & set(loaded)
