@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         UnsupportedProblem,
     )
     from gemmlab._explain import explain
+    from gemmlab._gpu import opencl_rung
     from gemmlab._problem import Problem
     from gemmlab.measure.environment import show_versions
     from gemmlab.verify import verify
@@ -74,6 +75,7 @@ __all__ = [
     "free_buffers",
     "get_backend",
     "matmul",
+    "opencl_rung",
     "pack",
     "show_versions",
     "tensordot",
@@ -95,6 +97,7 @@ _HOME = {
         "UnsupportedProblem",
     ),
     "_explain": ("explain",),
+    "_gpu": ("opencl_rung",),
     "_problem": ("Problem",),
     "measure.environment": ("show_versions",),
 }

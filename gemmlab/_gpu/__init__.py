@@ -17,13 +17,16 @@ A runtime's package is imported when one of its backends is first used, so a mac
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from gemmlab._gpu.rungs import BEST_RUNG, RUNG_NAMES, RUNGS
+from gemmlab._gpu.rungs import BEST_RUNG, RUNG_NAMES, RUNGS, OwnRung, RungParams, Shape
+from gemmlab._gpu.traffic import Model, nothing
 
-__all__ = ["RUNG_NAMES", "RUNTIMES", "VENDORS", "backend_named", "best_rung", "devices", "runtime_named"]
+__all__ = ["RUNG_NAMES", "RUNTIMES", "VENDORS", "backend_named", "best_rung", "devices", "opencl_rung", "runtime_named"]
 
 if TYPE_CHECKING:
+    from gemmlab._backend import Param
     from gemmlab._gpu.backend import DeviceBackend
     from gemmlab._gpu.runtime import Device, Runtime
 
@@ -60,6 +63,89 @@ def backend_named(name: str) -> DeviceBackend:
         vendor = {"clblast": CLBlast, "onemkl": OneMKL, "cublas": CuBLAS}[rung]
         return vendor(runtime_named(runtime), selector)
     return RungBackend(runtime_named(runtime), RUNGS[RUNG_NAMES.index(rung)], selector)
+
+
+def opencl_rung(
+    name: str,
+    text: str,
+    *,
+    params: Sequence[Param],
+    group: Callable[[RungParams], Shape],
+    block: Callable[[RungParams], Shape],
+    local: Callable[[RungParams], int] = lambda params: 0,
+    registers: Callable[[RungParams], int] = lambda params: 1,
+    traffic: Model = nothing,
+    summary: str = "",
+    source: str = "",
+) -> DeviceBackend:
+    """A backend of a kernel in OpenCL C, for a plugin. It runs as gemmlab's own GPU rungs do.
+
+    Sizes, batches, strides, device arrays, transfers and the cache of compiled programs are gemmlab's work. The kernel
+    is `__kernel GROUP void gemm(OPERANDS)`, as in the files of `gemmlab/_gpu/kernels`; `gemm.h` there is put before it.
+
+    Parameters
+    ----------
+    name : str
+        The backend's name: `opencl-` and a word.
+    text : str
+        The kernel in OpenCL C.
+    params : sequence of Param
+        Positive integers with a default. The kernel sees each as a macro in capitals; each function below gets a
+        mapping of their values by name.
+    group : callable
+        Work-items of a work-group: along a row and along a column of C.
+    block : callable
+        The part of C that a work-group computes: columns, rows.
+    local : callable, optional
+        The numbers that a work-group keeps in local memory.
+    registers : callable, optional
+        The numbers that a work-item keeps in registers.
+    traffic : callable, optional
+        From `(m, n, k, params)`: numbers that are read and written at the levels "l1" and "local".
+    summary, source : str, optional
+        Half a line for `gemmlab backends`, and where the method comes from.
+
+    Raises
+    ------
+    ValueError
+        If the name does not begin with `opencl-`, or a parameter has no integer as its default.
+
+    Examples
+    --------
+    >>> import gemmlab
+    >>> kernel = '''
+    ... __kernel GROUP void gemm(OPERANDS)
+    ... {
+    ...     THIS_PRODUCT;
+    ...     const int i = get_global_id(1), j = get_global_id(0);
+    ...     if (i >= m || j >= n)
+    ...         return;
+    ...     real sum = 0;
+    ...     for (int p = 0; p < k; p++)
+    ...         sum += A[i * lda + p] * B[p * ldb + j];
+    ...     C[i * ldc + j] = sum;
+    ... }'''
+    >>> width = gemmlab.Param("group_x", 64, (16, 64), "work-items of a group")
+    >>> backend = gemmlab.opencl_rung(
+    ...     "opencl-mine", kernel, params=[width],
+    ...     group=lambda params: (params["group_x"], 1), block=lambda params: (params["group_x"], 1),
+    ... )
+    >>> backend.name
+    'opencl-mine'
+    """
+    from gemmlab._gpu.backend import RungBackend
+
+    runtime, _, word = name.partition("-")
+    if runtime != "opencl" or not word:
+        raise ValueError(f"the name of an OpenCL rung begins with opencl-, such as opencl-mine, not {name!r}")
+    defaults = {param.name: param.default for param in params if isinstance(param.default, int)}
+    if wrong := [param.name for param in params if param.name not in defaults]:
+        raise ValueError(f"the default of a parameter must be an integer: {', '.join(wrong)}")
+    rung = OwnRung(
+        word, summary, source, tuple(params), dict.fromkeys(("gpu", "cpu"), defaults), group, block, traffic, local,
+        registers, own_text=text,
+    )  # fmt: skip
+    return RungBackend(runtime_named(runtime), rung)
 
 
 def best_rung(runtime: str, selector: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -108,6 +108,18 @@ class Rung:
         x, y = self.group(params)
         macros = {name.upper(): value for name, value in params.items()}
         return {**macros, "GROUP_X": x, "GROUP_Y": y, "REAL": C_TYPE[dtype]}
+
+
+@dataclass(frozen=True)
+class OwnRung(Rung):
+    """A rung whose kernel source is not one of ours: a plugin's, see `gemmlab.opencl_rung`."""
+
+    own_text: str = ""
+
+    @cached_property
+    def text(self) -> str:
+        """The kernel source, after the header that all rungs share."""
+        return kernel_text("gemm.h") + self.own_text
 
 
 @cache

@@ -19,6 +19,11 @@ Params: TypeAlias = Mapping[str, int]
 Model: TypeAlias = Callable[[int, int, int, Params], dict[str, float]]  # m, n, k, parameters -> elements per level
 
 
+def nothing(m: int, n: int, k: int, params: Params) -> dict[str, float]:
+    """No model: only the operands are counted, once each."""
+    return {}
+
+
 def in_global_memory(m: int, n: int, k: int, params: Params) -> dict[str, float]:
     """Each multiply-add reads A, B and C, and writes C."""
     return {"l1": 4 * m * n * k}

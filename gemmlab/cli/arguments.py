@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gemmlab._config import MAX_THREADS, check_threads
 from gemmlab._version import __version__
-from gemmlab.cli import inspecting, measuring
+from gemmlab.cli import inspecting, measuring, new_rung
 
 EXAMPLES = """examples:
   gemmlab report                 measure this machine, write report/index.html
@@ -45,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     _tune(command("tune", measuring.run_tune, "find the fastest block sizes or backends for this machine"))
     _verify(command("verify", inspecting.run_verify, "check that a backend multiplies correctly, or all that can run"))
     _cache(command("cache", inspecting.run_cache, "show the compiled GPU programs on disk, or remove them"))
+    _new_rung(command("new-rung", new_rung.run_new_rung, "write a plugin package in which to write your own rung"))
     _json(command("info", inspecting.run_info, "show CPU, caches, instruction sets, devices, libraries and versions"))
     return top
 
@@ -126,6 +127,12 @@ def _verify(verify: argparse.ArgumentParser) -> None:
 def _cache(cache: argparse.ArgumentParser) -> None:
     cache.add_argument("action", nargs="?", choices=("show", "clear"), default="show", help="what to do (show)")
     _json(cache)
+
+
+def _new_rung(new: argparse.ArgumentParser) -> None:
+    new.add_argument("name", metavar="NAME", help="the rung's name, and the folder to write, such as my-rung")
+    new.add_argument("--language", choices=new_rung.LANGUAGES, default="cython",
+                     help="cython: for CPUs; opencl: for GPUs, and for CPUs through PoCL (cython)")  # fmt: skip
 
 
 def _selection(made: argparse.ArgumentParser) -> None:

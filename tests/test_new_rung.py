@@ -1,0 +1,156 @@
+"""`gemmlab new-rung`: what it writes builds, passes its own test, and gives a row in `gemmlab bench`."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+from helpers import ROOT, run_python
+
+import gemmlab
+from gemmlab import Param
+from gemmlab.cli import main, new_rung
+
+PIP = ["--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "-q"]
+
+
+def installed(*names):
+    try:
+        return all(version(name) for name in names)
+    except PackageNotFoundError:
+        return False
+
+
+can_build = pytest.mark.skipif(not installed("pip", "setuptools", "Cython"), reason="needs pip, setuptools and Cython")
+on_opencl = pytest.mark.skipif(
+    not gemmlab.backends()["opencl-private"].available, reason="OpenCL sees no device: pip install 'gemmlab[opencl]'"
+)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.exhaustive
+@can_build
+@pytest.mark.parametrize(
+    ("language", "name", "backend"),
+    [("cython", "my-rung", "my-rung"), pytest.param("opencl", "mine", "opencl-mine", marks=on_opencl)],
+)
+def test_from_an_empty_folder_to_a_passing_test_and_a_row_in_bench(folder, language, name, backend):
+    def done(*arguments, **options):
+        ended = run_python("-m", *arguments, timeout=300, **options)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended.stdout
+
+    said = done("gemmlab", "new-rung", name, "--language", language, path=[ROOT])
+    assert f"gemmlab bench --backends {new_rung.WORDS[language]['below']},{backend}" in said
+    site = folder / "site"
+    done("pip", "install", *PIP, "--target", site, folder / name)
+    places = {"path": [ROOT, site]}
+    assert "passed" in done("pytest", "-q", "-p", "no:cacheprovider", folder / name, **places)
+    brief = ["--sizes", "33", "--rounds", "1", "--budget", "0.01"]
+    rows = done("gemmlab", "bench", "--backends", f"{backend},cpu-ikj", *brief, **places).splitlines()
+    assert [row for row in rows if row.split()[:2] == [backend, "33"]]
+
+
+@pytest.mark.parametrize("language", new_rung.LANGUAGES)
+def test_every_file_is_filled_in_and_python_compiles(folder, capsys, language):
+    assert main(["new-rung", "my-own-2", "--language", language]) == 0
+    out = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in out.splitlines())
+    files = [path for path in (folder / "my-own-2").rglob("*") if path.is_file()]
+    assert {path.name for path in files} >= {"pyproject.toml", "README.md", "test_gemmlab_my_own_2.py", "backend.py"}
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        assert "$" not in text
+        if path.suffix == ".py":
+            compile(text, str(path), "exec")
+
+
+def test_the_cython_kernel_starts_as_the_rung_that_the_lab_sheet_compares_it_with(folder):
+    """The loops of `cpu-ikj`: so that the first measurement shows no difference."""
+    main(["new-rung", "mine"])
+    ours = (ROOT / "gemmlab/_cpu/rungs/ikj.pyx").read_text()
+    loops = ours[ours.index("for j in range(n)") : ours.index("cdef Gemm32")].strip()
+    assert loops in (folder / "mine/gemmlab_mine/kernel.pyx").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["My-Rung"], "lower-case letters"),
+        (["../up"], "lower-case letters"),
+        (["cpu-naive"], "exists already"),
+        (["auto"], "exists already"),
+        (["opencl"], "exists already"),
+        (["naive", "--language", "opencl"], "'opencl-naive' exists already"),
+        (["opencl-mine"], "--language opencl"),
+        (["cuda-mine", "--language", "opencl"], "GPU runtime"),
+        (["there"], "there exists already"),
+        (["mine", "--language", "fortran"], "invalid choice"),
+    ],
+)
+def test_a_name_that_cannot_be_writes_nothing(folder, capsys, arguments, reason):
+    (folder / "there").mkdir()
+    try:
+        status = main(["new-rung", *arguments])
+    except SystemExit as end:
+        status = end.code
+    error = capsys.readouterr().err
+    assert status == 2
+    assert reason in error
+    assert "Traceback" not in error
+    assert list(folder.iterdir()) == [folder / "there"]
+    assert not list((folder / "there").iterdir())
+
+
+def test_a_module_of_the_packages_name_is_not_hidden(folder, capsys, monkeypatch):
+    (folder / "gemmlab_mine.py").touch()
+    monkeypatch.syspath_prepend(str(folder))
+    assert main(["new-rung", "mine"]) == 2
+    assert "'gemmlab_mine' exists already" in capsys.readouterr().err
+    assert not (folder / "mine").exists()
+
+
+def test_a_write_that_fails_leaves_nothing(folder, capsys, monkeypatch):
+    written = []
+
+    def write_text(path, text, **options):
+        written.append(path)
+        if len(written) == 3:
+            raise OSError("No space left on device")
+        path.write_bytes(text.encode())
+
+    monkeypatch.setattr(Path, "write_text", write_text)
+    assert main(["new-rung", "mine"]) == 2
+    assert capsys.readouterr().err == "gemmlab: No space left on device\n"
+    assert not list(folder.iterdir())
+
+
+def shape(params):
+    return params["group_x"], 1
+
+
+@pytest.mark.parametrize(
+    ("name", "default", "reason"),
+    [("mine", 4, "begins with opencl-"), ("opencl-", 4, "begins with opencl-"), ("opencl-mine", None, "group_x")],
+)
+def test_an_opencl_rung_that_cannot_be_says_why(name, default, reason):
+    param = Param("group_x", default, (4,), "work-items of a group")
+    with pytest.raises(ValueError, match=reason):
+        gemmlab.opencl_rung(name, "", params=[param], group=shape, block=shape)
+
+
+def test_an_opencl_rung_is_a_backend_with_the_defaults_of_its_parameters():
+    param = Param("group_x", 4, (4,), "work-items of a group")
+    backend = gemmlab.opencl_rung("opencl-mine", "text", params=[param], group=shape, block=shape, summary="a rung")
+    assert isinstance(backend, gemmlab.Backend)
+    assert (backend.name, backend.kind, backend.summary) == ("opencl-mine", "rung", "a rung")
+    assert backend.rung.resolve({}, "cpu") == backend.rung.resolve({}, "gpu") == {"group_x": 4}
+    assert backend.rung.text.endswith("text")
+    assert backend.rung.text is backend.rung.text
