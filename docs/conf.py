@@ -44,7 +44,7 @@ html_show_sphinx = html_copy_source = False
 
 # The pages of the site by part. The list is here and not in docs/index.md, which is plain text on a code host.
 PARTS = {
-    "The course": ["ladder", "rungs/index"],
+    "The course": ["ladder", "rungs/index", "lab"],
     **{f"{name} rungs": [f"rungs/{rung.page}" for rung in ladder] for name, ladder in rungs.ladders().items()},
     "Measuring": ["measuring", "measured/README", "studies", "records"],
     "Using it": ["reference/command-line", "reference/python", "promises", "arrays"],

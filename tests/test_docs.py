@@ -36,9 +36,10 @@ needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="no bash he
 def course(monkeypatch):
     """The modules that write the course's pages."""
     monkeypatch.syspath_prepend(str(DOCS))
-    from course import gains, heads, links, pages, reference, rungs
+    from course import contradictions, gains, heads, links, pages, reference, rungs
 
-    return {"gains": gains, "heads": heads, "links": links, "pages": pages, "reference": reference, "rungs": rungs}
+    modules = (contradictions, gains, heads, links, pages, reference, rungs)
+    return {module.__name__.rpartition(".")[2]: module for module in modules}
 
 
 def name_of(page):
@@ -186,10 +187,129 @@ def test_every_rung_has_questions_with_parameters_that_it_takes(course):
                     assert params[name].constraint(int(value) if value.isdigit() else value)
 
 
+def all_runs(course):
+    return [(rung, run) for rung in course["rungs"].all_rungs() for run in course["gains"].runs(rung)]
+
+
+def test_a_run_has_one_number_of_threads_and_compares_only_what_has_as_many(course):
+    checked = 0
+    for rung, run in all_runs(course):
+        assert len({step.threads for step in run.steps}) == 1
+        for step in run.steps:
+            assert step.after["backend"] in rung.backends.values()
+            assert step.before is None or step.before["threads"] == step.threads
+            alike = [r["gflop_per_s"] for r in run.ceilings if r["threads"] == step.threads and r["ceiling"] == "fma"]
+            assert step.peak is None or step.peak in alike
+            checked += step.before is not None
+    assert checked > 50
+
+
+def test_every_caption_has_the_threads_of_its_records(course):
+    for rung, run in all_runs(course):
+        table = course["pages"]._gains_table(rung, run)
+        caption, titles = table.splitlines()[0], table.splitlines()[2]
+        said = re.findall(r"(\d+) threads?\b", caption)
+        assert said == ([str(run.steps[0].threads)] if run.steps[0].threads else [])
+        peaks = re.findall(r"of the peak of (\d+) thread", titles)
+        assert peaks in ([], said)
+
+
+def test_a_speed_on_another_number_of_threads_says_so(course):
+    (ikj,) = (rung for rung in course["rungs"].all_rungs() if rung.page == "cpu-ikj")
+    (run,) = (run for run in course["gains"].runs(ikj) if run.file == "measured/ladder16/sixteen-threads.jsonl")
+    table = course["pages"]._gains_table(ikj, run)
+    assert "| 1008 | 1.1 on 1 thread | **97.8** (84.3 to 102) | 1010 | 5.8\u00a0% |" in table
+    assert "times cpu-naive" not in table
+
+
+def test_no_two_tables_of_a_page_have_the_same_caption(course):
+    for rung in course["rungs"].all_rungs():
+        captions = [course["pages"]._gains_table(rung, run).splitlines()[0] for run in course["gains"].runs(rung)]
+        assert len({caption.partition(" (`")[0] for caption in captions}) == len(captions)
+
+
+def test_the_first_table_of_every_rung_has_the_ladders_first_and_last_rung(course):
+    for ladder in course["rungs"].ladders().values():
+        for rung in ladder:
+            titles = course["pages"]._gains_table(rung, course["gains"].runs(rung)[0]).splitlines()[2]
+            for end in (rung.first, rung.last):
+                assert end is None or f"| {end.title}, GFLOP/s |" in titles
+        assert ladder[0].last.title in ("cpu-packed", "register")
+
+
+def test_the_table_of_the_ladder_is_that_of_the_records(course):
+    """One thread against one thread, and what more threads give as a factor of its own."""
+    page = (DOCS / "ladder.md").read_text(encoding="utf-8")
+    gains, formatting = course["gains"], course["pages"]
+    for rung in course["rungs"].ladders()["CPU"]:
+        runs = gains.runs(rung)
+        (step,) = (step for step in runs[0].steps if step.n == 1008)
+        assert step.threads == 1
+        cells = [f"{formatting.number(step.after['gflop_per_s'])} ({formatting.percent(step.share_of_peak)})"]
+        cells.append(step.gain.partition(" (")[0] or "–")
+        if more := gains.over_threads(step, runs):
+            other, factor = more
+            assert other.threads == 16
+            share = formatting.percent(other.share_of_peak)
+            cells += [f"{formatting.number(other.after['gflop_per_s'])} ({share})", formatting.number(factor)]
+        else:
+            cells += ["–", "–"]
+        (row,) = (line for line in page.splitlines() if line.startswith(f"| [`{rung.title}`]"))
+        assert row.split(" | ")[3:] == [*cells[:-1], f"{cells[-1]} |"]
+
+
+def test_every_question_says_what_to_expect(course):
+    for rung in course["rungs"].all_rungs():
+        page = course["pages"].page(rung)
+        asked = course["rungs"].questions(rung)
+        assert all(question["answer"].strip() for question in asked)
+        assert page.count("<details><summary>What to expect</summary>") == len(asked)
+        assert page.count("<details>") == page.count("</details>")
+
+
+def test_rows_that_contradict_the_text_say_why(course):
+    said = "\n".join(course["pages"].page(rung) for rung in course["rungs"].all_rungs())
+    assert "* N = 3024 and 4032: above the measured peak (1400 GFLOP/s)." in said
+    assert re.search(r"\* N = 1008, 2016 and 3024: the gain is far below .* L3 \(300 MiB\) holds all of B", said)
+    assert "little or no gain, although the tiles are in local memory. On this device L1 is as fast" in said
+
+
+def step_of(course, rate, n=100, *, before=50.0, peak=None, cache_bytes=None, after_moved=None, before_moved=None):
+    """A step with what the rules look at."""
+    caches = {"environment": {"cache_bytes": cache_bytes or {}}}
+    old = record("b", 1.0, n) | caches | {"gflop_per_s": before, "p80_s": 1.1} | (before_moved or {})
+    new = record("a", before / rate, n) | caches | {"gflop_per_s": rate} | (after_moved or {})
+    return course["gains"].Step(new, old, peak)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"rate": 101.0, "peak": 100.0}, "above the measured peak"),
+        ({"rate": 99.0, "peak": 100.0}, None),
+        ({"rate": 20.0, "cache_bytes": {"L2": 40_000}}, "slower than b. L2"),
+        ({"rate": 20.0, "cache_bytes": {"L2": 39_999}}, None),
+        ({"rate": 60.0, "cache_bytes": {"L2": 40_000}}, None),
+        ({"rate": 60.0, "cache_bytes": {"L2": 9, "L3": 40_000}, "before_moved": {"bytes_model_l3": 90.0},
+          "after_moved": {"bytes_model_l3": 3.0}}, "L3 (39.1 KiB) holds all of B"),
+        ({"rate": 60.0, "cache_bytes": {"L2": 9, "L3": 39_999}, "before_moved": {"bytes_model_l3": 90.0},
+          "after_moved": {"bytes_model_l3": 3.0}}, None),
+        ({"rate": 2000.0, "cache_bytes": {"L2": 9, "L3": 40_000}, "before_moved": {"bytes_model_l3": 90.0},
+          "after_moved": {"bytes_model_l3": 3.0}}, None),
+    ],
+)  # fmt: skip
+def test_a_rule_finds_its_rows_and_no_others(course, options, reason):
+    run = course["gains"].Run("here", "a file", (step_of(course, **options),), ())
+    found = course["contradictions"].contradictions(run)
+    assert len(found) == (reason is not None)
+    assert reason is None or found[0].startswith("N = 100: ")
+    assert reason is None or reason in found[0]
+
+
 def record(backend, seconds, n=100):
     """A product as `gains` needs it."""
-    problem = {"m": n, "n": n, "k": n}
-    return {"kind": "gemm", "backend": backend, "status": "ok", "problem": problem, "gflop": 2e-9 * n**3,
+    problem = {"m": n, "n": n, "k": n, "dtype": "float32"}
+    return {"kind": "gemm", "backend": backend, "status": "ok", "problem": problem, "gflop": 2e-9 * n**3, "threads": 1,
             "median_s": seconds, "p20_s": 0.9 * seconds, "p80_s": 1.1 * seconds, "transfers_counted": None}  # fmt: skip
 
 

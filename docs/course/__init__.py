@@ -3,6 +3,7 @@
     rungs.py       the rungs in order: file, previous rung, parameters, questions
     heads.py       reads the head comment of a rung's file
     gains.py       compares a rung with the previous one, from records
+    contradictions.py   rows of a table that contradict the text, and why
     pages.py       the page of each rung, and the overview of all rungs
     reference.py   the pages for the command line and for Python
     links.py       changes links to files of the project into links to pages of the site

@@ -1,13 +1,13 @@
-"""Compares the speed of a rung with that of the previous rung, from records.
+"""Compares the speed of a rung with that of the previous, the first and the last rung, from records.
 
 On a device, the times are those of the kernels alone, by the device's own clock: for small products, starting a kernel
-takes longer than running it. Only times of the same run are compared. If their p20 to p80 intervals overlap, the result
-is "no difference seen", without a ratio.
+takes longer than running it. Only times of the same run and the same number of threads are compared. If their p20 to
+p80 intervals overlap, the result is "no difference seen", without a ratio.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -28,16 +28,39 @@ LEVELS = {"local": "local memory", "l1": "L1", "l2": "L2", "l3": "L3", "dram": "
 
 @dataclass(frozen=True)
 class Step:
-    """A rung at one size: its record, the previous rung's record of the same run, its share of the measured peak."""
+    """A rung at one size: its record, those of other rungs in the same run, its share of the measured peak.
+
+    `before` is the previous rung's record on as many threads. `first` and `last` are the records of the ladder's first
+    and last rung, whatever their threads. `peak` is on as many threads as `after`; None without such a ceiling.
+    `previous` names the previous rung.
+    """
 
     after: Record
     before: Record | None
-    share_of_peak: float | None
+    peak: float | None
+    first: Record | None = None
+    last: Record | None = None
+    previous: str = ""
 
     @property
     def n(self) -> int:
         """N of the square matrices."""
         return int(self.after["problem"]["n"])
+
+    @property
+    def threads(self) -> int | None:
+        """The threads of the rung; None on a device."""
+        return self.after["threads"]  # type: ignore[no-any-return]
+
+    @property
+    def share_of_peak(self) -> float | None:
+        """The rung's speed divided by the peak of its number of threads."""
+        return self.after["gflop_per_s"] / self.peak if self.peak else None
+
+    @property
+    def first_is_before(self) -> bool:
+        """Whether the previous rung is the ladder's first, and ran on another number of threads."""
+        return self.before is None and self.first is not None and self.previous == self.first["backend"]
 
     @property
     def gain(self) -> str:
@@ -50,7 +73,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Run:
-    """A rung at all sizes of one run, from small to large. `file` is the path of the records below docs/."""
+    """A rung on one number of threads at all sizes of one run, from small to large.
+
+    `machine` says where, without the threads. `file` is the path of the records below docs/.
+    """
 
     machine: str
     file: str
@@ -64,32 +90,55 @@ class Run:
 
 
 def runs(rung: Rung) -> list[Run]:
-    """The runs of a rung in the order of `course.toml`, those that also measured the previous rung first."""
+    """The runs of a rung in the order of `course.toml`, those that also measured the previous rung first.
+
+    Of several runs on one machine and as many threads, the first counts.
+    """
     rung_runs = [
         run
         for entry in settings()["records"]
         if entry["ladder"] == rung.ladder
-        for runtime, name in rung.backends.items()
-        if (run := _run(rung, entry, runtime, name)) is not None
+        for runtime in rung.backends
+        for run in _runs(rung, entry, runtime)
     ]
-    return sorted(rung_runs, key=lambda run: not run.has_previous)
+    once: dict[object, Run] = {}
+    for run in rung_runs:
+        once.setdefault((run.machine, run.steps[0].threads, run.steps[0].after["backend"]), run)
+    return sorted(once.values(), key=lambda run: not run.has_previous)
 
 
-def _run(rung: Rung, entry: Mapping[str, str], runtime: str, name: str) -> Run | None:
+def _runs(rung: Rung, entry: Mapping[str, str], runtime: str) -> Iterator[Run]:
+    """The runs of a rung in one file of records: one for each number of threads."""
     records = _records(entry["file"])
-    previous_name = rung.before.backends[runtime] if rung.before else None
-    previous_records = _squares(records, previous_name) if previous_name else []
-    previous = {record["problem"]["n"]: record for record in reversed(previous_records)}  # of several, the first counts
-    steps = [
-        Step(record, previous.get(record["problem"]["n"]), _share_of_peak(records, record))
-        for record in _squares(records, name)
-    ]
-    if not steps:
-        return None
-    device = steps[0].after["device"]
-    ceilings = tuple(record for record in records if record["kind"] == "ceiling" and record["device"] == device)
-    steps.sort(key=lambda step: step.n)
-    return Run(entry["machine"], entry["file"], tuple(steps), ceilings)
+    own = _squares(records, rung.backends[runtime])
+    previous = rung.before.backends[runtime] if rung.before else ""
+    others = {
+        role: _by_size(_squares(records, other.backends[runtime]))
+        for role, other in {"first": rung.first, "before": rung.before, "last": rung.last}.items()
+        if other is not None
+    }
+    for threads in dict.fromkeys(record["threads"] for record in own):
+        steps = [_step(records, record, others, previous) for record in own if record["threads"] == threads]
+        device = steps[0].after["device"]
+        ceilings = tuple(record for record in records if record["kind"] == "ceiling" and record["device"] == device)
+        steps.sort(key=lambda step: step.n)
+        yield Run(entry["machine"], entry["file"], tuple(steps), ceilings)
+
+
+def _step(
+    records: tuple[Record, ...], after: Record, others: Mapping[str, Mapping[int, list[Record]]], previous: str
+) -> Step:
+    at_size = {role: found.get(after["problem"]["n"], []) for role, found in others.items()}
+    alike = [record for record in at_size.get("before", []) if record["threads"] == after["threads"]]
+    first, last = (next(iter(at_size.get(role, [])), None) for role in ("first", "last"))
+    return Step(after, next(iter(alike), None), _peak(records, after), first, last, previous)
+
+
+def _by_size(records: Iterable[Record]) -> dict[int, list[Record]]:
+    found: dict[int, list[Record]] = {}
+    for record in records:
+        found.setdefault(record["problem"]["n"], []).append(record)
+    return found
 
 
 @cache
@@ -118,9 +167,22 @@ def _squares(records: tuple[Record, ...], name: str) -> list[Record]:
     ]
 
 
-def _share_of_peak(records: tuple[Record, ...], record: Record) -> float | None:
-    with suppress(ValueError):  # this file has no ceilings for its device, dtype and number of threads
-        return Roof(records, record["device"]).share_of_peak(record)
+def _peak(records: tuple[Record, ...], record: Record) -> float | None:
+    """The measured peak on the record's device, for its dtype and its number of threads; None without one."""
+    alike = [one for one in records if one["kind"] == "ceiling" and one["threads"] == record["threads"]]
+    with suppress(ValueError):  # no such ceilings in this file
+        return Roof(alike, record["device"]).peak_gflop_per_s(record["problem"]["dtype"], record["threads"])
+    return None
+
+
+def over_threads(step: Step, rung_runs: Sequence[Run]) -> tuple[Step, float] | None:
+    """The same rung at the same size and on the same machine with more threads, and how many times as fast it is."""
+    file = next(run.file for run in rung_runs if step in run.steps)
+    machine = next(run.machine for run in rung_runs if step in run.steps)
+    for run in rung_runs:
+        for other in run.steps:
+            if run.machine == machine and run.file != file and other.n == step.n and step.threads == 1 != other.threads:
+                return other, other.after["gflop_per_s"] / step.after["gflop_per_s"]
     return None
 
 

@@ -8,11 +8,13 @@ from difflib import unified_diff
 from os.path import relpath
 from pathlib import Path
 
-from course.gains import Run, Step, bytes_per_multiply_add, first_entry, roofline, roofline_of_all, runs
+from course.contradictions import contradictions
+from course.gains import Run, Step, bytes_per_multiply_add, over_threads, roofline, roofline_of_all, runs
 from course.heads import Head, first_line_of_code, read_head
 from course.rungs import ROOT, RUNTIME_NAMES, Rung, all_rungs, ladders, questions, settings
 from gemmlab.analysis.formatting import number, percent, sentence, threads_text
 from gemmlab.measure.comparison import NO_DIFFERENCE
+from gemmlab.measure.records import Record
 
 FOLDER = "rungs"
 LEXER = {".pyx": "cython", ".cl": "c", ".hpp": "c++"}
@@ -27,7 +29,14 @@ HOW_TO_READ = (
 )
 OVERVIEW_INTRODUCTION = """# All rungs at a glance
 
-Each row compares a rung with the rung before it in the same run. Each name links to the page of the rung."""
+Each row compares a rung with the rung before it, in the same run and on as many threads. The share is of the measured
+peak of as many threads. What more threads give is another factor, in a column of its own. Each name links to the page
+of the rung."""
+WHY_RUNS_DIFFER = (
+    "The runs are of different machines, or of one machine on different days. They differ in clock, caches and what "
+    "other guests of the host did, so compare figures within a table only."
+)
+FOLDED = {"hint": "A hint", "answer": "What to expect"}
 DRAWN_ON = {"CPU": "cpu", "GPU": "opencl"}  # the runtime in the figure of a whole ladder
 DASH, UNBROKEN_PERCENT = "–", "\u00a0%"
 
@@ -83,7 +92,7 @@ def _traffic(rung: Rung, head: Head) -> str:
     titles = ["from", *([_title_before(rung)] if old else []), rung.title]
     rows = [[level, *([number(old.get(level))] if old else []), number(moved)] for level, moved in own.items()]
     levels = [[level, number(moved), DASH] for level, moved in old.items() if level not in own]
-    caption = f"Bytes per multiply-add by the traffic models, at N = {last.n} on {rung_runs[0].machine}:"
+    caption = f"Bytes per multiply-add by the traffic models, at N = {last.n} on {_where(rung_runs[0])}:"
     return f"{text}\n\n{caption}\n\n{_table(titles, rows + levels)}"
 
 
@@ -99,42 +108,75 @@ def _measured(rung: Rung, head: Head) -> str:
                     f"machine: `{_command(rung)}`")  # fmt: skip
     text.append(f"{HOW_MEASURED[rung.ladder]}; p20 to p80 in brackets. Each table is one run, from one file of "
                 "records. [All results](../measured/README.md) has the commands.")  # fmt: skip
+    if len({run.machine for run in rung_runs}) > 1:
+        text.append(WHY_RUNS_DIFFER)
     text += [_gains_table(rung, run) for run in rung_runs]
     return "\n\n".join(text)
 
 
 def _gain_sentence(rung: Rung, run: Run, step: Step) -> str:
-    where = f"at N = {step.n} on {run.machine}{_runtime(step)}"
+    where = f"at N = {step.n} on {_where(run)}"
     speed = f"{number(step.after['gflop_per_s'])} GFLOP/s"
     if step.share_of_peak:
-        threads = step.after["threads"]
-        of = f" of {threads_text(threads)}" if threads else ""
+        of = f" of {threads_text(step.threads)}" if step.threads else ""
         speed += f", {percent(step.share_of_peak)} of the measured peak{of}"
-    if not step.before:
-        return f"**{speed}**, {where}."
     times = step.gain.partition(" (")[0]
     seen = f"{times} times the speed of" if times != NO_DIFFERENCE else "No difference seen from"
-    return f"**{seen} {_title_before(rung)}** {where}: {speed}.".replace(" %", UNBROKEN_PERCENT)
+    gain = f"**{seen} {_title_before(rung)}** {where}: {speed}." if step.before else f"**{speed}**, {where}."
+    if more := over_threads(step, runs(rung)):
+        other, factor = more
+        gain += (f" On {threads_text(other.threads or 1)} there, {number(other.after['gflop_per_s'])} GFLOP/s: "
+                 f"{number(factor)} times its own speed on one thread.")  # fmt: skip
+    return gain.replace(" %", UNBROKEN_PERCENT)
 
 
 def _gains_table(rung: Rung, run: Run) -> str:
-    titles = ["N", f"{_title_before(rung)}, GFLOP/s", f"{rung.title}, GFLOP/s", "times as fast", "of peak"]
-    rows = [
-        [
-            str(step.n),
-            number(step.before["gflop_per_s"]) if step.before else "",
-            f"{number(step.after['gflop_per_s'])} ({number(_rate(step, 'p80_s'))} to {number(_rate(step, 'p20_s'))})",
-            step.gain,
-            percent(step.share_of_peak) if step.share_of_peak else DASH,
-        ]
-        for step in run.steps
-    ]
-    if not run.has_previous:
-        titles, rows = _without(titles, 1, 3), [_without(row, 1, 3) for row in rows]
-    elif all(step.share_of_peak is None for step in run.steps):
-        titles, rows = _without(titles, 4), [_without(row, 4) for row in rows]
-    caption = f"{sentence(run.machine)[:-1]}{_runtime(run.steps[0])} (`{run.file}`)"
-    return f"**{caption}**\n\n{_table(titles, rows)}"
+    """Each size with the ladder's first rung, the rung before, this rung and the last one, all of one run."""
+    others = {"before": rung.before, "last": rung.last}
+    if rung.before is not rung.first:
+        others = {"first": rung.first, **others}
+    if rung.before is rung.last:
+        del others["last"]
+    roles = [role for role, other in others.items() if other and any(_record(step, role) for step in run.steps)]
+    at = roles.index("last") if "last" in roles else len(roles)
+    names = [others[role].title for role in roles if others[role]]  # type: ignore[union-attr]
+    titles = ["N", *(f"{name}, GFLOP/s" for name in [*names[:at], rung.title, *names[at:]])]
+    gains, shares = any(step.before for step in run.steps), any(step.share_of_peak for step in run.steps)
+    threads = run.steps[0].threads
+    titles += [f"times {_title_before(rung)}"] * gains
+    titles += [f"of the peak{f' of {threads_text(threads)}' if threads else ''}"] * shares
+    rows = []
+    for step in run.steps:
+        cells = [_speed(_record(step, role), threads) for role in roles]
+        row = [str(step.n), *cells[:at], f"**{number(step.after['gflop_per_s'])}** {_spread(step)}", *cells[at:]]
+        rows.append([*row, *[step.gain] * gains, *[percent(step.share_of_peak)] * shares])
+    caption = f"{sentence(_where(run))[:-1]} (`{run.file}`)"
+    notes = "\n".join(f"* {note}" for note in contradictions(run))
+    return "\n\n".join(filter(None, [f"**{caption}**", _table(titles, rows), notes]))
+
+
+def _record(step: Step, role: str) -> Record | None:
+    """The record of another rung beside this one. The rung before is the first rung, too, on the second one's page."""
+    record: Record | None = getattr(step, role)
+    return step.first if role == "before" and record is None and step.first_is_before else record
+
+
+def _speed(record: Record | None, threads: int | None) -> str:
+    """A speed of another rung, with its threads where they are not this rung's."""
+    if record is None:
+        return ""
+    other = f" on {threads_text(record['threads'])}" if record["threads"] != threads else ""
+    return f"{number(record['gflop_per_s'])}{other}"
+
+
+def _spread(step: Step) -> str:
+    return f"({number(_rate(step, 'p80_s'))} to {number(_rate(step, 'p20_s'))})"
+
+
+def _where(run: Run) -> str:
+    """The machine, with the threads that the rung ran on, or its runtime."""
+    step = run.steps[0]
+    return f"{run.machine}, {threads_text(step.threads)}" if step.threads else f"{run.machine}{_runtime(step)}"
 
 
 def _figure(rung: Rung, head: Head) -> str:
@@ -144,7 +186,7 @@ def _figure(rung: Rung, head: Head) -> str:
     run = _most_sizes(rung_runs)
     compared = f" and {_title_before(rung)}" if run.has_previous else ""
     sizes = f"from N = {run.steps[0].n} to {run.steps[-1].n}" if len(run.steps) > 1 else f"at N = {run.steps[0].n}"
-    what = f"{rung.title}{compared} {sizes}, on {run.machine}{_runtime(run.steps[0])}."
+    what = f"{rung.title}{compared} {sizes}, on {_where(run)}."
     options = f":alt: Roofline of {rung.title}{compared}, {sizes}\n:width: 100%"
     figure = f"```{{figure}} {rung.page}.svg\n{options}\n\n{what} {HOW_TO_READ}\n```"
     return f"## Its {'move' if run.has_previous else 'place'} on the roofline\n\n{figure}"
@@ -195,34 +237,47 @@ def _questions(rung: Rung, head: Head) -> str:
     text = ["## Questions to try"]
     for count, question in enumerate(questions(rung), 1):
         text += [f"**{count}.** {question['ask']}", f"```bash\n{question['run']}\n```"]
-        if hint := question.get("hint"):
-            text.append(f"<details><summary>A hint</summary>\n\n{hint}\n\n</details>")
+        for kind, summary in FOLDED.items():
+            if folded := question.get(kind):
+                text.append(f"<details><summary>{summary}</summary>\n\n{folded.strip()}\n\n</details>")
     return "\n\n".join(text)
 
 
 def _overview() -> str:
-    text = [OVERVIEW_INTRODUCTION]
-    for ladder, rungs in ladders().items():
-        rows = []
-        for rung in rungs:
-            rung_runs = runs(rung)
-            step = _headline(rung_runs[0]) if rung_runs else None
-            speed = f"{number(step.after['gflop_per_s'])}" if step else DASH
-            share = percent(step.share_of_peak) if step and step.share_of_peak else DASH
-            gain = step.gain.partition(" (")[0] if step and step.before else DASH
-            where = f"N = {step.n}, {rung_runs[0].machine}{_runtime(step)}" if step else DASH
-            rows.append([f"[{rung.title}]({rung.page}.md)", rung.summary, speed, share, gain, where])
-        titles = ["rung", "idea", "GFLOP/s", "of peak", "times the rung before", "measured at"]
-        text += [f"## The {ladder} ladder", _table(titles, rows), _figure_of_all(ladder)]
-    return "\n\n".join(text) + "\n"
+    return "\n\n".join([OVERVIEW_INTRODUCTION, *(_overview_of(ladder) for ladder in ladders())]) + "\n"
+
+
+def _overview_of(ladder: str) -> str:
+    """A ladder's table, and its figure; where all rows were measured at one size in one run, it is said once."""
+    rows, places = [], []
+    for rung in ladders()[ladder]:
+        rung_runs = runs(rung)
+        step = _headline(rung_runs[0])
+        gain = step.gain.partition(" (")[0] or DASH
+        row = [f"[{rung.title}]({rung.page}.md)", rung.summary, number(step.after["gflop_per_s"])]
+        row += [percent(step.share_of_peak), gain]
+        rows.append(row + [_more_threads(over_threads(step, rung_runs))] * (ladder == "CPU"))
+        places.append(f"N = {step.n} on {_where(rung_runs[0])}")
+    titles = ["rung", "idea", "GFLOP/s", "of peak", "times the rung before"]
+    titles += ["on more threads"] * (ladder == "CPU")
+    if len(set(places)) > 1:
+        titles, rows = [*titles, "measured at"], [[*row, place] for row, place in zip(rows, places, strict=True)]
+    where = f"All rows: float32, {places[0]}." if len(set(places)) == 1 else ""
+    parts = [f"## The {ladder} ladder", where, _table(titles, rows), _figure_of_all(ladder)]
+    return "\n\n".join(filter(None, parts))
+
+
+def _more_threads(more: tuple[Step, float] | None) -> str:
+    """What more threads give, as a cell."""
+    if more is None:
+        return DASH
+    step, factor = more
+    return f"{number(step.after['gflop_per_s'])} on {threads_text(step.threads or 1)}, {number(factor)} times"
 
 
 def _figure_of_all(ladder: str) -> str:
-    machine = first_entry(ladder)["machine"]
     options = f":alt: Roofline of the {ladder} ladder\n:width: 100%"
-    runtime = DRAWN_ON[ladder]
-    through = f" through {RUNTIME_NAMES[runtime]}" if runtime in RUNTIME_NAMES else ""
-    what = f"The rungs, and the baselines (hollow and dashed), on {machine}{through}."
+    what = f"The rungs, and the baselines (hollow and dashed), on {_where(runs(ladders()[ladder][0])[0])}."
     return f"```{{figure}} {ladder.lower()}-ladder.svg\n{options}\n\n{what} {HOW_TO_READ}\n```"
 
 
@@ -232,8 +287,8 @@ def _most_sizes(rung_runs: Sequence[Run]) -> Run:
 
 
 def _headline(run: Run) -> Step:
-    """The largest product of a run that both rungs have, or else the largest product."""
-    return max(run.steps, key=lambda step: (step.before is not None, step.n))
+    """The largest product of a run that the rung before, the first and the last rung have, too, if there is one."""
+    return max(run.steps, key=lambda step: (*(x is not None for x in (step.before, step.first, step.last)), step.n))
 
 
 def _rate(step: Step, key: str) -> float:
@@ -265,7 +320,3 @@ def _code_lines(file: Path) -> list[str]:
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [titles, ["---"] * len(titles), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines).replace(" %", UNBROKEN_PERCENT)
-
-
-def _without(cells: Sequence[str], *columns: int) -> list[str]:
-    return [cell for column, cell in enumerate(cells) if column not in columns]

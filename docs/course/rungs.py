@@ -13,12 +13,14 @@ from gemmlab._backend import Param
 from gemmlab._cpu.packed_backend.backend import Packed
 from gemmlab._cpu.rungs.ladder import rungs as cpu_rungs
 from gemmlab._gpu import RUNTIMES
+from gemmlab._gpu.rungs import BEST_RUNG
 from gemmlab._gpu.rungs import RUNGS as GPU_RUNGS
 
 ROOT = Path(__file__).parents[2]
 CPU, KERNELS = ROOT / "gemmlab" / "_cpu", ROOT / "gemmlab" / "_gpu" / "kernels"
 PACKED: Any = Packed()
 PACKED_FILES = (CPU / "packed" / "macrokernel.hpp", CPU / "packed" / "microkernel.hpp")
+LAST = (PACKED.name, BEST_RUNG["gpu"])  # the last rung of each ladder
 RUNTIME_NAMES = {"opencl": "OpenCL", "sycl": "SYCL", "cuda": "CUDA"}
 
 
@@ -49,6 +51,18 @@ class Rung:
     backends: Mapping[str, str]
     params: tuple[Param, ...]
     defaults: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def first(self) -> Rung | None:
+        """The first rung of the ladder; None if it is this one."""
+        rung = ladders()[self.ladder][0]
+        return None if rung is self else rung
+
+    @property
+    def last(self) -> Rung | None:
+        """The last rung of the ladder, its fastest; None if it is this one. On GPUs a rung for contrast follows it."""
+        rung = next(one for one in reversed(ladders()[self.ladder]) if one.title in LAST)
+        return None if rung is self else rung
 
     @property
     def title(self) -> str:
