@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -56,6 +57,14 @@ def test_from_an_empty_folder_to_a_passing_test_and_a_row_in_bench(folder, langu
     brief = ["--sizes", "33", "--rounds", "1", "--budget", "0.01"]
     rows = done("gemmlab", "bench", "--backends", f"{backend},cpu-ikj", *brief, **places).splitlines()
     assert [row for row in rows if row.split()[:2] == [backend, "33"]]
+
+
+def test_every_template_is_in_the_wheel():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    folder = ROOT / "gemmlab" / "cli"
+    packed = {path for pattern in settings["package-data"]["gemmlab.cli"] for path in folder.glob(pattern)}
+    assert packed
+    assert packed == {path for path in (folder / "templates").rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("language", new_rung.LANGUAGES)
