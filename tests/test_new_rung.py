@@ -6,11 +6,14 @@ import tomllib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers import ROOT, run_python
+from randomness import RNG
 
 import gemmlab
 from gemmlab import Param
+from gemmlab._registry import registered
 from gemmlab.cli import main, new_rung
 
 PIP = ["--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "-q"]
@@ -163,3 +166,36 @@ def test_an_opencl_rung_is_a_backend_with_the_defaults_of_its_parameters():
     assert backend.rung.resolve({}, "cpu") == backend.rung.resolve({}, "gpu") == {"group_x": 4}
     assert backend.rung.text.endswith("text")
     assert backend.rung.text is backend.rung.text
+
+
+KERNEL = """
+__kernel GROUP void gemm(OPERANDS)
+{
+    THIS_PRODUCT;
+    const int i = get_global_id(1), j = get_global_id(0) * WIDTH;
+    if (i < m)
+        for (int column = j; column < min(j + WIDTH, n); column++) {
+            real sum = 0;
+            for (int p = 0; p < k; p++)
+                sum += A[i * lda + p] * B[p * ldb + column];
+            C[i * ldc + column] = sum;
+        }
+}
+"""
+
+
+@on_opencl
+def test_an_opencl_rung_multiplies_with_its_parameter_as_a_macro():
+    width = Param("width", 3, (1, 3), "columns of C per work-item")
+    backend = gemmlab.opencl_rung(
+        "opencl-made-up", KERNEL, params=[width], group=lambda params: (8, 1),
+        block=lambda params: (8 * params["width"], 1), traffic=lambda m, n, k, params: {"l1": 2 * m * n * k},
+    )  # fmt: skip
+    a, b = RNG.integers(-9, 9, (2, 5, 37)).astype(np.float32), RNG.integers(-9, 9, (37, 50)).astype(np.float32)
+    with registered(backend), gemmlab.trace() as calls:
+        for given in ({}, {"width": 1}):
+            out = np.full((2, 5, 50), np.nan, np.float32)
+            assert np.array_equal(gemmlab.matmul(a, b, out=out, backend="opencl-made-up", **given), a @ b)
+    assert [call.params for call in calls] == [{"width": 3}, {"width": 1}]
+    moved = backend.traffic(gemmlab.Problem.from_call(a, b), {})
+    assert moved == {"l1": 4 * 2 * 5 * 50 * 37 * 2, "dram": 4 * 2 * (5 * 37 + 37 * 50 + 5 * 50)}
