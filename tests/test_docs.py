@@ -290,16 +290,19 @@ def step_of(course, rate, n=100, *, before=50.0, peak=None, cache_bytes=None, af
         ({"rate": 20.0, "cache_bytes": {"L2": 40_000}}, "slower than b. L2"),
         ({"rate": 20.0, "cache_bytes": {"L2": 39_999}}, None),
         ({"rate": 60.0, "cache_bytes": {"L2": 40_000}}, None),
-        ({"rate": 60.0, "cache_bytes": {"L2": 9, "L3": 40_000}, "before_moved": {"bytes_model_l3": 90.0},
-          "after_moved": {"bytes_model_l3": 3.0}}, "L3 (39.1 KiB) holds all of B"),
-        ({"rate": 60.0, "cache_bytes": {"L2": 9, "L3": 39_999}, "before_moved": {"bytes_model_l3": 90.0},
-          "after_moved": {"bytes_model_l3": 3.0}}, None),
-        ({"rate": 2000.0, "cache_bytes": {"L2": 9, "L3": 40_000}, "before_moved": {"bytes_model_l3": 90.0},
-          "after_moved": {"bytes_model_l3": 3.0}}, None),
+        ({"rate": 60.0, "cache_bytes": {"L2": 9, "L3": 40_000}, "before_moved": {"bytes_model_l3": 21e9},
+          "after_moved": {"bytes_model_l3": 3e9}}, "L3 (39.1 KiB) holds all of B"),
+        ({"rate": 60.0, "cache_bytes": {"L2": 9, "L3": 39_999}, "before_moved": {"bytes_model_l3": 21e9},
+          "after_moved": {"bytes_model_l3": 3e9}}, None),
+        ({"rate": 60.0, "cache_bytes": {"L2": 9, "L3": 40_000}, "before_moved": {"bytes_model_l3": 19e9},
+          "after_moved": {"bytes_model_l3": 3e9}}, None),
+        ({"rate": 2000.0, "cache_bytes": {"L2": 9, "L3": 40_000}, "before_moved": {"bytes_model_l3": 21e9},
+          "after_moved": {"bytes_model_l3": 3e9}}, None),
     ],
 )  # fmt: skip
 def test_a_rule_finds_its_rows_and_no_others(course, options, reason):
-    run = course["gains"].Run("here", "a file", (step_of(course, **options),), ())
+    memory = {"ceiling": "bandwidth", "level": "DRAM", "operation": "load", "threads": 1, "gb_per_s": 20.0}
+    run = course["gains"].Run("here", "a file", (step_of(course, **options),), (memory,))
     found = course["contradictions"].contradictions(run)
     assert len(found) == (reason is not None)
     assert reason is None or found[0].startswith("N = 100: ")
