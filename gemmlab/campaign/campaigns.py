@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from gemmlab.measure.problems import Case, from_files, layers, sized, squares
 from gemmlab.measure.session import Settings
 
 SMALLEST_EDGES = (64, 256)
+LADDER_EDGE = 256
 ROOFLINE_EDGES = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 Inputs = tuple[str, str] | None
@@ -19,7 +21,8 @@ class Campaign:
     """What is measured: products, on backends that can run here, and ceilings.
 
     `ceilings_s` are seconds for the CPU's ceilings; 0 measures the peak alone. With `fresh`, all ceilings are measured,
-    also where this machine's are in the cache.
+    also where this machine's are in the cache. `ladder` names GPU rungs that run on a CPU: they have one product,
+    N = `LADDER_EDGE`. `limit_s` are seconds for everything: when they are over, each product has the rounds it has.
     """
 
     cases: Sequence[Case]
@@ -27,6 +30,8 @@ class Campaign:
     settings: Settings
     ceilings_s: float = 0.0
     fresh: bool = False
+    ladder: Sequence[str] = ()
+    limit_s: float = math.inf
 
     @property
     def uses_cache(self) -> bool:
@@ -35,10 +40,10 @@ class Campaign:
 
 
 def quick(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Campaign:
-    """About two minutes on two cores; up to four where rounds disagree."""
+    """98 seconds, so that a report with its page takes two minutes at most."""
     cases = [*squares(True), *sized((256, 512, 1000), "float64", "squares"), *layers(True)]
-    settings = Settings(threads=threads, cap_s=0.5, rounds=5, budget_s=0.1)
-    return Campaign(_with_inputs(cases, inputs), backends, settings, ceilings_s=10.0)
+    settings = Settings(threads=threads, cap_s=0.5, rounds=3, budget_s=0.06)
+    return Campaign(_with_inputs(cases, inputs), backends, settings, ceilings_s=8.0, limit_s=98.0)
 
 
 def full(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Campaign:

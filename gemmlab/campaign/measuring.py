@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
 import uuid
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
+from typing import Any
 
 from gemmlab._cpu import machine
 from gemmlab._errors import CannotWrite
 from gemmlab._gpu import RUNTIMES
 from gemmlab._registry import availability, plain
-from gemmlab.campaign.campaigns import Campaign
+from gemmlab.campaign.campaigns import LADDER_EDGE, Campaign
 from gemmlab.measure.environment import environment
+from gemmlab.measure.problems import Case, sized
 from gemmlab.measure.records import Record, RecordFile, complete
 from gemmlab.measure.session import OnRecord, Progress, Session
 from gemmlab.roofline.ceilings import cache, probe_loop
@@ -21,6 +26,8 @@ from gemmlab.roofline.ceilings.isolated import isolated_ceilings, isolated_devic
 from gemmlab.roofline.simulation import declined, simulate
 
 PEAK_S = 1.5
+LAST_PEAK_S = 3.0  # of the time limit, with the start of its process
+LADDER_S = 16.0  # of the time limit, for GPU rungs on a CPU: most of it is building kernels
 SHORT_SIMULATION = 2e7  # accesses: about a tenth of a second
 MIN_CACHED_S = 5.0  # ceilings measured in less time are not stored
 DEVICE_SHARE = 0.4  # of a CPU's time for its ceilings: a device has no instruction sets, thread counts and sweep
@@ -37,10 +44,20 @@ def measure(campaign: Campaign, path: str | os.PathLike[str], progress: Progress
 def carry_out(campaign: Campaign, run_id: str, progress: Progress, on_record: OnRecord) -> None:
     """Carry a campaign out, and call `on_record` with each record.
 
-    The CPU's peak is measured before and after the products, which shows whether the machine's speed changed. All
-    other ceilings come from the cache of this machine, or are measured once and stored there.
+    The CPU's peak is measured before the products, and after them if there is time, which shows whether the machine's
+    speed changed. All other ceilings come from the cache of this machine, or are measured once and stored there. With a
+    time limit the products have what the ceilings leave, less a share for the GPU rungs on a CPU. Progress is then
+    counted in seconds.
     """
-    facts = environment(pools=[])
+    start_s, facts = perf_counter(), environment(pools=[])
+
+    def gone_s() -> float:
+        return perf_counter() - start_s
+
+    def show(done: int, total: int, text: str) -> None:
+        if campaign.limit_s < math.inf:
+            done, total = min(round(gone_s()), round(campaign.limit_s)), round(campaign.limit_s)
+        progress(done, total, text)
 
     def completed(found: Iterable[Record], device: str) -> list[Record]:
         return [complete(record, run_id=run_id, device=device, environment=facts) for record in found]
@@ -49,16 +66,24 @@ def carry_out(campaign: Campaign, run_id: str, progress: Progress, on_record: On
         for record in records:
             on_record(record)
 
-    pass_on(_cpu_ceilings(campaign, completed, progress))
-    pass_on(_device_ceilings(campaign, completed, progress))
+    pass_on(_cpu_ceilings(campaign, completed, show))
+    pass_on(_device_ceilings(campaign, completed, show))
     with Session(run_id=run_id, probe_command=probe_loop.COMMAND) as session:
-        session.measure(
-            campaign.backends, campaign.cases, campaign.settings, progress=progress,
-            on_record=lambda record: on_record(record | simulated_bytes(record)),
-        )  # fmt: skip
-    peaks = completed(_peaks(campaign), machine.cpu_name())
-    pass_on(peaks)
-    cache.raise_peaks(peaks)
+
+        def measured(backends: Sequence[str], cases: Sequence[Case], kept_s: float, **changes: Any) -> None:
+            limit_s = campaign.limit_s - gone_s() - kept_s
+            session.measure(
+                backends, cases, replace(campaign.settings, limit_s=limit_s, **changes), progress=show,
+                on_record=lambda record: on_record(record | simulated_bytes(record)),
+            )  # fmt: skip
+
+        measured(campaign.backends, campaign.cases, LAST_PEAK_S + LADDER_S * bool(campaign.ladder))
+        if campaign.ladder:
+            measured(campaign.ladder, sized([LADDER_EDGE], suite="squares"), LAST_PEAK_S, transfers="without")
+    if gone_s() + PEAK_S < campaign.limit_s:
+        peaks = completed(_peaks(campaign), machine.cpu_name())
+        pass_on(peaks)
+        cache.raise_peaks(peaks)
 
 
 def _cpu_ceilings(campaign: Campaign, completed: Completed, progress: Progress) -> list[Record]:

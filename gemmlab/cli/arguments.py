@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
 def _report(report: argparse.ArgumentParser) -> None:
     size = report.add_mutually_exclusive_group()
     for name, text in (
-        ("quick", "about two minutes, up to four where rounds disagree (the default)"),
+        ("quick", "two minutes at most on two cores (the default)"),
         ("full", "squares to N = 4032 and all layers, both dtypes: tens of minutes"),
         ("smallest", "a few seconds: shows that it works, not how fast it is"),
     ):

@@ -30,9 +30,20 @@ def to_measure(names: Sequence[str] | None) -> list[str]:
     return [name for name in named(names) if name not in left_out]
 
 
-def say_left_out(names: Sequence[str] | None) -> None:
-    """Name the runtimes that `to_measure` has left out."""
-    if not names and (left_out := _left_out()):
+def ladder_on_cpu() -> list[str]:
+    """The GPU rungs of one runtime on a CPU, where there is no GPU to show them on."""
+    from gemmlab import _registry
+    from gemmlab._gpu import RUNTIMES
+
+    on_cpu = _left_out()
+    on_gpu = [name for name in _registry.available_names() if name.partition("-")[0] in RUNTIMES and name not in on_cpu]
+    rungs = [name for name in on_cpu if _registry.info(name).kind == "rung"]
+    return [] if on_gpu else [name for name in rungs if name.partition("-")[0] == rungs[0].partition("-")[0]]
+
+
+def say_left_out(names: Sequence[str] | None, ladder: Sequence[str] = ()) -> None:
+    """Name the runtimes that `to_measure` has left out, but for the `ladder`."""
+    if not names and (left_out := [name for name in _left_out() if name not in ladder]):
         runtimes = ", ".join(dict.fromkeys(name.partition("-")[0] for name in left_out))
         print(wrapped(f"not measured: {runtimes} on CPU devices; name them in --backends"), file=sys.stderr)
 

@@ -17,6 +17,7 @@ from gemmlab.measure.problems import Case
 from gemmlab.measure.records import Record
 
 MAX_SAMPLES_A_ROUND = 200
+NO_TIME = "not measured: no time was left"
 
 
 @dataclass
@@ -26,6 +27,7 @@ class Measurement:
     backend: IsolatedBackend
     case: Case
     params: Params
+    planned: int = 1  # rounds
     status: str = "ok"
     reason: str | None = None
     prepared: Answer = field(default_factory=dict)
@@ -61,6 +63,11 @@ class Measurement:
         error = self.backend.ask("release")["error_over_bound"]
         self.prepared["error_over_bound"] = max(error, self.prepared["error_over_bound"])
         self._require_right(error)
+
+    def require_a_round(self) -> None:
+        """NotMeasured if the time was over before its first round."""
+        if not self.rounds:
+            raise NotMeasured("skipped", NO_TIME)
 
     def attempt(self, step: Callable[[], None]) -> None:
         """Take one of the steps above, unless the measurement has ended; note if the step ends it."""
@@ -116,6 +123,8 @@ class Measurement:
         timed = noise.summarise(list(chain.from_iterable(self.rounds)))
         interval = self._interval_percent
         why_noisy = noise.why_noisy(timed["noise_percent"], interval)
+        if len(self.rounds) < self.planned:
+            why_noisy = f"only {len(self.rounds)} of {self.planned} rounds were measured"
         timing: Record = timed | {
             "rounds": len(self.rounds),
             "calls_per_sample": self.calls_per_sample,

@@ -8,16 +8,20 @@ So the rounds of one case are some time apart, each with new operands and, on a 
 does for a while, and where in memory a process happens to have its buffers, is then seen as a difference between
 rounds, and not taken for the speed of a backend. Backends whose rounds disagree have more rounds (`noise.py`). Before
 and after each round a probe does the same work, so that two runs at different clocks are not taken for equal.
+
+With a time limit no product is prepared where that might end after it, by the longest so far. So some have fewer
+rounds, and those without any are skipped.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import chain, takewhile
 from time import perf_counter
 
 from gemmlab._config import config
@@ -52,6 +56,7 @@ class Settings:
     cap_s: float = 2.0  # a product that is predicted to take longer is skipped
     rounds: int = 5  # of each backend at each case; from three on, those whose rounds disagree have more
     budget_s: float = 1.0  # of timing of a backend at a case, in all rounds; each round has at least one sample
+    limit_s: float = math.inf  # of everything; a round that would take longer is left out
 
     def __post_init__(self) -> None:
         if self.transfers not in TRANSFERS:
@@ -114,13 +119,14 @@ class Session:
             Records of kind "gemm", as `docs/records.md` describes them.
         """
         settings, show = settings or Settings(), progress or (lambda done, total, text: None)
+        end_s = perf_counter() + settings.limit_s
         isolated: list[tuple[IsolatedBackend, Params]] = []
         for name in backends:
             show(0, 1, f"starting {name}")
             isolated += self._isolated(name, settings)
         self._probe.start(settings.thread_count)
         groups = [
-            [Measurement(backend, case, params) for backend, params in together]
+            [Measurement(backend, case, params, settings.rounds) for backend, params in together]
             for case in sorted(cases, key=lambda case: case.gflop) for together in _that_fit(isolated, case)
         ]  # fmt: skip
         records: list[Record] = []
@@ -132,7 +138,7 @@ class Session:
                     if on_record is not None:
                         on_record(records[-1])
 
-        _Rounds(settings, self._probe, show).measure(groups, finish)
+        _Rounds(settings, self._probe, show, end_s).measure(groups, finish)
         return records
 
     def _isolated(self, name: str, settings: Settings) -> Iterator[tuple[IsolatedBackend, Params]]:
@@ -165,9 +171,10 @@ class Session:
 class _Rounds:
     """The rounds of one call of `Session.measure`."""
 
-    def __init__(self, settings: Settings, probe: SpeedProbe, progress: Progress) -> None:
-        self._settings, self._probe, self._progress = settings, probe, progress
+    def __init__(self, settings: Settings, probe: SpeedProbe, progress: Progress, end_s: float) -> None:
+        self._settings, self._probe, self._progress, self._end_s = settings, probe, progress, end_s
         self._done = self._total = 0  # steps: two for each measurement in each round
+        self._longest_s = 0.0  # of all preparations
 
     def measure(self, groups: Sequence[Group], finish: Callable[[Group], None]) -> None:
         """Take the planned rounds of all, then more of those that disagree; call `finish` with each group in order.
@@ -179,22 +186,28 @@ class _Rounds:
         start_s = perf_counter()
         self._total = 2 * rounds * sum(map(len, groups))
         try:
-            for number in range(rounds):
+            for number in takewhile(lambda _: self._is_time(), range(rounds)):
                 _restart(groups if number else [])
                 for group in groups:
                     self._take(group, number)
                     if number == rounds - 1 and group is unfinished[0] and not self._with_more(group):
                         finish(unfinished.pop(0))
-            number, end_s = rounds, perf_counter() + MORE_TIME * (perf_counter() - start_s)
-            while perf_counter() < end_s and (again := list(filter(None, map(self._with_more, unfinished)))):
+            number, self._end_s = rounds, min(self._end_s, perf_counter() + MORE_TIME * (perf_counter() - start_s))
+            while self._is_time() and (again := list(filter(None, map(self._with_more, unfinished)))):
                 self._total += 2 * sum(map(len, again))
                 _restart(again)
                 for group in again:
                     self._take(group, number)
                 number += 1
+            for measurement in chain.from_iterable(unfinished):
+                measurement.attempt(measurement.require_a_round)
         finally:
             for group in unfinished:
                 finish(group)
+
+    def _is_time(self) -> bool:
+        """Whether there is time for another preparation, should it take as long as the longest."""
+        return perf_counter() + self._longest_s < self._end_s
 
     def _with_more(self, group: Group) -> Group:
         """The measurements that need more rounds."""
@@ -203,16 +216,20 @@ class _Rounds:
 
     def _take(self, group: Group, number: int) -> None:
         """One round: prepare all, time one after the other, and check all; each round another is timed first."""
-        for measurement in group:
+        prepared = []
+        for measurement in takewhile(lambda _: self._is_time(), group):
+            begun_s = perf_counter()
             self._step(measurement, measurement.prepare)
+            self._longest_s = max(self._longest_s, perf_counter() - begun_s)
+            prepared.append(measurement)
         first, seconds = number % len(group), self._settings.budget_s / self._settings.rounds
-        before = self._probe.speed()
-        for measurement in (*group[first:], *group[:first]):
+        before = self._probe.speed() if prepared else []
+        for measurement in (*prepared[first:], *prepared[:first]):
             self._step(measurement, partial(measurement.time, seconds))
             after = self._probe.speed()
             measurement.probes += before + after
             before = after
-        for measurement in group:
+        for measurement in prepared:
             measurement.attempt(measurement.release)
 
     def _step(self, measurement: Measurement, step: Callable[[], None]) -> None:

@@ -40,6 +40,7 @@ def measure_ceilings(*, seconds: float = 12.0, threads: int | None = None, bandw
     seconds : float
         About how long it may take. Each ceiling has at least 5 samples of a millisecond, and multiply-adds three times
         as many, so it takes longer than a small value: by a few seconds at most, where a pass through memory is slow.
+        On a busy machine, where samples take far longer than they should, there may be fewer.
     threads : int, optional
         What "all" means; as many as this process may use if None. A build without OpenMP measures one.
     bandwidth : bool, optional

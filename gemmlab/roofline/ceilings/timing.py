@@ -9,6 +9,7 @@ from time import perf_counter
 
 MIN_SAMPLES, USUAL_SAMPLES = 5, 20
 MIN_SAMPLE_S = 1e-3
+PATIENCE, MIN_PATIENCE_S = 2.0, 0.1  # times the seconds asked for, on a busy machine: then fewer samples will do
 
 
 @dataclass(frozen=True)
@@ -23,13 +24,15 @@ def time_loop(run: Callable[[int, int], float], threads: int, seconds: float, ca
     """Time `run(threads, iterations)` for about `seconds`; `calls` iterations a sample are where the search begins.
 
     How many iterations make a sample is found on one thread: on a busy machine, waking the others can take longer than
-    the loop itself.
+    the loop itself. There are at least `MIN_SAMPLES`, unless they take far longer than asked for.
     """
     start = perf_counter()
     sample_s = max(MIN_SAMPLE_S, seconds / USUAL_SAMPLES)
     while (elapsed := min(run(1, calls) for _ in range(3))) < sample_s:
         calls = math.ceil(calls * min(10.0, max(1.2, sample_s / max(elapsed, 1e-9))))
-    warm_up_s = run(threads, calls)
-    left_s = seconds - (perf_counter() - start)
-    samples = max(MIN_SAMPLES, int(left_s / warm_up_s))
-    return Timing([run(threads, calls) / calls for _ in range(samples)], calls)
+    run(threads, calls)  # warms up
+    patience_s = perf_counter() + max(PATIENCE * seconds, MIN_PATIENCE_S)
+    samples = [run(threads, calls) / calls]
+    while (now := perf_counter()) - start < seconds or (len(samples) < MIN_SAMPLES and now < patience_s):
+        samples.append(run(threads, calls) / calls)
+    return Timing(samples, calls)
