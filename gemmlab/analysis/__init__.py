@@ -5,6 +5,7 @@
     attainable.py   what the measured ceilings allow a product to reach
     advice.py       what would make a backend faster
     verdicts.py     how fast each backend is and what limits it, in sentences
+    summary.py      the report in a terminal: answers and a table of the backends
     findings.py     the figures of the source report beside this machine's
 
 The report, the studies and the pytest plugin all use these modules. Times are compared by the rules of

@@ -115,12 +115,25 @@ class Device:
     ceilings: tuple[Record, ...]
     records: tuple[Record, ...]
 
+    @property
+    def through(self) -> str:
+        """What to know of a CPU behind a GPU runtime, whose name follows that of the CPU; empty for all others."""
+        cpu = self.records[0]["environment"].get("cpu") or self.name
+        runtime = self.name.removeprefix(cpu).strip(" ()")
+        if not runtime or not self.name.startswith(cpu) or any(record["threads"] for record in self.records):
+            return ""
+        return f"These GPU rungs ran on the CPU, through {runtime}: they show how rungs differ, not how fast a GPU is."
+
 
 def devices(records: Iterable[Record]) -> list[Device]:
-    """Sort records by device: devices with times first, in the order in which products name them."""
+    """Sort records by device: devices with times first, in the order in which products name them; CPUs as GPUs last."""
     products_first = sorted(records, key=lambda record: record["kind"] != "gemm")
     found = [_device(name, tuple(own)) for name, own in grouped(products_first, itemgetter("device")).items()]
-    return sorted(found, key=lambda device: not any(is_good(r) for group in device.groups for r in group.products))
+
+    def last(device: Device) -> tuple[bool, bool]:
+        return not any(is_good(r) for group in device.groups for r in group.products), bool(device.through)
+
+    return sorted(found, key=last)
 
 
 def with_unique_devices(records: Sequence[Record]) -> list[Record]:

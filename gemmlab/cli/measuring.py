@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemmlab.cli.progress import progress
-from gemmlab.cli.selection import say_left_out, to_measure
+from gemmlab.cli.selection import ladder_on_cpu, say_left_out, to_measure
 
 if TYPE_CHECKING:
     from gemmlab.campaign import Campaign
@@ -21,25 +21,29 @@ if TYPE_CHECKING:
 
 def run_report(arguments: Namespace) -> int:
     """gemmlab report"""
+    from gemmlab.analysis.summary import summary
     from gemmlab.measure.records import read
     from gemmlab.report import render, require
 
     require()
     if arguments.source:
-        page = render([record for path in arguments.source for record in read(path)], arguments.out)
+        records = [record for path in arguments.source for record in read(path)]
+        page = render(records, arguments.out)
     else:
         from gemmlab.campaign import CAMPAIGNS
 
         inputs = tuple(arguments.input) if arguments.input else None
         campaign = CAMPAIGNS[arguments.size](inputs, to_measure(arguments.backends), arguments.threads)
-        page = _measure_and_render(replace(campaign, fresh=arguments.fresh), arguments.out)
-        say_left_out(arguments.backends)
-    print(page)
+        ladder = [] if arguments.backends or arguments.size == "smallest" else ladder_on_cpu()
+        records = []
+        page = _measure_and_render(replace(campaign, fresh=arguments.fresh, ladder=ladder), arguments.out, records)
+        say_left_out(arguments.backends, ladder)
+    print(f"{summary(records)}\n\n{page}")
     return 0
 
 
-def _measure_and_render(campaign: Campaign, directory: Path) -> Path:
-    """Carry a campaign out into ``directory/records.jsonl``, and write the report on it.
+def _measure_and_render(campaign: Campaign, directory: Path, records: list[Record]) -> Path:
+    """Carry a campaign out into ``directory/records.jsonl`` and `records`, and write the report on it.
 
     Interrupted, it writes the report on what was measured so far, and raises KeyboardInterrupt again.
     """
@@ -47,7 +51,6 @@ def _measure_and_render(campaign: Campaign, directory: Path) -> Path:
     from gemmlab.report import render
 
     make_directory(directory)
-    records: list[Record] = []
     try:
         with progress() as show:
             measure(campaign, directory / "records.jsonl", show, records)

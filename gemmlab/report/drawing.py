@@ -1,8 +1,8 @@
 """What all figures share: styles of backends, axes, labels that do not overlap, and SVG for a page.
 
-Figures are drawn for a narrow column, at about the size that a phone shows them, with labels beside the lines instead
-of a legend. The colours are distinct for the colour-blind and never carry meaning alone: each backend has its own
-marker, and baselines have dashed lines and hollow markers.
+Figures are drawn for a narrow column, at about the size that a phone shows them, or as wide as the page, with labels
+beside the lines instead of a legend. The colours are distinct for the colour-blind and never carry meaning alone: each
+backend has its own marker, and baselines have dashed lines and hollow markers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ Point = tuple[float, float]
 
 INK, QUIET, GRID, ALARM = "#1f2328", "#5c6570", "#e4e7eb", "#c1121f"
 BLUE, ORANGE, GREEN = "#0062a8", "#c44f00", "#00805c"
-WIDTH_INCHES = 4.9
+WIDTH_INCHES, WIDE_INCHES = 4.9, 11.2
+LEFT_INCHES = 0.86  # of the axes, for ticks and their name
 LETTER_INCHES = 0.08  # width of a letter of a label
 TICK_INCHES = 0.3  # of a tick's label, on either axis
 PLATE = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8}  # behind text over lines
@@ -98,16 +99,18 @@ def styles(names: Sequence[str]) -> dict[str, Style]:
 
 
 @contextmanager
-def canvas(height_inches: float, labels: Sequence[str] = ()) -> Iterator[tuple[Figure, Axes]]:
+def canvas(
+    height_inches: float, labels: Sequence[str] = (), width_inches: float = WIDTH_INCHES
+) -> Iterator[tuple[Figure, Axes]]:
     """A figure with one pair of axes, and room for a column of labels beside them."""
     with matplotlib.rc_context(RC):
-        figure = Figure(figsize=(WIDTH_INCHES, height_inches))
+        figure = Figure(figsize=(width_inches, height_inches))
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
         column = 0.42 + LETTER_INCHES * max(map(len, labels)) if labels else 0.15
         below, above = 0.52 / height_inches, 0.2 / height_inches
-        right = max(0.45, 1 - column / WIDTH_INCHES)
-        figure.subplots_adjust(left=0.175, right=right, bottom=below, top=1 - above)
+        right = max(0.45, 1 - column / width_inches)
+        figure.subplots_adjust(left=LEFT_INCHES / width_inches, right=right, bottom=below, top=1 - above)
         yield figure, axes
 
 
@@ -116,9 +119,7 @@ def label_lines(axes: Axes, ends: Mapping[str, Point], looks: Styles) -> None:
 
     `ends` maps a name to the last point of its line, in data coordinates. Call this after the limits are set.
     """
-    box = axes.get_position()
-    height_inches = axes.bbox.height / axes.figure.dpi
-    inch, gap = 1 / (box.width * WIDTH_INCHES), 0.175 / height_inches
+    inch, gap = axes.figure.dpi / axes.bbox.width, 0.175 * axes.figure.dpi / axes.bbox.height
     to_axes = axes.transData + axes.transAxes.inverted()
     points = {name: to_axes.transform(end) for name, end in ends.items()}
     names = sorted(points, key=lambda name: float(points[name][1]))
@@ -137,7 +138,7 @@ def size_axis(axes: Axes, sizes: Sequence[int]) -> None:
     """Make the horizontal axis logarithmic, with ticks at as many of the sizes as fit."""
     low, high = min(sizes) / 1.25, max(sizes) * 1.25
     axes.set(xscale="log", xlim=(low, high))
-    inches = axes.get_position().width * WIDTH_INCHES / math.log(high / low)
+    inches = axes.bbox.width / axes.figure.dpi / math.log(high / low)
     ticks = [max(sizes)]
     for n in sorted(set(sizes), reverse=True):
         if math.log(ticks[0] / n) * inches > LETTER_INCHES * (len(str(n)) + 1):

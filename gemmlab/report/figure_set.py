@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -13,7 +14,7 @@ from gemmlab.analysis.groups import USER_SUITE, Device, Group, devices, in_order
 from gemmlab.measure.comparison import Pair, compare
 from gemmlab.measure.records import Record
 from gemmlab.report.directory import written_into
-from gemmlab.report.drawing import Styles, save, styles
+from gemmlab.report.drawing import WIDE_INCHES, Styles, save, styles
 from gemmlab.report.roofline_figures import comparison, levels, roofline
 from gemmlab.report.speed_figures import bandwidth, products_of, speed
 from gemmlab.report.tables import levels_slug, results_slug, sweep_slug
@@ -37,6 +38,7 @@ class NamedFigure:
 
 # The figures of a group: the function that draws each, and its title.
 GROUP_FIGURES: dict[str, tuple[Callable[[Group, Styles], Figure | None], str]] = {
+    "wide-roofline": (partial(roofline, width_inches=WIDE_INCHES), "Roofline"),
     "roofline": (roofline, "Roofline"),
     "levels": (levels, "Roofline level by level"),
     "speed": (speed, "Speed over size"),
@@ -52,11 +54,12 @@ def figures_of(device: Device, looks: Styles) -> Iterator[NamedFigure]:
     """Every figure of a device for which there are records, in the order of the page.
 
     Every group has its speeds, and rooflines if its number type is new; suites and bandwidth are of the first group.
+    The first group's roofline comes twice, as wide as the page and for a phone.
     """
     main = device.groups[0]
     for i, group in enumerate(device.groups):
         is_new = group.dtype not in {before.dtype for before in device.groups[:i]}
-        kinds = ["roofline", "levels"] * is_new + ["speed"]
+        kinds = ["wide-roofline"] * (i == 0) + ["roofline", "levels"] * is_new + ["speed"]
         yield from _of_group(group, looks, kinds)
     for suite in dict.fromkeys(record["problem"]["suite"] for record in main.products):
         if (figure := products_of(main, looks, suite)) is not None:

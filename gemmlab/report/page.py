@@ -29,13 +29,19 @@ def write(records: Sequence[Record], directory: Path) -> Path:
         raise ValueError("there are no records to report on")
     with written_into(directory) as drafts:
         points: dict[str, Facts] = {}  # what each point of a figure shows, by the point's id
-        sections = []
+        sections: list[dict[str, object]] = []
+        ladders: list[dict[str, object]] = []  # GPU rungs on a CPU, beside another device
         for number, device in enumerate(devices(records)):
             looks = styles_of(device)
+            section = {"styles": looks, **_section(device, _slug(number))}
+            if sections and device.through and not device.ceilings:
+                ladders.append(section)
+                continue
             figures = [_figure(drawn, number, drafts, points) for drawn in figures_of(device, looks)]
-            sections.append({"figures": figures, "styles": looks, **_section(device, _slug(number))})
+            sections.append({"lead": _lead(figures), "figures": figures, **section})
         html = _template().render(
             sections=sections,
+            ladders=ladders,
             colours={variable(light): (light, dark) for light, dark in DARK.items()},
             points=points,
             source=findings.papers()["sources"]["R"],
@@ -56,7 +62,11 @@ def _section(device: Device, slug: str) -> dict[str, object]:
     """What the page says of one device, by the template's names."""
     main, *others = device.groups
     judged = _findings(device)
-    remarks = [verdicts.user_matrices(main), *(next(iter(verdicts.answers(group).values())) for group in others)]
+    remarks = [
+        device.through,
+        verdicts.user_matrices(main),
+        *(next(iter(verdicts.answers(group).values())) for group in others),
+    ]
 
     def anchored(made: Sequence[tables.Table]) -> list[tables.Table]:
         return [replace(table, slug=f"{slug}-{table.slug}") for table in made if table.rows]
@@ -92,6 +102,17 @@ def _figure(drawn: NamedFigure, number: int, drafts: Path, points: dict[str, Fac
         points[f"{name}-{key}"] = {"Backend": marker.backend, **marker.facts}
     return {"kind": drawn.kind, "name": name, "title": drawn.title, "svg": Markup(svg),
             "table": f"{_slug(number)}-{drawn.table}"}  # fmt: skip
+
+
+def _lead(figures: list[dict[str, str]]) -> dict[str, str] | None:
+    """The first figure of a page, out of its two forms, which are removed from the others; None without a roofline."""
+    if not (figures and figures[0]["kind"] == "wide-roofline"):
+        return None
+    wide, narrow = figures.pop(0), figures.pop(0)
+    return {
+        **narrow,
+        "svg": Markup('<div class="wide">{}</div><div class="narrow">{}</div>').format(wide["svg"], narrow["svg"]),
+    }
 
 
 def _template() -> jinja2.Template:

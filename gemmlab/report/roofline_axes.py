@@ -1,12 +1,12 @@
 """Axes of a roofline figure: regions, bandwidth slopes, and a horizontal line for each instruction set.
 
-    GFLOP/s
-      ^  memory-bound |by level| compute-bound
-      |               .        ._______________  v4 in use
-      |           /  /  /______________________  v3
-      |         /  /  /        .
-      |     L1 / L2 / DRAM     .
-      +----------------------------------------> flop per byte
+GFLOP/s
+  ^  memory-bound |by level| compute-bound
+  |               .        ._______________  v4 in use
+  |           /  /  /______________________  v3
+  |         /  /  /        .
+  |     L1 / L2 / DRAM     .
+  +----------------------------------------> flop per byte
 """
 
 from __future__ import annotations
@@ -20,20 +20,34 @@ from matplotlib.axes import Axes
 from gemmlab.analysis.attainable import bandwidth_ceilings, bandwidths, fma_ceilings, in_use, isa_label, peak, rate_band
 from gemmlab.analysis.formatting import number
 from gemmlab.analysis.groups import Group
-from gemmlab.report.drawing import BLUE, INK, ORANGE, PLATE, QUIET, Keywords, Point, plain_log
+from gemmlab.measure.records import Record
+from gemmlab.report.drawing import (
+    BLUE,
+    INK,
+    ORANGE,
+    PLATE,
+    QUIET,
+    WIDTH_INCHES,
+    Keywords,
+    Point,
+    Style,
+    plain_log,
+)  # fmt: skip
 
 SAME_RATE = 1.1  # multiply-add rates closer than this share a label
 SAME_BANDWIDTH = 1.4
+MIN_BETWEEN = 3.0  # from the first ridge point to the last, for a name between them
 TINT = 0.09  # of the region that is memory-bound at every level; regions further right have less
 LABEL: Keywords = {"textcoords": "offset points", "fontsize": 8, "zorder": 1.9}
 
 
 def draw_roofline(
     axes: Axes, group: Group, points: Sequence[Point], intensity: str, older: Group | None = None
-) -> None:
+) -> dict[str, Point]:
     """Set the axes up for points and draw the ceilings; `intensity` names the horizontal axis.
 
-    The ceilings of an `older` run are drawn dotted.
+    The ceilings of an `older` run are drawn dotted. It returns the right ends of the multiply-add rates by their names,
+    for the column of labels; `rate_styles` are their looks.
     """
     axes.set(xscale="log", yscale="log", xlabel=intensity, ylabel="GFLOP/s")
     _set_limits(axes, [group, older] if older else [group], points)
@@ -45,6 +59,26 @@ def draw_roofline(
     _slopes(axes, group)
     _label_slopes(axes, group)
     _horizontals(axes, group)
+    return {name: (axes.get_xlim()[1], record["gflop_per_s"]) for name, record in named_rates(group).items()}
+
+
+def named_rates(group: Group) -> dict[str, Record]:
+    """The multiply-add rates by their labels; those too close for two labels share one, at the upper line."""
+    shared: list[list[Record]] = []
+    for record in fma_ceilings(group):
+        near = shared and record["gflop_per_s"] < SAME_RATE * shared[-1][-1]["gflop_per_s"]
+        shared = [*shared[:-1], [*shared[-1], record]] if near else [*shared, [record]]
+    return {_rate_label(own): own[-1] for own in shared}
+
+
+def _rate_label(ceilings: Sequence[Record]) -> str:
+    used = in_use(ceilings[-1])
+    return f"{', '.join(map(isa_label, ceilings))}{',' * used} {number(ceilings[-1]['gflop_per_s'])}"
+
+
+def rate_styles(group: Group) -> dict[str, Style]:
+    """How the labels of the multiply-add rates look."""
+    return {name: Style(INK if in_use(record) else QUIET, "", False) for name, record in named_rates(group).items()}
 
 
 def _set_limits(axes: Axes, groups: Sequence[Group], points: Sequence[Point]) -> None:
@@ -70,11 +104,13 @@ def _regions(axes: Axes, group: Group) -> None:
         colour, tint = (BLUE, TINT * (1 - i / len(ridges))) if end != right else (ORANGE, 0.7 * TINT)
         axes.axvspan(start, end, facecolor=colour, alpha=tint, linewidth=0, zorder=0)
     names = [("memory-bound", ridges[0] / 1.15, "right"), ("compute-bound", ridges[-1] * 1.15, "left")]
-    if len(ridges) > 1:
+    if ridges[-1] > MIN_BETWEEN * ridges[0]:
         names.append(("by level", np.sqrt(ridges[0] * ridges[-1]), "center"))
+    wide = axes.bbox.width > WIDTH_INCHES * axes.figure.dpi
+    where: Keywords = {"va": "top"} if wide else {"va": "bottom", "rotation": 90}
     for name, x, side in names:
-        axes.text(x, 0.015, name, fontsize=7.5, color=QUIET, rotation=90, ha=side, va="bottom", zorder=1,
-                  transform=axes.get_xaxis_transform())  # fmt: skip
+        axes.text(x, 0.985 if wide else 0.015, name, fontsize=9 if wide else 7.5, color=QUIET, ha=side, zorder=1,
+                  transform=axes.get_xaxis_transform(), **where)  # fmt: skip
 
 
 def _slopes(axes: Axes, group: Group, dashes: str = "-") -> None:
@@ -94,9 +130,8 @@ def _slopes(axes: Axes, group: Group, dashes: str = "-") -> None:
 def _horizontals(axes: Axes, group: Group) -> None:
     """A line for each instruction set, with its band; the one in use is bold."""
     left, right = axes.get_xlim()
-    ceilings = fma_ceilings(group)
     fastest = max(bandwidths(group).values(), default=np.inf)
-    for record in ceilings:
+    for record in fma_ceilings(group):
         rate = record["gflop_per_s"]
         used = in_use(record)
         colour, width = (INK, 1.8) if used else (QUIET, 0.8)
@@ -104,11 +139,6 @@ def _horizontals(axes: Axes, group: Group) -> None:
         axes.plot([start, right], [rate, rate], color=colour, linewidth=width)
         if (rates := rate_band(record)) is not None:
             axes.fill_between([start, right], *rates, color=colour, alpha=0.2, linewidth=0)
-        near = [other for other in ceilings if rate <= other["gflop_per_s"] < SAME_RATE * rate]
-        if near[-1] is record:  # else the line above it carries both names
-            below = [other for other in ceilings if other["gflop_per_s"] <= rate < SAME_RATE * other["gflop_per_s"]]
-            text = f"{', '.join(map(isa_label, below))}{',' * used} {number(rate)}"
-            axes.annotate(text, (right, rate), (-1, 2.5), color=colour, ha="right", bbox=PLATE, **LABEL)
 
 
 def _dotted_roofline(axes: Axes, group: Group) -> None:

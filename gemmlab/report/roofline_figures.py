@@ -17,9 +17,9 @@ from gemmlab.analysis.attainable import bandwidths, is_above_roof, limits_by_bac
 from gemmlab.analysis.groups import Group
 from gemmlab.measure.comparison import Pair
 from gemmlab.measure.records import Record
-from gemmlab.report.drawing import QUIET, Point, Style, Styles, canvas, label_lines, styles
+from gemmlab.report.drawing import QUIET, WIDTH_INCHES, Point, Style, Styles, canvas, label_lines, styles
 from gemmlab.report.points import add_marker, facts_of, ring
-from gemmlab.report.roofline_axes import draw_roofline
+from gemmlab.report.roofline_axes import draw_roofline, named_rates, rate_styles
 from gemmlab.roofline.model import intensity
 
 LEVEL_MARKERS = {"local": "P", "L1": "o", "L2": "s", "L3": "^", "DRAM": "D"}
@@ -27,7 +27,7 @@ OTHER_MARKER = "v"
 KEY_INCHES = 0.5  # above the axes of a comparison
 
 
-def roofline(group: Group, looks: Styles) -> Figure | None:
+def roofline(group: Group, looks: Styles, width_inches: float = WIDTH_INCHES) -> Figure | None:
     """Speed over intensity: each backend from its smallest to its largest square, under the ceilings.
 
     Without products it shows the ceilings alone.
@@ -36,15 +36,16 @@ def roofline(group: Group, looks: Styles) -> Figure | None:
     if not runs and not (peak(group) and bandwidths(group)):
         return None
     points = {name: [_point(record) for record in own] for name, own in runs.items()}
-    with canvas(5.0, list(runs)) as (figure, axes):
-        draw_roofline(axes, group, [point for path in points.values() for point in path], "flop per byte of DRAM")
+    with canvas(5.0, [*runs, *named_rates(group)], width_inches) as (figure, axes):
+        every_point = [point for path in points.values() for point in path]
+        rates = draw_roofline(axes, group, every_point, "flop per byte of DRAM")
         for name, path in points.items():
             line = looks[name].line(linewidth=1.1, marker="")
             axes.plot(*zip(*path, strict=True), gid=looks[name].part_id("path"), **line)
             for point, record in zip(path, runs[name], strict=True):
                 add_marker(axes, point, record, facts_of(group, record, "DRAM"), looks[name], markersize=4.5)
         ring(axes, [_point(record) for own in runs.values() for record in own if is_above_roof(group, record)])
-        label_lines(axes, {name: path[-1] for name, path in points.items()}, looks)
+        label_lines(axes, rates | {name: path[-1] for name, path in points.items()}, {**rate_styles(group), **looks})
     return figure
 
 
@@ -55,8 +56,9 @@ def levels(group: Group, looks: Styles) -> Figure | None:
     points = {name: [(limit.intensity, limit.reached) for limit in found] for name, found in finite.items()}
     if not any(len(path) > 1 for path in points.values()):
         return None
-    with canvas(5.0, list(judged)) as (figure, axes):
-        draw_roofline(axes, group, [point for path in points.values() for point in path], "flop per byte of each level")
+    with canvas(5.0, [*judged, *named_rates(group)]) as (figure, axes):
+        every_point = [point for path in points.values() for point in path]
+        rates = draw_roofline(axes, group, every_point, "flop per byte of each level")
         for name, (record, found) in judged.items():
             look = looks[name]
             axes.plot(*zip(*points[name], strict=True), color=look.colour, linewidth=1.0, gid=look.part_id("path"))
@@ -70,7 +72,7 @@ def levels(group: Group, looks: Styles) -> Figure | None:
         ring(axes, [(limit.intensity, limit.reached) for limit in limits if limit.is_exceeded])
         _level_legend(axes, [limit.level for limit in limits])
         unmarked = {name: replace(looks[name], marker="") for name in points}  # markers stand for levels here
-        label_lines(axes, {name: path[-1] for name, path in points.items()}, unmarked)
+        label_lines(axes, rates | {name: path[-1] for name, path in points.items()}, rate_styles(group) | unmarked)
     return figure
 
 
@@ -99,14 +101,15 @@ def comparison(before: Group, after: Group, pairs: Mapping[int, Pair], names: tu
         return None
     looks = styles(list(paths))
     points = [_point(record) for own in paths.values() for pair in own for record in (pair.old, pair.new)]
-    with canvas(5.0 + KEY_INCHES, list(paths)) as (figure, axes):
+    with canvas(5.0 + KEY_INCHES, [*paths, *named_rates(after)]) as (figure, axes):
         figure.subplots_adjust(top=1 - (KEY_INCHES + 0.2) / figure.get_figheight())
-        draw_roofline(axes, after, points, "flop per byte of DRAM", older=before)
+        rates = draw_roofline(axes, after, points, "flop per byte of DRAM", older=before)
         for name, own in paths.items():
             _compared_path(axes, own, looks[name])
         key = f"{names[0]}: hollow, dotted\n{names[1]}: solid" + "\narrow: a difference was seen" * bool(paths)
         axes.text(0, 1.02, key, fontsize=8, color=QUIET, transform=axes.transAxes)
-        label_lines(axes, {name: _point(own[-1].new) for name, own in paths.items()}, looks)
+        ends = rates | {name: _point(own[-1].new) for name, own in paths.items()}
+        label_lines(axes, ends, rate_styles(after) | looks)
     return figure
 
 

@@ -172,3 +172,16 @@ def test_a_peak_far_above_is_named_and_does_not_flatten_the_rest(rate, words):
     axes = figure.axes[0]
     assert words in [text.get_text() for text in axes.texts]
     assert axes.get_ylim()[1] == pytest.approx(280 if rate > 100 else 1.05 * rate)
+
+
+@pytest.mark.parametrize("name", ["wide-roofline", "roofline", "levels"])
+def test_labels_beside_a_roofline_do_not_run_into_each_other(name: str):
+    ladder = [modelled(backend, rate) for backend, rate in (("cpu-blocked", 45), ("cpu-packed", 46), ("cpu-ikj", 69))]
+    figure = drawn(name, *ladder, made.ceiling("fma", isa="scalar", gflop_per_s=68.0), *made.ceilings())
+    assert figure is not None
+    axes = figure.axes[0]
+    right = axes.get_window_extent().x1
+    boxes = [box for text in axes.texts if (box := text.get_window_extent()).x0 >= right]
+    assert len(boxes) == 7  # three backends, and four rates: v2 and scalar share a label
+    assert all(not one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
+    assert max(box.x1 for box in boxes) <= figure.bbox.x1

@@ -62,6 +62,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return path, path.read_text(encoding="utf-8")
 
 
+def view_box(path: Path) -> tuple[float, float]:
+    """Width and height of an SVG file."""
+    found = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', path.read_text())
+    assert found is not None
+    return float(found[1]), float(found[2])
+
+
 def page_of(tmp_path: Path, *records: Record) -> Page:
     return Page(report.render(records, tmp_path / "report").read_text(encoding="utf-8"))
 
@@ -103,11 +110,25 @@ class TestWhole:
     def test_every_figure_has_a_title_and_both_files(self, whole: tuple[Path, str]):
         page = Page(whole[1])
         assert page.count("figure") == 8
-        assert page.count("title") == 1 + page.count("figure")
+        assert page.count("title") == 2 + page.count("figure")  # the page's, and the first figure has two forms
         names = [value.removesuffix("-heading") for value in page.all("id") if value.endswith("-heading")]
         for name in names:
             assert (whole[0].parent / f"{name}.png").stat().st_size > 1000
             assert (whole[0].parent / f"{name}.svg").read_text().startswith("<?xml")
+
+    def test_the_roofline_is_the_first_figure_and_comes_after_the_answer(self, whole: tuple[Path, str]):
+        before, lead, after = (whole[1].index(part) for part in ('class="answer"', 'class="lead"', 'class="verdicts"'))
+        assert before < lead == whole[1].rindex('class="lead"', 0, whole[1].index("<figure")) < after
+        assert "Roofline, float32, 2 threads" in whole[1][lead:after]
+        wide, narrow = (view_box(whole[0].parent / f"{name}roofline-float32-2t.svg") for name in ("wide-", ""))
+        assert wide[0] > 2 * narrow[0]
+
+    def test_gpu_rungs_on_the_cpu_have_a_section_at_the_end(self, tmp_path: Path):
+        on_cpu = {"device": f"{made.DEVICE} (PoCL)"}
+        rung = made.gpu_product("opencl-naive", 256, 3.0) | on_cpu
+        text = page_of(tmp_path, rung, *made.machine()).text
+        assert f"Matrix multiplication on {made.DEVICE}\n" in text
+        assert text.index("How it was measured") < text.rindex("The GPU rungs on this CPU") < text.index("through PoCL")
 
     def test_shows_what_it_should(self, whole: tuple[Path, str]):
         text = Page(whole[1]).text
