@@ -62,11 +62,8 @@ def _section(device: Device, slug: str) -> dict[str, object]:
     """What the page says of one device, by the template's names."""
     main, *others = device.groups
     judged = _findings(device)
-    remarks = [
-        device.through,
-        verdicts.user_matrices(main),
-        *(next(iter(verdicts.answers(group).values())) for group in others),
-    ]
+    remarks = [device.through, verdicts.user_matrices(main)]
+    remarks += [next(iter(verdicts.answers(group).values())) for group in others]
 
     def anchored(made: Sequence[tables.Table]) -> list[tables.Table]:
         return [replace(table, slug=f"{slug}-{table.slug}") for table in made if table.rows]
@@ -109,10 +106,8 @@ def _lead(figures: list[dict[str, str]]) -> dict[str, str] | None:
     if not (figures and figures[0]["kind"] == "wide-roofline"):
         return None
     wide, narrow = figures.pop(0), figures.pop(0)
-    return {
-        **narrow,
-        "svg": Markup('<div class="wide">{}</div><div class="narrow">{}</div>').format(wide["svg"], narrow["svg"]),
-    }
+    both = Markup('<div class="wide">{}</div><div class="narrow">{}</div>').format(wide["svg"], narrow["svg"])
+    return {**narrow, "svg": both}
 
 
 def _template() -> jinja2.Template:

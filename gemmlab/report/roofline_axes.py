@@ -1,12 +1,12 @@
 """Axes of a roofline figure: regions, bandwidth slopes, and a horizontal line for each instruction set.
 
-GFLOP/s
-  ^  memory-bound |by level| compute-bound
-  |               .        ._______________  v4 in use
-  |           /  /  /______________________  v3
-  |         /  /  /        .
-  |     L1 / L2 / DRAM     .
-  +----------------------------------------> flop per byte
+    GFLOP/s
+      ^  memory-bound |by level| compute-bound
+      |               .        ._______________  v4 in use
+      |           /  /  /______________________  v3
+      |         /  /  /        .
+      |     L1 / L2 / DRAM     .
+      +----------------------------------------> flop per byte
 """
 
 from __future__ import annotations
@@ -21,21 +21,9 @@ from gemmlab.analysis.attainable import bandwidth_ceilings, bandwidths, fma_ceil
 from gemmlab.analysis.formatting import number
 from gemmlab.analysis.groups import Group
 from gemmlab.measure.records import Record
-from gemmlab.report.drawing import (
-    BLUE,
-    INK,
-    ORANGE,
-    PLATE,
-    QUIET,
-    WIDTH_INCHES,
-    Keywords,
-    Point,
-    Style,
-    plain_log,
-)  # fmt: skip
+from gemmlab.report.drawing import BLUE, INK, ORANGE, PLATE, QUIET, WIDTH_INCHES, Keywords, Point, Style, plain_log
 
-SAME_RATE = 1.1  # multiply-add rates closer than this share a label
-SAME_BANDWIDTH = 1.4
+SAME_BANDWIDTH = 1.4  # bandwidths closer than this share a label
 MIN_BETWEEN = 3.0  # from the first ridge point to the last, for a name between them
 TINT = 0.09  # of the region that is memory-bound at every level; regions further right have less
 LABEL: Keywords = {"textcoords": "offset points", "fontsize": 8, "zorder": 1.9}
@@ -63,17 +51,9 @@ def draw_roofline(
 
 
 def named_rates(group: Group) -> dict[str, Record]:
-    """The multiply-add rates by their labels; those too close for two labels share one, at the upper line."""
-    shared: list[list[Record]] = []
-    for record in fma_ceilings(group):
-        near = shared and record["gflop_per_s"] < SAME_RATE * shared[-1][-1]["gflop_per_s"]
-        shared = [*shared[:-1], [*shared[-1], record]] if near else [*shared, [record]]
-    return {_rate_label(own): own[-1] for own in shared}
-
-
-def _rate_label(ceilings: Sequence[Record]) -> str:
-    used = in_use(ceilings[-1])
-    return f"{', '.join(map(isa_label, ceilings))}{',' * used} {number(ceilings[-1]['gflop_per_s'])}"
+    """The multiply-add rates by their labels, slowest first."""
+    return {f"{isa_label(record)}{',' * in_use(record)} {number(record['gflop_per_s'])}": record
+            for record in fma_ceilings(group)}  # fmt: skip
 
 
 def rate_styles(group: Group) -> dict[str, Style]:

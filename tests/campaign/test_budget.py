@@ -134,3 +134,9 @@ class TestCampaign:
     def test_only_the_quick_report_has_a_limit(self):
         limited = {name for name, make in CAMPAIGNS.items() if make(None, [], 1).limit_s < float("inf")}
         assert limited == {"quick"}
+
+    @pytest.mark.parametrize(("load", "limit_s"), [(0.0, 103.0), (1.0, 103.0), (9.0, 87.0)])
+    def test_a_busy_machine_has_more_time_for_the_page(self, monkeypatch, load, limit_s):
+        monkeypatch.setattr("os.getloadavg", lambda: (load, 0, 0), raising=False)
+        monkeypatch.setattr("os.cpu_count", lambda: 2)
+        assert CAMPAIGNS["quick"](None, [], 1).limit_s == limit_s

@@ -182,6 +182,6 @@ def test_labels_beside_a_roofline_do_not_run_into_each_other(name: str):
     axes = figure.axes[0]
     right = axes.get_window_extent().x1
     boxes = [box for text in axes.texts if (box := text.get_window_extent()).x0 >= right]
-    assert len(boxes) == 7  # three backends, and four rates: v2 and scalar share a label
+    assert len(boxes) == 8  # three backends, and five instruction sets
     assert all(not one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
     assert max(box.x1 for box in boxes) <= figure.bbox.x1
