@@ -12,7 +12,7 @@ from gemmlab.measure.session import Settings
 
 SMALLEST_EDGES = (64, 256)
 LADDER_EDGE = 256
-QUICK_S, PAGE_S = 107.0, 4.0  # all of a quick report after its start; the page, and what may take longer than planned
+QUICK_S, PAGE_S = 106.0, 3.0  # all of a quick report after its start; the page, and what may take longer than planned
 ROOFLINE_EDGES = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 Inputs = tuple[str, str] | None

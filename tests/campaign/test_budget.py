@@ -135,7 +135,7 @@ class TestCampaign:
         limited = {name for name, make in CAMPAIGNS.items() if make(None, [], 1).limit_s < float("inf")}
         assert limited == {"quick"}
 
-    @pytest.mark.parametrize(("load", "limit_s"), [(0.0, 103.0), (1.0, 103.0), (9.0, 87.0)])
+    @pytest.mark.parametrize(("load", "limit_s"), [(0.0, 103.0), (1.0, 103.0), (9.0, 91.0)])
     def test_a_busy_machine_has_more_time_for_the_page(self, monkeypatch, load, limit_s):
         monkeypatch.setattr("os.getloadavg", lambda: (load, 0, 0), raising=False)
         monkeypatch.setattr("os.cpu_count", lambda: 2)
