@@ -22,6 +22,7 @@ from gemmlab.measure.problems import Case, sized
 from gemmlab.measure.records import Record, RecordFile, complete
 from gemmlab.measure.session import OnRecord, Progress, Session
 from gemmlab.roofline.ceilings import cache, probe_loop
+from gemmlab.roofline.ceilings.cpu import LATE
 from gemmlab.roofline.ceilings.isolated import isolated_ceilings, isolated_device_ceilings
 from gemmlab.roofline.simulation import declined, simulate
 
@@ -29,7 +30,7 @@ PEAK_S = 1.5
 LAST_PEAK_S = 3.0  # of the time limit, with the start of its process
 LADDER_S = 16.0  # of the time limit, for GPU rungs on a CPU: most of it is building kernels
 SHORT_SIMULATION = 2e7  # accesses: about a tenth of a second
-MIN_CACHED_S = 5.0  # ceilings measured in less time are not stored
+MIN_CACHED_S = 5.0  # ceilings measured in less time are not stored, nor those of a busy machine
 DEVICE_SHARE = 0.4  # of a CPU's time for its ceilings: a device has no instruction sets, thread counts and sweep
 
 Completed = Callable[[Iterable[Record], str], list[Record]]  # measured ceilings of a device, as whole records
@@ -93,7 +94,10 @@ def _cpu_ceilings(campaign: Campaign, completed: Completed, progress: Progress) 
     progress(0, 1, f"ceilings: {cache.age(known)}, --fresh measures them again" if known else "ceilings")
     if known or not campaign.ceilings_s:
         return [*known, *completed(_peaks(campaign), device)]
-    return _stored(campaign, completed(isolated_ceilings(seconds=campaign.ceilings_s, threads=threads), device))
+    begun_s = perf_counter()
+    found = completed(isolated_ceilings(seconds=campaign.ceilings_s, threads=threads), device)
+    in_time = perf_counter() - begun_s < LATE * campaign.ceilings_s
+    return _stored(campaign, found) if in_time else found
 
 
 def _device_ceilings(campaign: Campaign, completed: Completed, progress: Progress) -> Iterator[Record]:

@@ -11,11 +11,13 @@ other samples of a level is its bandwidth, with p20 and p80.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from itertools import chain, pairwise
+from time import perf_counter
 from types import ModuleType
 
 import numpy as np
@@ -65,8 +67,11 @@ class Point:
         }
 
 
-def measure_bandwidths(threads: int, seconds: float) -> list[Record]:
-    """Records of the sweep with loads, of copy and triad on its plateaus, and of the memory levels."""
+def measure_bandwidths(threads: int, seconds: float, end_s: float = math.inf) -> list[Record]:
+    """Records of the sweep with loads, of copy and triad on its plateaus, and of the memory levels.
+
+    After `end_s` of the clock `perf_counter` a sweep has every second working set, and there is no copy or triad.
+    """
     known = caches()
     largest = largest_working_set(known, threads)
     levels = [*levels_seen(known, threads, largest), "DRAM"]
@@ -78,17 +83,19 @@ def measure_bandwidths(threads: int, seconds: float) -> list[Record]:
     def measured(operation: str, sizes: Sequence[int], seconds: float) -> list[Point]:
         return [measure_point(stream, buffer, operation, size, threads, seconds / len(sizes)) for size in sizes]
 
-    loads = measured("load", sweep_sizes(largest), LOAD_SHARE_OF_TIME * seconds)
+    loads = measured("load", sweep_sizes(largest)[:: 1 if perf_counter() < end_s else 2], LOAD_SHARE_OF_TIME * seconds)
     plateaus = dict(zip(levels, find_plateaus([np.median(p.gb_per_s) for p in loads], len(levels)), strict=True))
     inside = {level: _spread_out([loads[i].working_set_bytes for i in own]) for level, own in plateaus.items()}
     left_s = (1 - LOAD_SHARE_OF_TIME) * seconds / 2
     point_s = left_s / sum(map(len, inside.values()))
-    others = {(operation, level): measured(operation, sizes, point_s * len(sizes))
-              for operation in ("copy", "triad") for level, sizes in inside.items()}  # fmt: skip
+    others = {
+        (operation, level): measured(operation, sizes, point_s * len(sizes))
+        for operation in ("copy", "triad") for level, sizes in inside.items() if perf_counter() < end_s
+    }  # fmt: skip
     sweep = [{**point.record(point.gb_per_s), "ceiling": "sweep"} for point in chain(loads, *others.values())]
     for level, own in plateaus.items():
         sweep.append(_level(level, [loads[i] for i in own]))
-        sweep += [_level(level, others[operation, level]) for operation in ("copy", "triad")]
+        sweep += [_level(level, points) for (_, where), points in others.items() if where == level]
     return sweep
 
 

@@ -15,6 +15,7 @@ working set; all threads do it at the same time.
 from __future__ import annotations
 
 from importlib import import_module
+from time import perf_counter
 
 from gemmlab._config import check_threads
 from gemmlab._cpu import build_info
@@ -29,6 +30,7 @@ SCALAR = "scalar"  # multiply-adds of single numbers, by the instruction set in 
 CLOCK_ITERATIONS = 50_000  # of sixteen additions: a quarter of a millisecond
 CLOCK_READINGS = 8
 FMA_SHARE_OF_TIME = 0.25
+LATE, MIN_LATE_S = 2.0, 15.0  # times the seconds asked for, and seconds: the machine is busy
 FMA_PARTS = 3  # before, between and after the bandwidths of one thread and of all
 
 
@@ -40,7 +42,8 @@ def measure_ceilings(*, seconds: float = 12.0, threads: int | None = None, bandw
     seconds : float
         About how long it may take. Each ceiling has at least 5 samples of a millisecond, and multiply-adds three times
         as many, so it takes longer than a small value: by a few seconds at most, where a pass through memory is slow.
-        On a busy machine, where samples take far longer than they should, there may be fewer.
+        On a busy machine, where samples take far longer than they should, there are fewer, and from twice this time
+        on only what a roofline needs is measured: loads, not copies and triads, and at fewer working sets.
     threads : int, optional
         What "all" means; as many as this process may use if None. A build without OpenMP measures one.
     bandwidth : bool, optional
@@ -64,12 +67,13 @@ def measure_ceilings(*, seconds: float = 12.0, threads: int | None = None, bandw
         for count in counts for isa in (SCALAR, *available()) for dtype in ("float32", "float64")
     ]  # fmt: skip
     part_s = seconds * (FMA_SHARE_OF_TIME if bandwidth else 1) / FMA_PARTS / len(loops)
+    end_s = perf_counter() + max(LATE * seconds, MIN_LATE_S)
     memory = []
     for part in range(FMA_PARTS):
-        for loop in loops:
+        for loop in loops if part == 0 or perf_counter() < end_s else ():
             loop.time(part_s)
         for count in counts[part : part + 1] if bandwidth else ():
-            memory += measure_bandwidths(count, seconds * (1 - FMA_SHARE_OF_TIME) / len(counts))
+            memory += measure_bandwidths(count, seconds * (1 - FMA_SHARE_OF_TIME) / len(counts), end_s)
     return [loop.record() for loop in loops] + memory
 
 
