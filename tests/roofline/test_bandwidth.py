@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -91,3 +93,15 @@ def test_calls_are_added_until_a_sample_is_long_enough():
     assert timing.calls_per_sample >= 1000
     assert timing.samples_s == pytest.approx([1e-6] * 5)
     assert asked[-5:] == [(2, timing.calls_per_sample)] * 5
+
+
+@pytest.mark.parametrize(
+    ("end_s", "operations", "sizes"), [(math.inf, {"load", "copy", "triad"}, 19), (0.0, {"load"}, 10)]
+)
+def test_after_its_time_a_sweep_has_loads_alone_at_fewer_working_sets(monkeypatch, end_s, operations, sizes):
+    monkeypatch.setattr(bandwidth, "largest_working_set", lambda *_: MIB)
+    found = bandwidth.measure_bandwidths(1, 0.0, end_s)
+    assert {record["operation"] for record in found} == operations
+    loads = [record for record in found if record["ceiling"] == "sweep" and record["operation"] == "load"]
+    assert len(loads) == sizes
+    assert "DRAM" in {record.get("level") for record in found}

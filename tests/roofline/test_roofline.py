@@ -9,7 +9,7 @@ from gemmlab._cpu.isa import chosen
 from gemmlab.measure import records
 from gemmlab.roofline import Roof, intensity, measure_ceilings, peak_of
 from gemmlab.roofline.ceilings import bandwidth as bandwidth_module
-from gemmlab.roofline.ceilings import cpu
+from gemmlab.roofline.ceilings import cpu, timing
 from gemmlab.roofline.ceilings.bandwidth import page_aligned
 from gemmlab.roofline.ceilings.timing import Timing
 
@@ -200,8 +200,10 @@ class TestProduct:
 
 @pytest.fixture(scope="module")
 def measured():
-    """Every ceiling, measured in the shortest time, on a machine with tiny caches and hence little memory."""
+    """Every ceiling, measured in the shortest time, on a machine with tiny caches that is never busy."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cpu, "MIN_LATE_S", math.inf)
+        patch.setattr(timing, "MIN_PATIENCE_S", math.inf)
         patch.setattr(bandwidth_module, "caches", lambda: {"L1": 32 * KIB, "L2": 256 * KIB})
         patch.setattr(bandwidth_module, "largest_working_set", lambda cache_bytes, threads: 2 * MIB)
         return measure_ceilings(seconds=1e-3, threads=2)
