@@ -17,7 +17,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from gemmlab._config import check_threads
-from gemmlab._cpu import build_info
+from gemmlab._cpu._driver import usable_threads
 from gemmlab._cpu.isa import available, chosen
 from gemmlab._cpu.machine import usable_cpus
 from gemmlab.measure.noise import summarise
@@ -41,7 +41,8 @@ def measure_ceilings(*, seconds: float = 12.0, threads: int | None = None, bandw
         About how long it may take. Each ceiling has at least 5 samples of a millisecond, and multiply-adds three times
         as many, so it takes longer than a small value: by a few seconds at most, where a pass through memory is slow.
     threads : int, optional
-        What "all" means; as many as this process may use if None. A build without OpenMP measures one.
+        What "all" means; as many as this process may use if None. A build without OpenMP measures one, and so does a
+        child whose parent had started OpenMP threads before the fork.
     bandwidth : bool, optional
         Whether to measure the memory too, or multiply-adds alone.
 
@@ -73,8 +74,8 @@ def measure_ceilings(*, seconds: float = 12.0, threads: int | None = None, bandw
 
 
 def _thread_counts(threads: int | None) -> list[int]:
-    maximum = check_threads(threads) or usable_cpus()
-    return [1, maximum] if maximum > 1 and build_info()["openmp"] else [1]
+    maximum = usable_threads(check_threads(threads) or usable_cpus())
+    return [1, maximum] if maximum > 1 else [1]
 
 
 class MultiplyAdds:
