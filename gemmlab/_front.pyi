@@ -144,5 +144,6 @@ def matmul(
     casting: Casting = "same_kind",
     axes: object = None,
     threads: int | None = None,
+    accumulate: bool = False,
     **params: Any,
 ) -> AnyArray: ...

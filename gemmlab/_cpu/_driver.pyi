@@ -42,4 +42,5 @@ class Kernel(FastPath):
         bs_r: int = 1,
         bs_c: int = 1,
         bs_k: int = 1,
+        accumulate: bool = False,
     ) -> None: ...

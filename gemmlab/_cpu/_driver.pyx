@@ -161,9 +161,10 @@ cdef int start_team(int threads) except -1:
     if team_started < wanted:
         if not most_threads:
             warnings.warn(
-                f"gemmlab runs on {team_started} instead of {threads} threads: the system starts no more for this process; "
-                "ask for fewer (threads=, OMP_NUM_THREADS), raise its limits (ulimit -u, ulimit -v, the cgroup's pids.max), "
-                "or make the threads' stacks smaller (OMP_STACKSIZE=1M)", RuntimeWarning, stacklevel=2)
+                f"gemmlab runs on {team_started} instead of {threads} threads: the system starts no more for this "
+                "process; ask for fewer (threads=, OMP_NUM_THREADS), raise its limits (ulimit -u, ulimit -v, the "
+                "cgroup's pids.max), or make the threads' stacks smaller (OMP_STACKSIZE=1M)",
+                RuntimeWarning, stacklevel=2)
         most_threads = team_started
     return min(wanted, team_started)
 
@@ -335,8 +336,9 @@ cdef class Kernel(FastPath):
         return out
 
     def run(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, int threads=1, str schedule=DEFAULT_SCHEDULE,
-            Py_ssize_t bs_r=1, Py_ssize_t bs_c=1, Py_ssize_t bs_k=1):
-        """Fill `out` with a @ b: matrices, or batches of one leading shape, of one dtype.
+            Py_ssize_t bs_r=1, Py_ssize_t bs_c=1, Py_ssize_t bs_k=1, bint accumulate=False):
+        """Fill `out` with a @ b, added to what it holds if `accumulate` (a rung only): matrices, or batches of one
+        leading shape, of one dtype.
 
         `a` and `b` are row-major, or column-major for a BLAS, and `out` is row-major. No extent of m, n, k and the
         batch is 0. Nothing is checked here.
@@ -357,6 +359,7 @@ cdef class Kernel(FastPath):
         cdef int axis, kind = SCHEDULES[schedule], old_kind, old_chunk
         cdef RungParams params
         params.threads, params.bs_r, params.bs_c, params.bs_k = usable_threads(min(threads, m)), bs_r, bs_c, bs_k
+        params.accumulate = accumulate
         for axis in range(ndim - 2):
             index[axis] = 0
         with nogil:
