@@ -25,7 +25,7 @@ cdef extern from "openmp_or_serial.h" nogil:
     void restore_schedule(int kind, int chunk)
 
 cdef extern from "thread_start.h" nogil:
-    int team_started
+    int team_started, team_limit  # of the calling thread
     int startable_threads(int wanted)
 
 cdef extern from *:
@@ -78,7 +78,7 @@ cdef int blas_limit = 0         # from threadpoolctl, for all that is a BLAS to 
 cdef bint pool_started = False  # an OpenMP pool exists in this process
 cdef bint serial = False        # ... or existed in its parent: libgomp would wait for threads that are gone
 cdef bint warned = False        # ... and that has been said
-cdef int most_threads = 0       # as many as the system started, where it did not start all; 0: it always did
+cdef bint warned_of_limit = False
 
 
 def limit_threads(threads):
@@ -129,7 +129,7 @@ def allowed_threads(int threads):
     """`threads`, or fewer where this process cannot have as many (see `forked` and `start_team`)."""
     if serial or not HAS_OPENMP:
         return 1
-    return min(threads, most_threads) if most_threads else threads
+    return min(threads, team_limit) if team_limit else threads
 
 
 cpdef int usable_threads(int threads) except -1:
@@ -154,18 +154,19 @@ cpdef int usable_threads(int threads) except -1:
 
 cdef int start_team(int threads) except -1:
     """`threads`, or as many as the system starts: it is tried out, since OpenMP ends a process that has too few."""
-    global most_threads, team_started
+    global team_started, team_limit, warned_of_limit
     cdef int wanted = allowed_threads(threads)
     if wanted > team_started:
         team_started += startable_threads(wanted - team_started)
     if team_started < wanted:
-        if not most_threads:
+        team_limit = team_started
+        if not warned_of_limit:
+            warned_of_limit = True
             warnings.warn(
                 f"gemmlab runs on {team_started} instead of {threads} threads: the system starts no more for this "
                 "process; ask for fewer (threads=, OMP_NUM_THREADS), raise its limits (ulimit -u, ulimit -v, the "
                 "cgroup's pids.max), or make the threads' stacks smaller (OMP_STACKSIZE=1M)",
                 RuntimeWarning, stacklevel=2)
-        most_threads = team_started
     return min(wanted, team_started)
 
 

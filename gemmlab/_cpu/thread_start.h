@@ -77,6 +77,7 @@ static int startable_threads(int wanted) { return wanted; }
 #define OF_EACH_THREAD __thread
 #endif
 
-/* Threads that a team of the calling thread has had: OpenMP keeps a pool for each thread that starts a team. */
-static OF_EACH_THREAD int team_started = 1;
+/* Threads that a team of the calling thread has had, and, once the system refused some, the most that one may have. OpenMP
+   keeps a pool for each thread that starts a team. */
+static OF_EACH_THREAD int team_started = 1, team_limit = 0;
 #endif
