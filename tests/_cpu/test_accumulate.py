@@ -308,6 +308,20 @@ def test_auto_refuses_dtypes_that_go_to_numpy():
     assert gemmlab.explain(np.ones((3, 3)), np.ones((3, 3)), accumulate=True).rows[0][:2] == ("cpu-packed", True)
 
 
+def test_contractions_have_no_such_parameter():
+    a = np.ones((3, 3))
+    with pytest.raises(TypeError, match="only matmul adds to out"):
+        gemmlab.einsum("ij,jk->ik", a, a, accumulate=True)
+    with pytest.raises(TypeError, match="only matmul adds to out"):
+        gemmlab.tensordot(a, a, accumulate=True)
+
+
+def test_wrapped_arrays_are_added_to():
+    a, out = gemmlab.asarray(np.ones((3, 3))), gemmlab.asarray(np.ones((3, 3)))
+    assert gemmlab.matmul(a, a, out=out, accumulate=True) is out
+    assert (np.asarray(out) == 4).all()
+
+
 def test_subclasses_are_refused():
     a = np.ma.ones((3, 3))
     untouched(UnsupportedProblem, "does not add to out", a, a, np.ones((3, 3)))
