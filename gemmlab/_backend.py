@@ -54,7 +54,11 @@ class Handle(Protocol):
 
 @runtime_checkable
 class Backend(Protocol):
-    """What every backend has: it fills `problem.out`. See `docs/adding-a-backend.md`."""
+    """What every backend has: it fills `problem.out`. See `docs/adding-a-backend.md`.
+
+    A backend that adds to `problem.out` where `problem.accumulate` is set says so by an attribute `accumulates = True`.
+    No other is given such a problem.
+    """
 
     name: str
     kind: str

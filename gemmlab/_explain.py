@@ -9,7 +9,7 @@ from gemmlab import _registry
 from gemmlab._api import array_owner, einsum_product, foreign_operand, requested_backend, unwrapped
 from gemmlab._config import Scope, scope
 from gemmlab._cpu.packed_backend.plan import Plan
-from gemmlab._errors import BackendUnavailable
+from gemmlab._errors import BackendUnavailable, UnsupportedProblem
 from gemmlab._problem import Problem
 
 __all__ = ["Explanation", "explain"]
@@ -45,14 +45,16 @@ class Explanation:
     __repr__ = __str__
 
 
-def explain(a: Any, b: Any, *operands: Any, backend: str | None = None, dtype: Any = None) -> Explanation:
+def explain(
+    a: Any, b: Any, *operands: Any, backend: str | None = None, dtype: Any = None, accumulate: bool = False
+) -> Explanation:
     """Which backend would take `a @ b`, and why not the others.
 
     Parameters
     ----------
     a, b : array_like
         The operands; nothing is multiplied. Or the arguments of `einsum`: `explain("ij,jk->ik", a, b)`.
-    backend : str, optional
+    backend, dtype, accumulate
         As for `matmul`.
 
     Examples
@@ -73,14 +75,15 @@ def explain(a: Any, b: Any, *operands: Any, backend: str | None = None, dtype: A
         why = f"auto: what comes with arrays of {kind}" if name == "auto" else f"asked for as {name}"
         return Explanation(((wanted, True, why),))
     if (foreign := foreign_operand(a, b, None)) is not None:
-        taken = name in ("auto", "cpu-numpy")
+        taken = name in ("auto", "cpu-numpy") and not accumulate
         why = f"NumPy's own dispatch, for {type(foreign).__name__}" if taken else f"takes no {type(foreign).__name__}"
         return Explanation((("cpu-numpy" if taken else name, taken, why),))
     problem = Problem.from_call(a, b, dtype=dtype)
+    problem.accumulate = accumulate
     params = within.params if backend is None else {}  # as for `matmul`
     try:
         wanted = _registry.choose(problem, params).name if name == "auto" else _registry.resolve_name(name)
-    except BackendUnavailable:
+    except (BackendUnavailable, UnsupportedProblem):
         wanted = ""  # auto has nothing left: every row says why not
     rows = sorted((_considered(each, problem, wanted, name) for each in _registry.names()), key=lambda row: not row[1])
     backend_plan = getattr(_registry.get(wanted), "plan", None) if rows[0][1] else None

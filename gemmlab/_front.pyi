@@ -32,6 +32,7 @@ def matmul(
     casting: Casting = "same_kind",
     axes: object = None,
     threads: int | None = None,
+    accumulate: bool = False,
     **params: Any,
 ) -> _Out: ...
 @overload
@@ -144,5 +145,6 @@ def matmul(
     casting: Casting = "same_kind",
     axes: object = None,
     threads: int | None = None,
+    accumulate: bool = False,
     **params: Any,
 ) -> AnyArray: ...

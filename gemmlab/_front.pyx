@@ -40,7 +40,8 @@ def settings_changed():
     kernels.clear()
 
 
-def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", axes=None, threads=None, **params):
+def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", axes=None, threads=None,
+           accumulate=False, **params):
     """Matrix product of two arrays, with the semantics of `numpy.matmul` and a backend of your choice.
 
     Parameters
@@ -48,7 +49,7 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
     a, b : array_like
         Matrices of shape (m, k) and (k, n), batches of matrices that broadcast, or vectors. No scalars.
     out : ndarray, optional
-        The array to write the result to; it must have the result's shape.
+        The array to write the result to; it must have the result's shape. It is not read, unless `accumulate`.
     backend : str, optional
         A name from `gemmlab.backends()`, or a family such as "cpu". No other backend is ever used instead.
         Default: `gemmlab.use`, else `gemmlab.config.backend`, else "auto".
@@ -56,6 +57,12 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
         As for `numpy.matmul`.
     threads : int, optional
         Number of threads. Default: as many as the process may use, one for small products.
+    accumulate : bool, optional
+        Add the product to what `out` holds, `out + a @ b`, as BLAS does with beta = 1. What `out` holds is the first
+        addend, in the dtype of the sums, and the result is rounded once to the dtype of `out`. So the last bits may
+        differ from those of `out + a @ b`. No temporary is needed, except where `out` overlaps an operand, is of
+        another dtype than the product, or is of float16 or bfloat16. Errors about shapes and dtypes leave `out` as it was;
+        after any other error its values are undefined. `cpu-packed` and the rungs below it can do this.
     **params
         Parameters of the backend; see `gemmlab.backends()[name].params`.
 
@@ -67,9 +74,13 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
     Raises
     ------
     ValueError
-        Shapes that do not agree, or a parameter value that the backend does not accept.
+        Shapes that do not agree, a parameter value that the backend does not accept, or an `out` to add to whose
+        elements share memory with each other.
+    TypeError
+        Arguments of a wrong type, a cast that `casting` does not allow, or `accumulate` without `out`.
     UnknownBackend, BackendUnavailable, UnsupportedProblem
-        The named backend does not exist, cannot run here, or does not support this dtype or type of array.
+        The named backend does not exist, cannot run here, or does not support this dtype, type of array or
+        `accumulate`.
 
     Notes
     -----
@@ -84,13 +95,18 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
     >>> gemmlab.matmul(a, a.T, backend="cpu-blocked")
     array([[ 5., 14.],
            [14., 50.]])
+    >>> c = np.ones((2, 2))
+    >>> gemmlab.matmul(a, a.T, out=c, accumulate=True)
+    array([[ 6., 15.],
+           [15., 51.]])
     """
     if (type(a) is cnp.ndarray and type(b) is cnp.ndarray and (out is None or type(out) is cnp.ndarray)
-            and dtype is None and axes is None and threads is None and not params and casting == "same_kind"):
+            and dtype is None and axes is None and threads is None and accumulate is False and not params
+            and casting == "same_kind"):
         result = plain(a, b, out, backend)
         if result is not None:
             return result
-    options = {"dtype": dtype, "casting": casting, "axes": axes, "threads": threads}
+    options = {"dtype": dtype, "casting": casting, "axes": axes, "threads": threads, "accumulate": accumulate}
     return general(a, b, out, backend, options, params)
 
 

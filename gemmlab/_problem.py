@@ -61,11 +61,13 @@ class Problem:
     warns : bool
         Whether conversions of operands and result obey `numpy.errstate`. Only `cpu-numpy` sets this, before it reads
         the operands; our kernels report no floating-point errors.
+    accumulate : bool
+        Whether the product is added to what `out` holds.
     """
 
     __slots__ = (
-        "_a", "_b", "_is_scalar", "_result", "batch", "caller_out", "copies", "device_operands", "dtype", "k", "m", "n",
-        "out", "packed", "threads", "unconverted", "warns",
+        "_a", "_b", "_is_scalar", "_result", "accumulate", "batch", "caller_out", "copies", "device_operands", "dtype",
+        "k", "m", "n", "out", "packed", "threads", "unconverted", "warns",
     )  # fmt: skip
 
     def __init__(self, a: Array, b: Array, out: Array, *, threads: int | None = None, copies: int = 0) -> None:
@@ -80,6 +82,7 @@ class Problem:
         self.packed: PackedOperand | None = None
         self.caller_out: Array | None = None
         self.warns = False
+        self.accumulate = False
         self._result: Array = out
         self._is_scalar = False
 
@@ -94,10 +97,13 @@ class Problem:
         casting: Casting = "same_kind",
         axes: object = None,
         threads: int | None = None,
+        accumulate: bool = False,
     ) -> Problem:
         """Check the arguments of `matmul` and make a problem of them; the errors are those of NumPy's matmul."""
         a, b, caller_out = as_array(a), as_array(b), _single_out(out)
         dtypes = _resolved_dtypes(a, b, caller_out, dtype, casting)
+        if accumulate is not False:
+            _check_accumulate(accumulate, caller_out, dtypes[2], casting)
         vectors = _vectors(a, b, caller_out)
         a_axes, b_axes, out_axes = _core_axes(a, b, caller_out, vectors, axes)
         a_core, b_core = _core_last(a, a_axes, 0), _core_last(b, b_axes, 1)
@@ -124,7 +130,16 @@ class Problem:
         problem.caller_out = None if direct else view
         problem._result = result
         problem._is_scalar = caller_out is None and result.ndim == 0
+        if accumulate:
+            problem._begin_with_out()
         return problem
+
+    def _begin_with_out(self) -> None:
+        """Make what the caller's `out` holds the first addend."""
+        self.accumulate = True
+        if self.caller_out is not None:
+            with self._floating_point_errors():
+                np.copyto(self.out, self.caller_out, casting="unsafe")  # `_check_accumulate` has checked the casting
 
     @property
     def a(self) -> Array:
@@ -187,6 +202,40 @@ def _single_out(out: object) -> Array | None:
     if out is not None and not out.flags.writeable:
         raise ValueError("output array is read-only")
     return out
+
+
+def _check_accumulate(accumulate: object, out: Array | None, dtype: DType, casting: Casting) -> None:
+    """TypeError or ValueError where a product of `dtype` cannot be added to `out`."""
+    if not isinstance(accumulate, bool | np.bool_):
+        raise TypeError(f"accumulate must be True or False, not {accumulate!r}")
+    if not accumulate:
+        return
+    if out is None:
+        raise TypeError("accumulate=True adds the product to an array: pass it as out=")
+    if not np.can_cast(out.dtype, dtype, casting):
+        raise TypeError(
+            f"accumulate=True adds out, of {out.dtype}, to a product of {dtype}; casting={casting!r} does not allow "
+            f"that cast: pass dtype={str(out.dtype)!r}, or operands of that dtype"
+        )
+    if _shares_memory_with_itself(out):
+        raise ValueError("accumulate=True needs an out whose elements share no memory with each other: pass a copy")
+
+
+def _shares_memory_with_itself(x: Array) -> bool:
+    """Whether two elements of an array overlap, as where it was broadcast."""
+    steps = sorted((abs(step), extent) for step, extent in zip(x.strides, x.shape, strict=True) if extent > 1)
+    reach, is_nested = x.itemsize, True
+    for step, extent in steps if x.size else ():
+        is_nested = is_nested and step >= reach
+        reach += step * (extent - 1)
+    if is_nested:
+        return False
+    offsets: Array = np.zeros(1, np.intp)
+    for step, extent in steps:
+        if step == 0:
+            return True
+        offsets = np.add.outer(offsets, step * np.arange(extent)).ravel()
+    return bool((np.diff(np.sort(offsets)) < x.itemsize).any())
 
 
 def _vectors(a: Array, b: Array, out: Array | None) -> tuple[bool, bool]:

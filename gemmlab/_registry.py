@@ -18,7 +18,7 @@ from gemmlab import _profile
 from gemmlab._backend import Availability, Backend, BackendInfo, Params
 from gemmlab._config import config
 from gemmlab._cpu import isa
-from gemmlab._errors import BackendUnavailable, UnknownBackend, suggestion
+from gemmlab._errors import BackendUnavailable, UnknownBackend, UnsupportedProblem, suggestion
 from gemmlab._gpu import RUNG_NAMES, RUNTIMES, VENDORS, best_rung
 from gemmlab._problem import Problem
 
@@ -255,6 +255,9 @@ def choose(problem: Problem, params: Params | None = None) -> Backend:
             memory_shortage = getattr(backend, "memory_shortage", None)
             if memory_shortage is None or memory_shortage(problem) is None:
                 return backend
+    if problem.accumulate:
+        what = f"adds products of {problem.dtype} to out here"
+        raise UnsupportedProblem(f"no backend of auto ({', '.join(AUTO)}) {what}: compute out += a @ b")
     raise BackendUnavailable(f"no backend of auto ({', '.join(AUTO)}) can do this problem here: see gemmlab.explain")
 
 
@@ -269,6 +272,8 @@ def faster_by_profile(problem: Problem) -> list[str]:
 
 def refusal(backend: Backend, problem: Problem) -> str | None:
     """Why a backend does not support a problem, in a sentence; None if it does."""
+    if problem.accumulate and not getattr(backend, "accumulates", False):
+        return f"{backend.name} does not add to out (accumulate=True): use cpu-packed, or compute out += a @ b"
     verdict = backend.supports(problem)
     if verdict and not isinstance(verdict, str):
         return None

@@ -14,8 +14,6 @@
 Importing this package connects the fast path with the general one and with the settings.
 """
 
-import os
-
 from gemmlab import _front
 from gemmlab._api.array import asarray, unwrapped
 from gemmlab._api.calls import Call
@@ -52,5 +50,3 @@ follow_threadpoolctl()
 _front.set_general(general_matmul)
 config.listen(_front.settings_changed)
 config.listen(lambda: _driver.limit_threads(config.threads))
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_driver.forked)

@@ -48,7 +48,7 @@ def run(backend: Backend, problem: Problem, params: Params, traces: tuple[list[C
         handle = backend.gemm(problem, **params)
         if handle is not None and (traces or problem.device_operands is None):
             handle.wait()
-    elif problem.device_operands is None:
+    elif problem.device_operands is None and not problem.accumulate:
         problem.out[...] = 0  # an empty sum
     seconds = time.perf_counter() - start
     if traces:

@@ -129,6 +129,8 @@ def _computed(
     function: Function, operands: tuple[AnyArray, ...], options: dict[str, AnyArray], request: dict[str, Any]
 ) -> AnyArray:
     """By a backend if this is a product; else by NumPy's function, unless a backend is named."""
+    if "accumulate" in request:
+        raise TypeError(f"{function.__name__} has no parameter 'accumulate': only matmul adds to out")
     given = (*operands, *options.values())
     _refuse_devices(function, given)
     args, plain = unwrapped(operands), {name: unwrapped(value) for name, value in options.items()}

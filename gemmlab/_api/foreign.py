@@ -24,6 +24,7 @@ class Options(TypedDict):
     casting: Casting
     axes: object
     threads: int | None
+    accumulate: bool
 
 
 def array_owner(*operands: AnyArray) -> str | None:
@@ -67,6 +68,8 @@ def multiply_device_arrays(
     if getattr(getattr(chosen, "runtime", None), "name", None) != runtime:
         what = f"{type(a).__module__}.{type(a).__qualname__}"
         raise UnsupportedProblem(f"{chosen.name} cannot take {what}: name a backend of {runtime}, or pass host arrays")
+    if options["accumulate"]:
+        raise UnsupportedProblem(f"{chosen.name} does not add to out (accumulate=True): compute out += a @ b")
     if options["dtype"] is not None:
         raise UnsupportedProblem("arrays on a device are multiplied in their own dtype: convert them with astype")
     backend = cast("DeviceBackend", chosen)
@@ -106,6 +109,8 @@ def numpys_dispatch(
             f"{name} takes plain arrays, not {type(foreign).__name__}: pass numpy.asarray(...) of it, or use "
             "backend='auto'"
         )
+    if options["accumulate"]:
+        raise UnsupportedProblem("cpu-numpy does not add to out (accumulate=True): compute out += a @ b")
     check_params(_registry.get(name), params)
     a, b, out = operands
     given = {"out": out, "axes": options["axes"], "dtype": options["dtype"]}

@@ -7,6 +7,7 @@
     layouts.py           operands as a rung or a BLAS takes them, copied where needed
     _driver.pyx          calls a rung or a BLAS over a batch of matrices, without the GIL; how many threads it gets
       openmp_or_serial.h OpenMP's few calls, and what they mean in a serial build
+      thread_start.h     how many threads the system starts
     isa.py               which build of the kernels runs here
     _features.pyx        what this CPU has, and this build, by cpu_features.h
     machine.py           caches, CPUs, names

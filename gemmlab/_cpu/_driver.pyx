@@ -6,6 +6,7 @@ operands and its parameters; a BLAS takes Fortran's argument list, where a row-m
 own list, with a stride for rows and one for columns.
 """
 
+import os
 import warnings
 
 cimport numpy as cnp
@@ -22,6 +23,10 @@ cdef extern from "openmp_or_serial.h" nogil:
     int procs_here(bint is_short)
     void set_schedule(int kind, int *old_kind, int *old_chunk)
     void restore_schedule(int kind, int chunk)
+
+cdef extern from "thread_start.h" nogil:
+    int team_started, team_limit  # of the calling thread
+    int startable_threads(int wanted)
 
 cdef extern from *:
     """
@@ -73,6 +78,7 @@ cdef int blas_limit = 0         # from threadpoolctl, for all that is a BLAS to 
 cdef bint pool_started = False  # an OpenMP pool exists in this process
 cdef bint serial = False        # ... or existed in its parent: libgomp would wait for threads that are gone
 cdef bint warned = False        # ... and that has been said
+cdef bint warned_of_limit = False
 
 
 def limit_threads(threads):
@@ -98,6 +104,10 @@ def forked():
     serial = serial or pool_started
 
 
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forked)
+
+
 def default_threads(double flop, double team_flop=TEAM_FLOP):
     """Threads of a product of so many floating-point operations where the caller names no number."""
     return threads_for(flop, team_flop)
@@ -116,12 +126,17 @@ cdef int threads_for(double flop, double team_flop) except -1:
 
 
 def allowed_threads(int threads):
-    """`threads`, or 1 where this process cannot have more (see `forked`)."""
-    return 1 if serial or not HAS_OPENMP else threads
+    """`threads`, or fewer where this process cannot have as many (see `forked` and `start_team`)."""
+    if serial or not HAS_OPENMP:
+        return 1
+    return min(threads, team_limit) if team_limit else threads
 
 
-cdef int usable_threads(int threads) except -1:
-    """`threads`, or 1 and a warning in a child whose parent had started the OpenMP pool."""
+cpdef int usable_threads(int threads) except -1:
+    """`threads`, or as many as a parallel region may have here, with one warning where that is fewer.
+
+    Whatever opens a parallel region asks this first.
+    """
     global pool_started, warned
     if threads == 1 or not HAS_OPENMP:
         return 1
@@ -131,8 +146,28 @@ cdef int usable_threads(int threads) except -1:
             "gemmlab runs on one thread in this process: its parent had started OpenMP threads before the "
             "fork, and they do not exist here; start processes with 'spawn' or 'forkserver' to use threads",
             RuntimeWarning, stacklevel=2)
-    pool_started = not serial
-    return allowed_threads(threads)
+    if serial:
+        return 1
+    pool_started = True
+    return threads if threads <= team_started else start_team(threads)
+
+
+cdef int start_team(int threads) except -1:
+    """`threads`, or as many as the system starts: it is tried out, since OpenMP ends a process that has too few."""
+    global team_started, team_limit, warned_of_limit
+    cdef int wanted = allowed_threads(threads)
+    if wanted > team_started:
+        team_started += startable_threads(wanted - team_started)
+    if team_started < wanted:
+        team_limit = team_started
+        if not warned_of_limit:
+            warned_of_limit = True
+            warnings.warn(
+                f"gemmlab runs on {team_started} instead of {threads} threads: the system starts no more for this "
+                "process; ask for fewer (threads=, OMP_NUM_THREADS), raise its limits (ulimit -u, ulimit -v, the "
+                "cgroup's pids.max), or make the threads' stacks smaller (OMP_STACKSIZE=1M)",
+                RuntimeWarning, stacklevel=2)
+    return min(wanted, team_started)
 
 
 def balanced_rows(Py_ssize_t m, Py_ssize_t threads):
@@ -302,8 +337,9 @@ cdef class Kernel(FastPath):
         return out
 
     def run(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, int threads=1, str schedule=DEFAULT_SCHEDULE,
-            Py_ssize_t bs_r=1, Py_ssize_t bs_c=1, Py_ssize_t bs_k=1):
-        """Fill `out` with a @ b: matrices, or batches of one leading shape, of one dtype.
+            Py_ssize_t bs_r=1, Py_ssize_t bs_c=1, Py_ssize_t bs_k=1, bint accumulate=False):
+        """Fill `out` with a @ b, added to what it holds if `accumulate` (a rung only): matrices, or batches of one
+        leading shape, of one dtype.
 
         `a` and `b` are row-major, or column-major for a BLAS, and `out` is row-major. No extent of m, n, k and the
         batch is 0. Nothing is checked here.
@@ -324,6 +360,7 @@ cdef class Kernel(FastPath):
         cdef int axis, kind = SCHEDULES[schedule], old_kind, old_chunk
         cdef RungParams params
         params.threads, params.bs_r, params.bs_c, params.bs_k = usable_threads(min(threads, m)), bs_r, bs_c, bs_k
+        params.accumulate = accumulate
         for axis in range(ndim - 2):
             index[axis] = 0
         with nogil:

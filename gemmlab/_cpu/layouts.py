@@ -26,7 +26,7 @@ def run_in_layouts(
     accepted : str
         "C" for rows only, "CF" for rows or columns (see `_driver.layout`).
     run : callable
-        Fills its third argument.
+        Fills its third argument, or adds to it if the problem accumulates.
     furthest : int
         The largest leading dimension that `run` takes.
     """
@@ -42,7 +42,7 @@ def run_in_layouts(
     if layout(out) == "C" and leading_dimension(out) <= furthest:
         run(a, b, out)
         return
-    rows = np.empty(out.shape, out.dtype)
+    rows = out.copy() if problem.accumulate else np.empty(out.shape, out.dtype)
     run(a, b, rows)
     out[...] = rows
     problem.copies += 1

@@ -5,6 +5,8 @@ from time import perf_counter
 
 from cython.parallel cimport prange
 
+from gemmlab._cpu._driver cimport usable_threads
+
 ctypedef void (*Loop)(long long) noexcept nogil
 
 cdef extern from "fma.h" nogil:
@@ -40,10 +42,10 @@ def clock_ghz(int threads, long long iterations):
 
 
 cdef double _seconds(Loop loop, int threads, long long iterations):
-    cdef int _thread
+    cdef int _thread, team = usable_threads(threads)
     start = perf_counter()
     with nogil:
-        for _thread in prange(threads, num_threads=threads, schedule="static", chunksize=1):
+        for _thread in prange(threads, num_threads=team, schedule="static", chunksize=1):
             loop(iterations)
     return perf_counter() - start
 

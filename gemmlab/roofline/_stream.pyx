@@ -14,6 +14,8 @@ from time import perf_counter
 from cython.parallel cimport prange
 from libc.string cimport memset
 
+from gemmlab._cpu._driver cimport usable_threads
+
 cdef extern from "stream.h" nogil:
     void go_through(int streams, char *start, size_t stream_bytes, size_t pitch, long long repeats)
 
@@ -25,8 +27,8 @@ PAGE_BYTES = 4096
 def touch(char[::1] buffer not None, int threads):
     """Write each thread's region of `buffer` from that thread."""
     cdef size_t region = _region_bytes(buffer, threads)
-    cdef int thread
-    for thread in prange(threads, nogil=True, num_threads=threads, schedule="static", chunksize=1):
+    cdef int thread, team = usable_threads(threads)
+    for thread in prange(threads, nogil=True, num_threads=team, schedule="static", chunksize=1):
         memset(&buffer[0] + thread * region, 0, region)
 
 
@@ -38,7 +40,7 @@ def run(
     cdef size_t region = _region_bytes(buffer, threads)
     cdef size_t page = PAGE_BYTES
     cdef size_t pitch = (stream_bytes + page - 1) // page * page
-    cdef int thread
+    cdef int thread, team = usable_threads(threads)
     if stream_bytes % BLOCK_BYTES or streams * pitch > region:
         raise ValueError(
             f"{operation} over {stream_bytes} bytes a stream: needs a multiple of {BLOCK_BYTES}, "
@@ -46,7 +48,7 @@ def run(
         )
     start = perf_counter()
     with nogil:
-        for thread in prange(threads, num_threads=threads, schedule="static", chunksize=1):
+        for thread in prange(threads, num_threads=team, schedule="static", chunksize=1):
             go_through(streams, &buffer[0] + thread * region, stream_bytes, pitch, repeats)
     return perf_counter() - start
 

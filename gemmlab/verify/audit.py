@@ -130,6 +130,7 @@ def _context(backend: str, dtype: str, check: Check, seed: int, thorough: bool) 
         params=chosen.params,
         blocks=_blocks(chosen, dtype),
         any_thread_count=chosen.kind == "rung",
+        accumulates=getattr(chosen, "accumulates", False),
         thorough=thorough,
         # Each check has its own random generator, so that a check can be repeated without the ones before it.
         rng=np.random.default_rng([seed, zlib.crc32(f"{check.name}, {dtype}".encode())]),

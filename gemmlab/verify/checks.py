@@ -167,6 +167,22 @@ def _overlap(ctx: CheckContext) -> None:
             ctx.expect_exact(a, ctx.integers(n, n), a.T)
 
 
+def _accumulate(ctx: CheckContext) -> None:
+    if not ctx.accumulates:
+        return
+    for layout in RESULT_LAYOUTS:
+        for m, n, k in ((1, 1, 1), (5, 7, 0), (17, 33, 19), (65, 64, 63), (3, 5, 2000), (130, 1, 70)):
+            with ctx.case(f"out {layout.name}, m={m} n={n} k={k}"):
+                a, b, out = ctx.integers(m, k), ctx.integers(k, n), layout.frame((m, n), ctx.dtype, NOT_A_NUMBER)
+                out[...] = ctx.integers(m, n)
+                ctx.expect_added(a, b, out)
+    with ctx.case("a batch with one b"):
+        ctx.expect_added(ctx.integers(3, 5, 4), ctx.integers(4, 6), ctx.integers(2, 3, 5, 6))
+    with ctx.case("out is a"):
+        square = ctx.integers(33, 33)
+        ctx.expect_added(square, ctx.integers(33, 33), square)
+
+
 def _empty(ctx: CheckContext) -> None:
     for m, n, k in ((0, 5, 4), (5, 0, 4), (5, 4, 0), (1, 1, 0), (0, 0, 3), (0, 0, 0), (65, 33, 0)):
         with ctx.case(f"m={m} n={n} k={k}"):
@@ -299,6 +315,7 @@ CHECKS = (
     Check("NaN and infinity", "they propagate as in IEEE 754, 0 * inf included", _nan_and_infinity),
     Check("layouts", "any strides, alignment and byte order of a, b and out", _layouts),
     Check("overlap", "out may overlap a and b", _overlap),
+    Check("accumulate", "exact where the product is added to out, by a backend that does it", _accumulate),
     Check("empty", "sizes of 0; an empty sum is 0", _empty),
     Check("wrong shapes", "raise ValueError and do not change out", _wrong_shapes),
     Check("vectors", "1-D operands", _vectors),

@@ -24,7 +24,8 @@ class Fault(Exception):
 class CheckContext:
     """A backend and a dtype for one check, and the results so far.
 
-    `blocks` are the backend's block sizes. With `any_thread_count`, the number of threads must not change any bit.
+    `blocks` are the backend's block sizes. With `any_thread_count`, the number of threads must not change any bit. With
+    `accumulates`, the backend says that it adds to `out`.
     """
 
     multiply: Callable[..., Array]
@@ -37,6 +38,7 @@ class CheckContext:
     cases: int = 0
     refused: list[str] = field(default_factory=list)
     worst: float | None = None
+    accumulates: bool = False
 
     @property
     def sizes(self) -> list[int]:
@@ -73,6 +75,11 @@ class CheckContext:
         """Multiply arrays of integers and compare with the product in int64."""
         expected = np.matmul(a.astype(np.int64), b.astype(np.int64)).astype(self.dtype)
         _compare(self.product(a, b, out, **options), expected)
+
+    def expect_added(self, a: Array, b: Array, out: Array) -> None:
+        """Add a product of arrays of integers to `out`, and compare with the sum in int64."""
+        expected = (out.astype(np.int64) + np.matmul(a.astype(np.int64), b.astype(np.int64))).astype(self.dtype)
+        _compare(self.product(a, b, out, accumulate=True), expected)
 
     def expect_within_bound(self, a: Array, b: Array) -> None:
         """Multiply and compare each element's error with its bound."""

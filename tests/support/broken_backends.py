@@ -27,6 +27,7 @@ class Honest:
     summary = "a backend for tests"
     source = ""
     params: Mapping[str, Param] = {}
+    accumulates = True
 
     @property
     def name(self) -> str:
@@ -39,7 +40,8 @@ class Honest:
         return True
 
     def gemm(self, problem: Problem, **params: Any) -> None:
-        problem.out[...] = self.multiply(problem.a, problem.b)
+        old = problem.out.copy() if problem.accumulate else np.zeros((), problem.dtype)
+        problem.out[...] = old + self.multiply(problem.a, problem.b)
 
     def multiply(self, a: Array, b: Array) -> Array:
         return np.matmul(a, b)
@@ -99,6 +101,11 @@ class ChangesOperand(Honest):
 class AddsToOut(Honest):
     def gemm(self, problem: Problem, **params: Any) -> None:
         problem.out += np.matmul(problem.a, problem.b)
+
+
+class OverwritesOut(Honest):
+    def gemm(self, problem: Problem, **params: Any) -> None:
+        problem.out[...] = self.multiply(problem.a, problem.b)
 
 
 class SkipsZeros(Honest):
@@ -191,6 +198,7 @@ FOUND_BY: Mapping[type[Honest], str] = {
     WritesOnePast: "only out written",
     ChangesOperand: "operands unchanged",
     AddsToOut: "old content ignored",
+    OverwritesOut: "accumulate",
     SkipsZeros: "NaN and infinity",
     IgnoresSignOfStrides: "layouts",
     TakesColumnMajorForRowMajor: "layouts",

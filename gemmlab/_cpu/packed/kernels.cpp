@@ -48,8 +48,8 @@ template <class Kind, class S, class C = typename Kind::Sum> constexpr Kernel ke
     x.narrows = Kind::PARTS == 1 && !__is_same(C, T);
     set_tiles<Kind>(x);
     set_packing<Kind, S>(x);
-    if constexpr (Kind::PARTS == 2) x.unpack = unpack<C, C>;
-    else x.unpack = unpack<T, C>;
+    if constexpr (Kind::PARTS == 2) x.unpack = unpack<C, C>, x.widen = ComplexPacking<T>::pack_a;
+    else x.unpack = unpack<T, C>, x.widen = Packing<T, C>::pack;
     x.accumulate = accumulate<Kind>;
     return x;
 }

@@ -15,9 +15,9 @@
    k where memory allows, else some kc. Packed A is kept for the next strip where it fits. Sums that C does not store,
    or whose rows would evict each other from the caches, are kept in a separate accumulator until they are whole.
 
-   C takes the sum over each kc of k in order, so no bit depends on threads, on any other block, or on the rows that A
-   has. Where there are fewer blocks of rows than the threads want, each is shared by columns too, and packed by each
-   thread that takes a part. */
+   C takes the sum over each kc of k in order, after what it held if the product accumulates, so no bit depends on
+   threads, on any other block, or on the rows that A has. Where there are fewer blocks of rows than the threads want,
+   each is shared by columns too, and packed by each thread that takes a part. */
 #pragma once
 
 #include "openmp_or_serial.h"
@@ -180,6 +180,13 @@ INLINE const char *packed_panels(const Product &x, Count pc, Count j, Count dept
          + (x.packed_j + j) * bytes_of(*x.kernel, depth);
 }
 
+/* What C holds, to the sums that it goes to. */
+void widen(const Sums &x) {
+    for (Count i = 0; i < x.rows; i++)
+        x.kernel->widen({.kernel = x.kernel, .to = (void *)(x.from + i * x.rs_from), .from = x.c + i * x.rs_c,
+                         .across = x.cs_c, .along = 0, .width = x.columns, .padded = x.columns, .depth = 1});
+}
+
 /* A strip of C: its place, and how much of k it takes. */
 struct Strip {
     Count ic, rows, js, columns;
@@ -191,7 +198,10 @@ void multiply_strip(const Product &x, const Blocks &blocks, const PartOfB &part,
     const Kernel &kernel = *x.kernel;
     const Count wide = round_up_2(part.columns, kernel.nr), one_block = a_bytes(x, blocks.mc);
     char *const sums = own + blocks.kept * one_block;
-    char *const c = x.c + strip.ic * x.rs_c + (part.jc + strip.js) * x.cs_c;
+    const Sums whole = {.kernel = &kernel, .from = sums, .rs_from = blocks.ns * kernel.sum,
+                        .c = x.c + strip.ic * x.rs_c + (part.jc + strip.js) * x.cs_c, .rs_c = x.rs_c, .cs_c = x.cs_c,
+                        .rows = strip.rows, .columns = strip.columns, .add = false};
+    if (blocks.separate && x.accumulate) widen(whole);
     for (Count pc = 0, slot = 0; pc < part.k; pc += x.kc, slot++) {
         const Count depth = min(x.kc, part.k - pc);
         if (slot == blocks.kept) slot = 0;
@@ -202,14 +212,11 @@ void multiply_strip(const Product &x, const Blocks &blocks, const PartOfB &part,
             x.packed ? packed_panels(x, part.pr + pc, part.jc + strip.js, depth)
                      : x.buffer + wide * bytes_of(kernel, pc) + strip.js * bytes_of(kernel, depth);
         Block block = {.rows = strip.rows, .columns = strip.columns, .depth = depth, .a = a, .b = panels,
-                       .c = c, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = part.pr + pc > 0};
-        if (blocks.separate)
-            block.c = sums, block.rs_c = blocks.ns * kernel.sum, block.cs_c = kernel.sum, block.add = pc > 0;
+                       .c = whole.c, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = x.accumulate || part.pr + pc > 0};
+        if (blocks.separate) block.c = sums, block.rs_c = whole.rs_from, block.cs_c = kernel.sum;
         multiply_block(kernel, block);
     }
-    if (blocks.separate)
-        kernel.unpack({.kernel = &kernel, .from = sums, .rs_from = blocks.ns * kernel.sum, .c = c, .rs_c = x.rs_c,
-                       .cs_c = x.cs_c, .rows = strip.rows, .columns = strip.columns, .add = false});
+    if (blocks.separate) kernel.unpack(whole);
 }
 
 /* Wait for the whole team. A team of one may be inside another's region, and must not wait for that. */

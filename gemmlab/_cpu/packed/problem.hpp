@@ -79,11 +79,12 @@ struct Kernel {
     const MicroKernel *unpacked;  // [rows - 1][vectors - 1][the last vector of B is whole]
     MicroKernel dot, dots;        // one row of A, and DOT_ROWS of them, by one column of B
     Pack pack_a, pack_b;
+    Pack widen;         // numbers of C as they are summed
     Unpack unpack;      // sums to C as it is stored
     Unpack accumulate;  // sums to C as it is summed
 };
 
-/* One product. */
+/* One product, C = A B or, if it accumulates, C = C + A B. */
 struct Product {
     const Kernel *kernel;
     Count m, n, k;
@@ -94,6 +95,7 @@ struct Product {
     Count mc, kc, nc;    // blocks: rows of A at most, depth, columns of B at most
     Count max_b;         // bytes of a packed block of B; 0 for the default
     bool narrows;        // C is stored in another type than its sums
+    bool accumulate;     // what C holds is the first addend
     const char *packed;  // all of B's panels, made before, or NULL; B is not read then
     Count packed_n, packed_j;  // columns in them, and the one where this B begins
     char *buffer;        // of the plan's `workspace` bytes, at a multiple of 64

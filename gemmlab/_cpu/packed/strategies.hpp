@@ -70,7 +70,7 @@ INLINE void run_unpacked_rows(const Product &x, Tile tile, Count vectors, bool w
 }
 INLINE Tile unpacked_tile_of(const Product &x, Count columns) {
     return {.kernel = x.kernel, .rows = 0, .columns = columns, .depth = x.k, .a = x.a, .rs_a = x.rs_a, .cs_a = x.cs_a,
-            .b = x.b, .rs_b = x.rs_b, .c = x.c, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = false, .products = 1,
+            .b = x.b, .rs_b = x.rs_b, .c = x.c, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = x.accumulate, .products = 1,
             .a_step = 0, .b_step = 0, .c_step = 0};
 }
 
@@ -85,7 +85,7 @@ void multiply_in_place(const Product &x) {
         tile.c += jr * x.cs_c;
         if (x.packed || gathers) tile.rs_b = (x.packed ? kernel.nr / kernel.lanes : vectors) * row_bytes;
         for (Count pc = 0; pc < x.k; pc += x.kc) {
-            tile.depth = min(x.kc, x.k - pc), tile.add = pc > 0;
+            tile.depth = min(x.kc, x.k - pc), tile.add = x.accumulate || pc > 0;
             tile.a = x.a + pc * x.cs_a, tile.b = x.b + pc * x.rs_b + jr * x.cs_b;
             if (gathers) {
                 kernel.pack_b({.kernel = &kernel, .to = x.buffer, .from = tile.b, .across = x.cs_b, .along = x.rs_b,
@@ -132,7 +132,7 @@ void multiply_dot_rows(const Product &x, Count ir, char *buffer) {
     for (Count pc = 0; pc < x.k; pc += x.kc) {
         const Count depth = min(x.kc, x.k - pc);
         const char *const a = x.a + ir * x.rs_a + pc * x.cs_a;
-        tile.depth = depth, tile.add = pc > 0;
+        tile.depth = depth, tile.add = x.accumulate || pc > 0;
         tile.a = a, tile.rs_a = x.rs_a, tile.c = x.c + ir * x.rs_c;
         tile.b = x.packed ? x.packed + pc * kernel.sum : x.b + pc * x.rs_b;
         if (gathers_b) {
@@ -236,7 +236,8 @@ INLINE Count slices_in_round(const Product &x) {
 /* A slice of k from `pc` on, on one thread, into a partial result `c`. */
 Product slice_of(const Product &x, Count pc, char *c, char *buffer) {
     Product slice = x;
-    slice.threads = 1, slice.k = min(x.kc, x.k - pc), slice.buffer = buffer, slice.narrows = false;
+    slice.threads = 1, slice.k = min(x.kc, x.k - pc), slice.buffer = buffer;
+    slice.narrows = slice.accumulate = false;
     slice.a += pc * x.cs_a, slice.b += pc * x.rs_b;
     if (x.packed)
         slice.packed += (is_dots(x) ? 1 : round_up_2(x.packed_n, x.kernel->nr)) * bytes_of(*x.kernel, pc);
@@ -260,7 +261,7 @@ void multiply_slices(const Product &x) {
                 const Count bytes = x.n * x.kernel->sum;
                 x.kernel->accumulate({.kernel = x.kernel, .from = x.buffer + i * size + row * bytes, .rs_from = bytes,
                                       .c = x.c + row * x.rs_c, .rs_c = x.rs_c, .cs_c = x.cs_c, .rows = 1,
-                                      .columns = x.n, .add = first + i > 0});
+                                      .columns = x.n, .add = x.accumulate || first + i > 0});
             }
     }
 }
@@ -279,9 +280,11 @@ Product with_sums(const Product &x) {
 void multiply(const Product &x) {
     if (needs_sums(x)) {
         const Product wide = with_sums(x);
+        const Sums whole = {.kernel = x.kernel, .from = wide.c, .rs_from = wide.rs_c, .c = x.c, .rs_c = x.rs_c,
+                            .cs_c = x.cs_c, .rows = x.m, .columns = x.n, .add = false};
+        if (x.accumulate) widen(whole);
         multiply(wide);
-        x.kernel->unpack({.kernel = x.kernel, .from = wide.c, .rs_from = wide.rs_c, .c = x.c, .rs_c = x.rs_c,
-                          .cs_c = x.cs_c, .rows = x.m, .columns = x.n, .add = false});
+        x.kernel->unpack(whole);
     } else if (is_sliced(x))
         multiply_slices(x);
     else

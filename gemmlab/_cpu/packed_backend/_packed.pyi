@@ -46,5 +46,6 @@ class PackedKernel(FastPath):
         kc: int = 0,
         nc: int = 0,
         packed: PackedOperand | None = None,
+        accumulate: bool = False,
         clocked: bool = False,
     ) -> float | None: ...

@@ -203,6 +203,7 @@ cdef class PackedKernel(FastPath):
         x.mc, x.nc = entry.mc, entry.nc
         x.kc = even(x.k, DOT_KC if is_dots(x[0]) else entry.kc, entry.kernel.group)
         x.packed, x.packed_n, x.packed_j, x.max_b = <const char *> NULL, x.n, 0, 0
+        x.accumulate = False
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out):
         """Matrices, or batches that broadcast, of one dtype and agreeing shapes, in any strides; None for all else (see
@@ -269,10 +270,10 @@ cdef class PackedKernel(FastPath):
         return packed
 
     def run(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, int threads=1, Py_ssize_t mc=0, Py_ssize_t kc=0,
-            Py_ssize_t nc=0, PackedOperand packed=None, bint clocked=False):
+            Py_ssize_t nc=0, PackedOperand packed=None, bint accumulate=False, bint clocked=False):
         """Fill `out` with a @ b: matrices, or batches of one leading shape, in any strides. `a` and `b` are of one
-        dtype, and `out` is too, or is of one that `widens`. If `clocked`, return the seconds that all threads together
-        spent packing.
+        dtype, and `out` is too, or is of one that `widens`. If `accumulate`, add to what `out` holds. If `clocked`,
+        return the seconds that all threads together spent packing.
 
         No extent of m, n, k and the batch is 0, and `out` shares no memory with `a` and `b`: nothing is checked here.
         """
@@ -281,6 +282,7 @@ cdef class PackedKernel(FastPath):
         cdef Batch batch
         cdef ClockedKernel clock
         self.prepare(&x, a, b, out, threads, mc, kc, nc, packed)
+        x.accumulate = accumulate
         broadcast(a, b, cnp.PyArray_NDIM(out) - 2, shape, &batch)
         if clocked:
             clock = clocked_kernel(x.kernel[0])

@@ -34,7 +34,7 @@ NC = 6144  # at most so many columns of B are packed at once; macrokernel.hpp ha
 class Packed:
     """Five loops around a register tile, on packed panels."""
 
-    name, kind = "cpu-packed", "rung"
+    name, kind, accumulates = "cpu-packed", "rung", True
     summary = "five loops, packed panels, a register tile: every dtype"
     source = "Goto and van de Geijn 2008, BLIS; announced by the oneAPI report, Nizhny Novgorod 2021"
     params: Mapping[str, Param] = {
@@ -148,7 +148,8 @@ class Packed:
         """Fill `problem.out`."""
         (a, b), blocks = self._operands(problem), self.resolve(problem, params)
         threads = self._asked_threads(problem)
-        self.kernel.run(a, b, problem.out, threads=threads, packed=problem.packed, **blocks)
+        given: dict[str, Any] = {"packed": problem.packed, "accumulate": problem.accumulate, **blocks}
+        self.kernel.run(a, b, problem.out, threads=threads, **given)
 
     def packing_share(self, problem: Problem, **params: Any) -> float:
         """The share of its threads' time that a product spends packing A and B: of the fastest of some runs."""

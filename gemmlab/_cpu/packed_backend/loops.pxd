@@ -21,7 +21,7 @@ cdef extern from "problem.hpp" nogil:
         Py_ssize_t rs_c, cs_c
         int threads
         Py_ssize_t mc, kc, nc, max_b
-        bint narrows
+        bint narrows, accumulate
         const char *packed
         Py_ssize_t packed_n, packed_j
         char *buffer

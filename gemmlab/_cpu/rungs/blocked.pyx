@@ -24,6 +24,7 @@ cdef void gemm(real *A, Py_ssize_t lda, real *B, Py_ssize_t ldb, real *C, Py_ssi
                Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, RungParams *params) noexcept nogil:
     cdef Py_ssize_t bs_r = params.bs_r, bs_c = params.bs_c, bs_k = params.bs_k
     cdef Py_ssize_t shift = past_line(B)
+    cdef bint fresh = not params.accumulate
     cdef Py_ssize_t i_block, p_block, j_block, i0, p0, j0, j1
     for i_block in prange(blocks(m, bs_r), schedule="runtime", num_threads=params.threads):
         i0 = i_block * bs_r
@@ -34,12 +35,12 @@ cdef void gemm(real *A, Py_ssize_t lda, real *B, Py_ssize_t ldb, real *C, Py_ssi
                 j1 = min(n, (j_block + 1) * bs_c - shift)
                 multiply_block(
                     A + i0 * lda + p0, lda, B + p0 * ldb + j0, ldb, C + i0 * ldc + j0, ldc,
-                    min(bs_r, m - i0), j1 - j0, min(bs_k, k - p0), p0 == 0)
+                    min(bs_r, m - i0), j1 - j0, min(bs_k, k - p0), fresh and p0 == 0)
 
 
 cdef void multiply_block(real *A, Py_ssize_t lda, real *B, Py_ssize_t ldb, real *C, Py_ssize_t ldc,
                          Py_ssize_t rows, Py_ssize_t width, Py_ssize_t depth, bint first) noexcept nogil:
-    """C[:rows, :width] += A[:rows, :depth] B[:depth, :width]; the `first` block of k starts from zero."""
+    """C[:rows, :width] += A[:rows, :depth] B[:depth, :width]; the `first` block of k starts from zero, unless the product accumulates."""
     cdef Py_ssize_t i, j, p
     cdef real a
     for i in range(rows):

@@ -20,11 +20,13 @@ from gemmlab._cpu.rungs.rung cimport Gemm32, Gemm64, RungParams, real
 
 cdef void gemm(real *A, Py_ssize_t lda, real *B, Py_ssize_t ldb, real *C, Py_ssize_t ldc,
                Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, RungParams *params) noexcept nogil:
+    cdef bint fresh = not params.accumulate
     cdef Py_ssize_t i, j, p
     cdef real a
     for i in prange(m, schedule="runtime", num_threads=params.threads):
-        for j in range(n):
-            C[i * ldc + j] = 0
+        if fresh:
+            for j in range(n):
+                C[i * ldc + j] = 0
         for p in range(k):
             a = A[i * lda + p]
             for j in range(n):

@@ -50,7 +50,7 @@ BLOCKS = (
 class Rung:
     """One rung of the CPU ladder."""
 
-    kind = "rung"
+    kind, accumulates = "rung", True
 
     def __init__(self, name: str, module: str, summary: str, source: str, params: tuple[Param, ...] = ()) -> None:
         self.name, self.module, self.summary, self.source = name, module, summary, source
@@ -109,7 +109,8 @@ class Rung:
         """Fill `problem.out`."""
         plan = self.resolve(problem, params)
         threads = self._asked_threads(problem)
-        run_in_layouts(problem, "C", lambda a, b, out: self.kernel.run(a, b, out, threads=threads, **plan))
+        plan |= {"threads": threads, "accumulate": problem.accumulate}
+        run_in_layouts(problem, "C", lambda a, b, out: self.kernel.run(a, b, out, **plan))
 
     def traffic(self, problem: Problem, machine: Mapping[str, int], **params: Any) -> dict[str, float]:
         """Modelled bytes that pass from each memory level towards the core, by `traffic.py`."""

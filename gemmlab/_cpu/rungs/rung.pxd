@@ -2,7 +2,7 @@
 
 Every rung is `gemm(A, lda, B, ldb, C, ldc, m, n, k, params)`: row-major, C = A B, with A of m rows and k
 columns, B of k rows and n columns, C of m rows and n columns; `ld` is the distance from one row to the next
-in numbers. m, n and k are at least 1, and what C held before is never read.
+in numbers. m, n and k are at least 1. What C held before is the first addend if `accumulate` is set, and else never read.
 """
 
 cdef extern from "rung.h" nogil:
@@ -13,12 +13,13 @@ ctypedef fused real:
     float
     double
 
-# One call's choices, all at least 1.
+# One call's choices; the numbers are at least 1.
 cdef struct RungParams:
     int threads
     Py_ssize_t bs_r
     Py_ssize_t bs_c
     Py_ssize_t bs_k
+    bint accumulate
 
 ctypedef void (*Gemm32)(
     float *, Py_ssize_t, float *, Py_ssize_t, float *, Py_ssize_t,

@@ -18,7 +18,7 @@ from importlib import import_module
 from time import perf_counter
 
 from gemmlab._config import check_threads
-from gemmlab._cpu import build_info
+from gemmlab._cpu._driver import usable_threads
 from gemmlab._cpu.isa import available, chosen
 from gemmlab._cpu.machine import usable_cpus
 from gemmlab.measure.noise import summarise
@@ -45,7 +45,8 @@ def measure_ceilings(*, seconds: float = 12.0, threads: int | None = None, bandw
         On a busy machine, where samples take far longer than they should, there are fewer, and from twice this time
         on only what a roofline needs is measured: loads, not copies and triads, and at fewer working sets.
     threads : int, optional
-        What "all" means; as many as this process may use if None. A build without OpenMP measures one.
+        What "all" means; as many as this process may use if None. A build without OpenMP measures one, and so does a
+        child whose parent had started OpenMP threads before the fork.
     bandwidth : bool, optional
         Whether to measure the memory too, or multiply-adds alone.
 
@@ -78,8 +79,8 @@ def measure_ceilings(*, seconds: float = 12.0, threads: int | None = None, bandw
 
 
 def _thread_counts(threads: int | None) -> list[int]:
-    maximum = check_threads(threads) or usable_cpus()
-    return [1, maximum] if maximum > 1 and build_info()["openmp"] else [1]
+    maximum = usable_threads(check_threads(threads) or usable_cpus())
+    return [1, maximum] if maximum > 1 else [1]
 
 
 class MultiplyAdds:
