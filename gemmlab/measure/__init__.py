@@ -7,6 +7,7 @@
     noise.py         statistics of the samples, and how far they can be trusted
     environment.py   the machine and the software behind a number
     records.py       records as lines of JSON, whole files or none
+    schema.py        the keys of a record, and what each value may be
     table.py         records as plain text
     comparison.py    two runs compared: ratios with intervals, and whether a difference was seen
     comparison_table.py    a comparison as plain text

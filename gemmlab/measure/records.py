@@ -18,36 +18,18 @@ from datetime import UTC, datetime
 from typing import IO, Any, TypeVar
 
 from gemmlab._errors import CannotWrite
+from gemmlab.measure.schema import KEYS, fault
 
 SCHEMA_VERSION = 2
 Record = dict[str, Any]  # one measurement, with the keys below
 Item = TypeVar("Item")
 Group = TypeVar("Group")
 
-_COMMON = (
-    "schema_version", "kind", "run_id", "time_utc", "device", "threads", "samples", "calls_per_sample",
-    "median_s", "p20_s", "p80_s", "min_s", "noise_percent", "noisy",
-)  # fmt: skip
-_GEMM = (
-    "status", "reason", "backend", "params", "problem", "transfers_counted", "copies", "kernel_s", "kernel_p20_s",
-    "kernel_p80_s", "build_s", "start_s", "gflop", "gflop_per_s", "error_over_bound", "bytes_compulsory",
-    "bytes_model_local", "bytes_model_l1", "bytes_model_l2", "bytes_model_l3", "bytes_model_dram",
-    "bytes_simulated_l2", "bytes_simulated_l3", "bytes_simulated_dram", "packing_percent", "rounds", "interval_percent",
-    "noisy_because", "probe_gflop_per_s", "wait_policy", "thread_scope",
-)  # fmt: skip
-_CEILING = (
-    "ceiling", "isa", "dtype", "gflop_per_s", "operation", "level", "memory", "working_set_bytes", "gb_per_s",
-    "clock_ghz",
-)  # fmt: skip
-KEYS = {
-    "gemm": (*_COMMON, *_GEMM, "environment"),
-    "ceiling": (*_COMMON, *_CEILING, "environment"),
-}
-# Keys that some files of version 1 lack.
+# Keys that files of an earlier gemmlab may lack.
 _LATER = (
     "kernel_s", "kernel_p20_s", "kernel_p80_s", "build_s", "start_s", "memory", "bytes_model_local",
     "bytes_simulated_l2", "bytes_simulated_l3", "bytes_simulated_dram", "packing_percent", "rounds",
-    "interval_percent", "noisy_because", "probe_gflop_per_s", "clock_ghz",
+    "interval_percent", "noisy_because", "probe_gflop_per_s", "clock_ghz", "cold",
 )  # fmt: skip
 
 
@@ -198,7 +180,7 @@ def read(path: str | os.PathLike[str]) -> list[Record]:
 
 def _parse(line: bytes) -> Record:
     try:
-        record: Record = json.loads(line)
+        record: Record = json.loads(line, parse_constant=_refused)
     except ValueError as error:
         raise ValueError(f"not JSON ({error})") from None
     if not isinstance(record, dict):
@@ -208,19 +190,22 @@ def _parse(line: bytes) -> Record:
     kind = record.get("kind")
     if not isinstance(kind, str) or kind not in KEYS:
         raise ValueError(f"kind is {kind!r}, not one of {', '.join(KEYS)}")
-    if version == 1:
-        record = _from_version_1(record, KEYS[kind])
+    record = _of_today(record, KEYS[kind])
     if missing := [key for key in KEYS[kind] if key not in record]:
-        raise ValueError(f"lacks {', '.join(missing)}")
-    for key in ("environment", "problem"):
-        if not isinstance(record.get(key, {}), dict):
-            raise ValueError(f"{key} is not a JSON object")
+        raise ValueError(f"has no {', '.join(missing)}")
+    if (wrong := fault(record)) is not None:
+        raise ValueError(wrong)
     return record
 
 
-def _from_version_1(record: Record, keys: Iterable[str]) -> Record:
-    """The same record in today's version."""
-    found = dict.fromkeys(_LATER) | record | {"schema_version": SCHEMA_VERSION, "rounds": record.get("turns")}
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is not a number in JSON")
+
+
+def _of_today(record: Record, keys: Iterable[str]) -> Record:
+    """A record of any version as one of today's, without keys that are not of its kind."""
+    earlier = dict.fromkeys(_LATER) | ({"rounds": record.get("turns")} if record["schema_version"] == 1 else {})
+    found = earlier | record | {"schema_version": SCHEMA_VERSION}
     return {key: found[key] for key in keys if key in found}
 
 
@@ -229,11 +214,13 @@ def _line(record: Record) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return `value` in JSON's own types; NaN and infinity, which JSON lacks, become null."""
+    """Return `value` in JSON's own types; NaN and infinity, which JSON lacks, become null, control characters "?"."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
+    if isinstance(value, str):  # a compiler's log may have colours
+        return "".join(letter if letter.isprintable() or letter.isspace() else "?" for letter in value)
     if hasattr(value, "item"):  # a NumPy scalar
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value

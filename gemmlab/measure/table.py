@@ -71,7 +71,7 @@ def gemm_table(records: Iterable[Record], peak: Peak | None = None) -> str:
     record's device could reach, or None, for the column "peak".
     """
     products = [record for record in records if record["kind"] == "gemm"]
-    measured = [record for record in products if record["status"] == "ok"]
+    measured = [record for record in products if record["status"] == "ok" and record["median_s"]]
     parts = []
     for title, group in grouped(sorted(measured, key=heading), heading).items():
         rows = sorted(group, key=lambda row: (row["gflop"], row["problem"]["label"]))
