@@ -13,12 +13,19 @@ import json
 import math
 import os
 import stat
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import count
 from typing import IO, Any, TypeVar
 
 from gemmlab._errors import CannotWrite
 from gemmlab.measure.schema import KEYS, fault
+
+try:
+    import fcntl
+except ImportError:  # Windows, which does not let an open file be renamed
+    fcntl = None  # type: ignore[assignment]
 
 SCHEMA_VERSION = 2
 Record = dict[str, Any]  # one measurement, with the keys below
@@ -87,12 +94,14 @@ class RecordFile:
 
     Records go to ``PATH.partial`` as they come; `close` gives that file its name, in place of an earlier one, also
     after an interruption. A device or a pipe is written directly. The path is tried at once. Each written record is
-    also appended to `kept`.
+    also appended to `kept`. What a killed run has left in ``PATH.partial`` is renamed to ``PATH.killed-1``, or the next
+    number that is free, with a warning.
 
     Raises
     ------
     CannotWrite
-        One line with the path and the reason: here, from `write` and from `close`.
+        One line with the path and the reason: here, from `write` and from `close`. Also where another process is
+        writing the file.
 
     Examples
     --------
@@ -105,7 +114,11 @@ class RecordFile:
         self.kept = [] if kept is None else kept
         try:
             self._written = self.path if _is_special(self.path) else _partial(self.path)
-            self._file: IO[str] = open(self._written, "w", encoding="utf-8")  # noqa: SIM115, closed by close
+            self._file = _opened(self._written)
+            if self._written != self.path and os.path.getsize(self._written):
+                self._file.close()
+                _set_aside(self.path, self._written)
+                self._file = _opened(self._written)
         except (OSError, ValueError) as error:  # ValueError: a null byte in the path
             raise self._cannot(error) from None
         try:
@@ -242,6 +255,26 @@ def _partial(path: str) -> str:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     # Through a link to the file itself: the link stays, and the rename stays within one file system.
     return os.path.realpath(path) + ".partial"
+
+
+def _opened(path: str) -> IO[str]:
+    """The file, to append to it, and locked where the system can do that; OSError if another process has it."""
+    file = open(path, "a", encoding="utf-8")  # noqa: SIM115, closed by close
+    try:
+        if fcntl is not None and stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise OSError(errno.EBUSY, "another run is writing it") from None
+    return file
+
+
+def _set_aside(path: str, partial: str) -> None:
+    """Keep what a killed run has left."""
+    names = (f"{os.path.realpath(path)}.killed-{number}" for number in count(1))
+    name = next(name for name in names if not os.path.exists(name))
+    os.replace(partial, name)
+    warnings.warn(f"{partial} is of a run that was killed; it is kept as {name}", stacklevel=3)
 
 
 def _try_to_write(descriptor: int) -> None:

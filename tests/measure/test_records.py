@@ -140,6 +140,26 @@ def test_without_records_an_earlier_file_stays(tmp_path):
     assert os.listdir(tmp_path) == ["r"]
 
 
+def test_what_a_killed_run_has_left_is_kept(tmp_path):
+    path = tmp_path / "r"
+    for threads in (1, 2):
+        (tmp_path / "r.partial").write_text(json.dumps(record(threads=threads)) + "\n")
+        with pytest.warns(UserWarning, match=rf"r\.partial is of a run that was killed.*r\.killed-{threads}"):
+            write(path, [record(threads=7)])
+        assert read(tmp_path / f"r.killed-{threads}")[0]["threads"] == threads
+    assert read(path)[0]["threads"] == 7
+    assert sorted(os.listdir(tmp_path)) == ["r", "r.killed-1", "r.killed-2"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks of files")
+def test_two_runs_do_not_write_one_file(tmp_path):
+    with RecordFile(tmp_path / "r") as first:
+        first.write(record(threads=3))
+        with pytest.raises(CannotWrite, match="another run is writing it"):
+            RecordFile(tmp_path / "r")
+    assert read(tmp_path / "r")[0]["threads"] == 3
+
+
 def test_closing_twice_does_no_harm(tmp_path):
     file = RecordFile(tmp_path / "r")
     file.write(record())
