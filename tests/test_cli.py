@@ -144,10 +144,26 @@ def test_bench_takes_your_own_matrices_and_any_cap(command):
     assert [record["problem"][side] for side in "mnk"] == [3, 5, 4]
 
 
-def test_verify_prints_a_table_in_80_columns(command):
-    done = command("verify", "cpu-naive", "--seed", "5")
+def test_verify_prints_a_line_for_each_backend_and_a_table_on_request(command):
+    done = command("verify", "cpu-naive", "cpu-ikj", "--seed", "5")
     assert done.status == 0
-    assert done.out.startswith("cpu-naive: passed (seed 5)")
+    assert [line.split(", ")[0] for line in done.out.splitlines()] == ["cpu-naive: passed", "cpu-ikj: passed"]
+    assert "in 2 dtypes, error at most 0." in done.out
+    assert [line for line in done.err.splitlines() if line.startswith("100 %")] == ["100 % "]
+    done = command("verify", "cpu-packed", "--details", "--dtype", "int8,float16")
+    assert done.status == 0
+    assert "cpu-packed: passed (seed " in done.out
+    assert "check                   int8                        float16\n" in done.out
+    assert widest(done.out) <= 80
+
+
+def test_verify_shows_what_fails(command):
+    with registered(Wrong()):
+        done = command("verify", "made-up-wrong", "cpu-ikj", "--dtype", "float32")
+    assert done.status == 1
+    assert "made-up-wrong: FAILED: exact integers" in done.out
+    assert "exact integers, float32: m=24 n=40 k=32: C[0, 0] is 1.0" in done.out
+    assert "cpu-ikj: passed (seed" not in done.out
     assert widest(done.out) <= 80
 
 
@@ -405,7 +421,7 @@ NOT_A_MATRIX = {
     "a vector": lambda path: np.save(path, np.ones(4, np.float32)),
     "a stack": lambda path: np.save(path, np.ones((2, 4, 4), np.float32)),
     "no rows": lambda path: np.save(path, np.ones((0, 4), np.float32)),
-    "integers": lambda path: np.save(path, np.ones((4, 4), int)),
+    "times": lambda path: np.save(path, np.ones((4, 4), "m8[s]")),
     "big-endian": lambda path: np.save(path, np.ones((4, 4), ">f4")),
     "not finite": lambda path: np.save(path, np.full((4, 4), np.nan, np.float32)),
     "a folder": lambda path: path.mkdir(),

@@ -30,6 +30,28 @@ def to_measure(names: Sequence[str] | None) -> list[str]:
     return [name for name in named(names) if name not in left_out]
 
 
+def that_do(names: Sequence[str], dtype: str, cold: bool = False) -> tuple[list[str], list[str]]:
+    """The backends that multiply this dtype, and a line on each of the others; `cold` leaves out those of a device."""
+    import numpy as np
+
+    from gemmlab import _registry
+    from gemmlab._gpu import RUNTIMES
+    from gemmlab._problem import Problem
+    from gemmlab.verify.dtypes import dtype_of
+
+    ones = np.ones((2, 2), dtype_of(dtype))
+    found, left_out = [], []
+    for name in names:
+        reason = _registry.get(name).supports(Problem.from_call(ones, ones))
+        if cold and name.partition("-")[0] in RUNTIMES:
+            reason = "--cold empties the caches of CPUs, not those of a device"
+        if reason is True:
+            found.append(name)
+        else:
+            left_out.append(wrapped(f"{name} left out: {reason}"))
+    return found, left_out
+
+
 def say_left_out(names: Sequence[str] | None) -> None:
     """Name the runtimes that `to_measure` has left out."""
     if not names and (left_out := _left_out()):

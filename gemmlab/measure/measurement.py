@@ -26,6 +26,7 @@ class Measurement:
     backend: IsolatedBackend
     case: Case
     params: Params
+    cold: bool = False
     status: str = "ok"
     reason: str | None = None
     prepared: Answer = field(default_factory=dict)
@@ -49,7 +50,7 @@ class Measurement:
     def time(self, budget_s: float) -> None:
         """Have the product timed for one round."""
         answer = self.backend.ask(
-            "time", more_s=budget_s, budget_s=budget_s, min_samples=1, max_samples=MAX_SAMPLES_A_ROUND
+            "time", more_s=budget_s, budget_s=budget_s, min_samples=1, max_samples=MAX_SAMPLES_A_ROUND, cold=self.cold
         )
         self.calls_per_sample = answer["calls_per_sample"]
         self.rounds.append(answer["samples_s"])
@@ -100,6 +101,7 @@ class Measurement:
             "problem": self.case.problem(),
             "threads": prepared.get("threads", None if backend.on_device else backend.threads),
             "transfers_counted": backend.transfers_counted,
+            "cold": self.cold,
             "copies": prepared.get("copies"),
             "gflop": self.case.gflop,
             "error_over_bound": prepared.get("error_over_bound"),
@@ -132,7 +134,7 @@ class Measurement:
 
     def _require_right(self, error: float) -> None:
         if math.isinf(error):
-            raise NotMeasured("wrong", "a part of the result was left unwritten, or is not a number")
+            raise NotMeasured("wrong", "a part of the result is unwritten, not a number, or a wrong integer")
         if not error <= 1:
             raise NotMeasured("wrong", f"the error is {error:.3g} times its bound")
 

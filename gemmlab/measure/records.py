@@ -132,7 +132,7 @@ class RecordFile:
     def write(self, record: Record) -> None:
         """Append one record; when this returns, the system has it."""
         try:
-            self._file.write(_line(record))
+            self._file.write(self._text(record))
             self._file.flush()
         except OSError as error:
             raise self._cannot(error) from None
@@ -158,6 +158,10 @@ class RecordFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _text(self, record: Record) -> str:
+        """What is written for a record."""
+        return _line(record)
 
     def _cannot(self, error: Exception) -> CannotWrite:
         return CannotWrite(f"cannot write {self.path}: {getattr(error, 'strerror', None) or error}")
