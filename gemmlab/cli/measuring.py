@@ -134,7 +134,8 @@ def _print_bench(arguments: Namespace, records: Sequence[Record], comparison: Co
         with_comparison = None if comparison is None else {"records": records, "against": comparison.to_dict()}
         print(json.dumps(with_comparison or records, indent=1))
         return
-    print(gemm_table(records, peak_of(records)))
+    if records:
+        print(gemm_table(records, peak_of(records)))
     if comparison is not None and comparison.products:
         print(f"\n{comparison_text(comparison, arguments.against, 'this run', ceilings=False)}")
 

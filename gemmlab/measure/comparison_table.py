@@ -54,7 +54,7 @@ def nothing_in_common(comparison: Comparison, old: str, new: str) -> str:
 def name_of_pair(pair: Pair) -> str:
     """A pair's backend, product, number type and threads in a line."""
     new = pair.new
-    threads = f" on {new['threads']} threads" if new["threads"] else ""
+    threads = f" on {_counted(new['threads'], 'thread')}" if new["threads"] else ""
     return f"{name_of(new)} at {size(new['problem'])} in {new['problem']['dtype']}{threads}"
 
 

@@ -94,8 +94,9 @@ def verify(
 ) -> Audit:
     """Audit the correctness of a backend; the vendors' libraries can be audited too.
 
-    Every check runs in float32 and float64, or the `dtypes` asked for, on new random inputs through `gemmlab.matmul`: exact products
-    of integers, error bounds, NaN and infinity, layouts, overlap, empty sizes, batches, concurrent calls.
+    Every check runs in float32 and float64, or in the `dtypes` asked for, on new random inputs through
+    `gemmlab.matmul`: exact products of integers, error bounds, NaN and infinity, layouts, overlap, empty sizes,
+    batches, concurrent calls.
 
     Parameters
     ----------
