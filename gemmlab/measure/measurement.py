@@ -134,7 +134,7 @@ class Measurement:
 
     def _require_right(self, error: float) -> None:
         if math.isinf(error):
-            raise NotMeasured("wrong", "a part of the result is unwritten, not a number, or a wrong integer")
+            raise NotMeasured("wrong", "a part of the result was left unwritten, not a number, or a wrong integer")
         if not error <= 1:
             raise NotMeasured("wrong", f"the error is {error:.3g} times its bound")
 

@@ -184,11 +184,6 @@ def operands(case: Case) -> tuple[Array, Array]:
     )  # type: ignore[return-value]
 
 
-def result(case: Case, value: object) -> Array:
-    """An array for C of a case, full of one value."""
-    return laid_out(np.full((*_stack(case), case.m, case.n), value, dtype_of(case.dtype)), case.layout[2])
-
-
 def laid_out(x: Array, letter: str) -> Array:
     """A row-major stack of matrices in the layout that a letter stands for."""
     if letter == "C":
@@ -232,7 +227,8 @@ def _open_matrix(path: str) -> np.memmap[Any, Any]:
     if matrix.ndim != 2:
         raise ValueError(f"{path}: holds a {matrix.ndim}-D array; a 2-D matrix is needed")
     if not matrix.dtype.isnative or matrix.dtype.name not in DTYPES:
-        raise ValueError(f"{path}: holds {matrix.dtype}; one of {', '.join(DTYPES)} is needed")
+        raise ValueError(f"{path}: holds {matrix.dtype}; integers, bool, float16 to float64 or complex numbers in "
+                         "this machine's byte order are needed")
     if matrix.size == 0:
         raise ValueError(f"{path}: is empty ({matrix.shape[0]} x {matrix.shape[1]}): nothing to measure")
     if not np.isfinite([matrix.min(), matrix.max()]).all():

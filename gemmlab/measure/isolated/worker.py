@@ -36,7 +36,7 @@ from gemmlab.measure.isolated.affinity import pin_threads
 from gemmlab.measure.isolated.child_server import serve
 from gemmlab.measure.isolated.cold import CacheFlush
 from gemmlab.measure.isolated.process import Answer
-from gemmlab.measure.problems import Case, operands, result
+from gemmlab.measure.problems import Case, laid_out, operands
 from gemmlab.verify.bounds import error_over_bound, freivalds
 from gemmlab.verify.dtypes import is_exact, poison
 
@@ -55,10 +55,10 @@ class Product:
     Calling `start` does the product; it is complete when `finish` has returned.
     """
 
-    def __init__(self, backend: Any, case: Case, params: dict[str, Any]) -> None:
-        self.a, self.b = operands(case)
-        self._backend, self._poison = backend, poison(self.a.dtype)
-        left, right, self._out = (self._placed(x) for x in (self.a, self.b, result(case, self._poison)))
+    def __init__(self, backend: Any, a: Array, b: Array, params: dict[str, Any], layout: str = "C") -> None:
+        self.a, self.b, self._backend, self._poison = a, b, backend, poison(a.dtype)
+        nothing = laid_out(np.full((*a.shape[:-1], b.shape[-1]), self._poison, a.dtype), layout)
+        left, right, self._out = (self._placed(x) for x in (a, b, nothing))
         self.start = partial(gemmlab.matmul, left, right, out=self._out, backend=backend.name, **params)
 
     def finish(self) -> None:
@@ -168,7 +168,9 @@ class Worker:
         return {}
 
     def _new_product(self, case: Answer, params: Answer) -> Product:
-        return (ResidentProduct if self._resident else Product)(self._backend, Case(**case), params)
+        made = Case(**case)
+        kind = ResidentProduct if self._resident else Product
+        return kind(self._backend, *operands(made), params, layout=made.layout[2])
 
     def time(self, budget_s: float, min_samples: int, max_samples: int, cold: bool = False) -> Answer:
         """Time samples until the budget is spent, within these limits; on a device, one more call by its clock.
