@@ -93,7 +93,6 @@ def test_what_is_wrong_with_a_record_is_one_line_with_its_place(whole, share):
             refused += 1
             assert says.startswith(f"new.jsonl:{line + 1}: ")
             assert says.isprintable()
-            assert keys[0] in says or "JSON" in says
     assert refused > len(chosen) / 2
 
 

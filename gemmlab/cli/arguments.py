@@ -211,7 +211,7 @@ def _percent(text: str) -> float:
 def _shapes(text: str) -> list[tuple[int, int, int, int]]:
     """Sizes between commas or spaces, each as (batch, m, n, k)."""
     found = []
-    for part in re.split(r"[\s,]+", text.strip(", ")):
+    for part in re.split(r"\s*,\s*|\s+", text.strip()):
         numbers = re.fullmatch(r"(?:(\d{1,9})\*)?(\d{1,9})(?:x(\d{1,9})x(\d{1,9}))?", part.lower())
         if numbers is None:
             raise argparse.ArgumentTypeError(
