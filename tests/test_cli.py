@@ -144,10 +144,26 @@ def test_bench_takes_your_own_matrices_and_any_cap(command):
     assert [record["problem"][side] for side in "mnk"] == [3, 5, 4]
 
 
-def test_verify_prints_a_table_in_80_columns(command):
-    done = command("verify", "cpu-naive", "--seed", "5")
+def test_verify_prints_a_line_for_each_backend_and_a_table_on_request(command):
+    done = command("verify", "cpu-naive", "cpu-ikj", "--seed", "5")
     assert done.status == 0
-    assert done.out.startswith("cpu-naive: passed (seed 5)")
+    assert [line.split(", ")[0] for line in done.out.splitlines()] == ["cpu-naive: passed", "cpu-ikj: passed"]
+    assert "in 2 dtypes, error at most 0." in done.out
+    assert [line for line in done.err.splitlines() if line.startswith("100 %")] == ["100 % "]
+    done = command("verify", "cpu-packed", "--details", "--dtype", "int8,float16")
+    assert done.status == 0
+    assert "cpu-packed: passed (seed " in done.out
+    assert "check                   int8                        float16\n" in done.out
+    assert widest(done.out) <= 80
+
+
+def test_verify_shows_what_fails(command):
+    with registered(Wrong()):
+        done = command("verify", "made-up-wrong", "cpu-ikj", "--dtype", "float32")
+    assert done.status == 1
+    assert "made-up-wrong: FAILED: exact integers" in done.out
+    assert "exact integers, float32: m=24 n=40 k=32: C[0, 0] is 1.0" in done.out
+    assert "cpu-ikj: passed (seed" not in done.out
     assert widest(done.out) <= 80
 
 
@@ -217,7 +233,7 @@ def test_verify_finds_a_wrong_product(command):
         ["backends", "--nosuch"],
         ["bench", "--sizes", "1,,2"],
         ["bench", "--sizes", "0"],
-        ["bench", "--dtype", "float16"],
+        ["bench", "--dtype"],
         ["bench", "--threads", "0"],
         ["bench", "--threads", "5000"],
         ["bench", "--rounds", "0"],
@@ -313,6 +329,13 @@ def test_bench_compares_with_an_earlier_run(command):
     assert {record["kind"] for record in found["records"]} == {"gemm", "ceiling"}
 
 
+@pytest.mark.parametrize("name", ["nofile", "."])
+def test_bench_against_no_file_is_one_line(command, name):
+    done = command("bench", "--against", name)
+    assert is_one_line(done)
+    assert done.err == f"gemmlab: {name}: {'Is a directory' if name == '.' else 'No such file or directory'}\n"
+
+
 def test_bench_against_another_machine_shows_its_table_and_says_what_differs(command):
     write("other.jsonl", made.ladder([64]))
     done = command(*BENCH, "--against", "other.jsonl")
@@ -398,7 +421,7 @@ NOT_A_MATRIX = {
     "a vector": lambda path: np.save(path, np.ones(4, np.float32)),
     "a stack": lambda path: np.save(path, np.ones((2, 4, 4), np.float32)),
     "no rows": lambda path: np.save(path, np.ones((0, 4), np.float32)),
-    "integers": lambda path: np.save(path, np.ones((4, 4), int)),
+    "times": lambda path: np.save(path, np.ones((4, 4), "m8[s]")),
     "big-endian": lambda path: np.save(path, np.ones((4, 4), ">f4")),
     "not finite": lambda path: np.save(path, np.full((4, 4), np.nan, np.float32)),
     "a folder": lambda path: path.mkdir(),
@@ -486,7 +509,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(command, name):
     assert os.listdir() == ["file"]
 
 
-# Interrupted: 130
+# Ended early: 130 and 143
 
 
 # SIGINT may be ignored where the tests run, as in a shell's background.
@@ -497,33 +520,69 @@ from gemmlab.campaign import measuring
 from gemmlab.cli import main
 sys.exit(main())
 """
+ENDINGS = {signal.SIGINT: (130, "interrupted"), signal.SIGTERM: (143, "terminated")}
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals as on Unix")
-def test_an_interrupted_bench_keeps_what_was_measured(tmp_path):
-    records, partial = tmp_path / "records.jsonl", tmp_path / "records.jsonl.partial"
-    sizes = ["--backends", "cpu-naive", "--sizes", "8,6000", "--cap", "10000"]
-    bench = subprocess.Popen(
-        [sys.executable, "-P", "-c", INTERRUPTIBLE, "bench", *sizes, *BRIEF, "--out", str(records)],
+def end_early(number, partial, *arguments):
+    """Run a command until a product is in its partial file, and send it a signal: its exit status, out and err."""
+    command = subprocess.Popen(
+        [sys.executable, "-P", "-c", INTERRUPTIBLE, *map(str, arguments)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while not (partial.exists() and '"gemm"' in partial.read_text()):
-            assert bench.poll() is None
+            assert command.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        bench.send_signal(signal.SIGINT)
-        out, err = bench.communicate(timeout=60)
+        command.send_signal(number)
+        out, err = command.communicate(timeout=120)
     finally:
-        bench.kill()
-        bench.wait()
-    assert bench.returncode == 130
-    assert err.splitlines()[-1] == "interrupted"
-    assert "Traceback" not in err
-    assert "cpu-naive" in out
+        command.kill()
+        command.wait()
+    return SimpleNamespace(status=command.returncode, out=out, err=err)
+
+
+LONG_BENCH = ["bench", "--backends", "cpu-naive", "--sizes", "8,6000", "--cap", "10000", *BRIEF, "--out"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals as on Unix")
+@pytest.mark.parametrize("number", ENDINGS)
+def test_a_bench_that_is_ended_keeps_what_was_measured(tmp_path, number):
+    records = tmp_path / "records.jsonl"
+    done = end_early(number, tmp_path / "records.jsonl.partial", *LONG_BENCH, records)
+    assert (done.status, done.err.splitlines()[-1]) == ENDINGS[number]
+    assert "Traceback" not in done.err
+    assert "cpu-naive" in done.out
     assert [record["problem"]["m"] for record in products(read(records))] == [8]
     assert os.listdir(tmp_path) == ["records.jsonl"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals as on Unix")
+def test_the_records_of_a_killed_bench_are_not_overwritten(tmp_path):
+    records = tmp_path / "records.jsonl"
+    killed = end_early(signal.SIGKILL, tmp_path / "records.jsonl.partial", *LONG_BENCH, records)
+    assert killed.status == -signal.SIGKILL
+    done = run_python("-m", "gemmlab", *BENCH, "--out", records)
+    assert done.returncode == 0
+    assert f"gemmlab: {records}.partial is of a run that was killed; it is kept as {records}.killed-1\n" in done.stderr
+    assert [record["problem"]["m"] for record in products(read(f"{records}.killed-1"))] == [8]
+    assert sorted(os.listdir(tmp_path)) == ["records.jsonl", "records.jsonl.killed-1"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals as on Unix")
+@pytest.mark.skipif(not (find_spec("matplotlib") and find_spec("jinja2")), reason="needs matplotlib and jinja2")
+@pytest.mark.parametrize("number", ENDINGS)
+def test_a_report_that_is_ended_is_a_page_about_what_was_measured(tmp_path, number):
+    np.save(tmp_path / "square.npy", np.ones((6000, 6000), np.float32))
+    own = ["--input", tmp_path / "square.npy", tmp_path / "square.npy"]
+    folder = tmp_path / "page"
+    partial = folder / "records.jsonl.partial"
+    done = end_early(number, partial, "report", "--smallest", *own, "--backends", "cpu-numpy", "--out", folder)
+    assert (done.status, done.err.splitlines()[-1]) == ENDINGS[number]
+    assert "cpu-numpy" in (folder / "index.html").read_text(encoding="utf-8")
+    assert products(read(folder / "records.jsonl"))
+    assert not partial.exists()
 
 
 # The main job

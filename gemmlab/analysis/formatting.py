@@ -105,10 +105,10 @@ def threads_text(threads: int) -> str:
 
 def problem_text(record: Record) -> str:
     """The extents of a problem: "N = 512", or "m × n × k = 64 × 3136 × 576, batch 8"."""
-    m, n, k, batch, layout = problem_key(record)
+    m, n, k, batch, layout, is_cold = problem_key(record)
     text = f"N = {m}" if m == n == k else f"m × n × k = {m} × {n} × {k}"
     text += f", batch {batch}" if batch > 1 else ""
-    return text + (f", layout {layout}" if layout != "CCC" else "")
+    return text + (f", layout {layout}" if layout != "CCC" else "") + ", cold caches" * is_cold
 
 
 def product_text(record: Record) -> str:

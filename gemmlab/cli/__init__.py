@@ -6,9 +6,11 @@
     new_rung.py     new-rung, which writes a plugin package from templates/
     selection.py    which backends a command uses
     progress.py     a progress bar on a terminal, lines elsewhere
+    ending.py       Ctrl-C, SIGTERM and warnings
 
-Exit status: 0 done, 1 a check failed, 2 wrong usage or a file that cannot be written, 130 interrupted. A command
-imports what it needs when it runs, so that `gemmlab --help` is fast.
+Exit status: 0 done, 1 a check failed, 2 wrong usage or a file that cannot be read or written, 130 ended by Ctrl-C, 143
+ended by SIGTERM. After both, what was measured is kept. A command imports what it needs when it runs, so that
+`gemmlab --help` is fast.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from collections.abc import Sequence
 from gemmlab._config import config
 from gemmlab._errors import GemmlabError
 from gemmlab.cli.arguments import parser
+from gemmlab.cli.ending import INTERRUPTED, TERMINATED, Terminated, sigterm_ends_orderly, warnings_in_one_line
 
 __all__ = ["main", "parser"]
 
@@ -29,17 +32,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     try:
         _check_default_backend()
-        status: int = arguments.run(arguments)
+        with sigterm_ends_orderly(), warnings_in_one_line():
+            status: int = arguments.run(arguments)
         sys.stdout.flush()
         return status
+    except Terminated:
+        print("terminated", file=sys.stderr)
+        return TERMINATED
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:  # the process that read our output has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (GemmlabError, ValueError, TypeError, OSError) as error:
-        print(f"gemmlab: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"gemmlab: {_in_one_line(error)}", file=sys.stderr)
         return 2
 
 
@@ -49,3 +56,9 @@ def _check_default_backend() -> None:
         from gemmlab import _registry
 
         _registry.default_name()
+
+
+def _in_one_line(error: Exception) -> str:
+    """An error's message; of the system's, the file and the reason, without the number."""
+    is_plain = isinstance(error, OSError) and not isinstance(error, GemmlabError) and error.filename and error.strerror
+    return f"{error.filename}: {error.strerror}" if is_plain else " ".join(str(error).split())  # type: ignore[attr-defined]

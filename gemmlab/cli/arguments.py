@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -44,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     _study(command("study", measuring.run_study, "repeat an experiment that others reported, and compare figures"))
     _tune(command("tune", measuring.run_tune, "find the fastest block sizes or backends for this machine"))
     _verify(command("verify", inspecting.run_verify, "check that a backend multiplies correctly, or all that can run"))
+    _records(command("records", measuring.run_records, "show files of records as a table, or write them as CSV"))
     _cache(command("cache", inspecting.run_cache, "show the compiled GPU programs on disk, or remove them"))
     _new_rung(command("new-rung", new_rung.run_new_rung, "write a plugin package in which to write your own rung"))
     _json(command("info", inspecting.run_info, "show CPU, caches, instruction sets, devices, libraries and versions"))
@@ -61,6 +63,7 @@ def _report(report: argparse.ArgumentParser) -> None:
     report.set_defaults(size="quick")
     report.add_argument("--input", nargs=2, metavar=("A.npy", "B.npy"), help="add the product of your own matrices")
     _fresh(report)
+    _dtype(report)
     report.add_argument("--out", type=Path, default=Path("report"), help="directory to write (report)")
     report.add_argument("--from", dest="source", nargs="+", metavar="RECORDS",
                         help="make the page of these files of records; measure nothing")  # fmt: skip
@@ -69,17 +72,25 @@ def _report(report: argparse.ArgumentParser) -> None:
 
 def _bench(bench: argparse.ArgumentParser) -> None:
     bench.add_argument("input", nargs="*", metavar="A.npy B.npy", help="two of your own matrices")
-    bench.add_argument("--sizes", type=_sizes, help="sizes of squares, such as 512,1024")
+    bench.add_argument("--sizes", type=_shapes, nargs="+", metavar="SIZES",
+                       help="squares and m x n x k, such as 512,1024 512x64x2048; 8*64: eight of them")  # fmt: skip
     bench.add_argument("--suite", choices=("squares", "layers", "shapes"), help="a suite of products (a few squares)")
-    bench.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    bench.add_argument("--layout", type=str.upper, metavar="ABC",
+                       help="a letter each for A, B and C: C row-major, F column-major, S strided (CCC)")  # fmt: skip
+    _dtype(bench)
     bench.add_argument("--transfers", choices=("both", "with", "without"), default="both",
                        help="for a device: whether times include moving operands (both)")  # fmt: skip
-    bench.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of all backends")
+    bench.add_argument("--param", action="append", default=[], metavar="NAME=VALUES",
+                       help="a parameter of all backends; of several values, such as 4,16,64, each")  # fmt: skip
+    bench.add_argument("--cold", action="store_true", help="empty the CPU's caches before each timed call")
     bench.add_argument("--cap", type=_positive, default=5.0, metavar="SECONDS", help="skip what takes longer (5)")
     bench.add_argument("--rounds", type=_count, default=5, help="rounds of each backend at each product, at least (5)")
     bench.add_argument("--budget", type=_positive, default=1.0, metavar="SECONDS", help="time of each at a product (1)")
     bench.add_argument("--out", metavar="FILE", help="write the records here, one JSON object a line")
+    _csv(bench)
     bench.add_argument("--against", metavar="RECORDS", help="compare with the products of an earlier run")
+    bench.add_argument("--fail-if-slower", type=_percent, metavar="PERCENT",
+                       help="with --against: exit status 1 if a product that is not noisy is slower")  # fmt: skip
     _selection(bench)
     _json(bench)
 
@@ -121,6 +132,8 @@ def _verify(verify: argparse.ArgumentParser) -> None:
     verify.add_argument("backend", nargs="*", help="names of backends (all that can run)")
     verify.add_argument("--seed", type=int, help="the seed of an earlier audit, to repeat it")
     verify.add_argument("--thorough", action="store_true", help="more sizes")
+    verify.add_argument("--dtype", type=_names, metavar="NAMES", help="dtypes, such as int8,float16 (all it has)")
+    verify.add_argument("-v", "--details", action="store_true", help="every check, also of a backend that passed")
     _json(verify)
 
 
@@ -133,6 +146,21 @@ def _new_rung(new: argparse.ArgumentParser) -> None:
     new.add_argument("name", metavar="NAME", help="the rung's name, and the folder to write, such as my-rung")
     new.add_argument("--language", choices=new_rung.LANGUAGES, default="cython",
                      help="cython: for CPUs; opencl: for GPUs, and for CPUs through PoCL (cython)")  # fmt: skip
+
+
+def _records(records: argparse.ArgumentParser) -> None:
+    records.add_argument("files", nargs="+", metavar="FILE", help="files of records")
+    _csv(records)
+    _json(records)
+
+
+def _csv(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--csv", metavar="FILE", help="write the records here as rows, one a record")
+
+
+def _dtype(made: argparse.ArgumentParser) -> None:
+    names = "float64, float16, bfloat16, complex64, complex128, int8 to uint64, bool"
+    made.add_argument("--dtype", metavar="DTYPE", help=f"{names} (float32)")
 
 
 def _selection(made: argparse.ArgumentParser) -> None:
@@ -178,6 +206,29 @@ def _threads(text: str) -> int | None:
         return check_threads(int(text))
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be an integer from 1 to {MAX_THREADS}, not {text!r}") from None
+
+
+def _percent(text: str) -> float:
+    with suppress(ValueError):
+        if 0 <= float(text) < 100:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"must be per cent, from 0 to below 100, not {text!r}")
+
+
+def _shapes(text: str) -> list[tuple[int, int, int, int]]:
+    """Sizes between commas or spaces, each as (batch, m, n, k)."""
+    found = []
+    for part in re.split(r"\s*,\s*|\s+", text.strip()):
+        numbers = re.fullmatch(r"(?:(\d{1,9})\*)?(\d{1,9})(?:x(\d{1,9})x(\d{1,9}))?", part.lower())
+        if numbers is None:
+            raise argparse.ArgumentTypeError(
+                f"must be sizes of squares or m x n x k without spaces, such as 512 or 512x64x2048, not {part!r}"
+            )
+        batch, m, n, k = (int(number or 0) for number in numbers.groups())
+        found.append((1 if numbers[1] is None else batch, m, *((n, k) if numbers[3] else (m, m))))
+    if min(map(min, found)) < 1:
+        raise argparse.ArgumentTypeError("sizes must be at least 1")
+    return found
 
 
 def _sizes(text: str) -> list[int]:

@@ -61,15 +61,26 @@ def _tiny_product(name: str) -> str:
 def run_verify(arguments: Namespace) -> int:
     """gemmlab verify"""
     from gemmlab.verify import verify
+    from gemmlab.verify.audit import supported
 
     audits = []
-    for name in named(arguments.backend):
-        with progress() as show:
-            audits.append(verify(name, seed=arguments.seed, thorough=arguments.thorough, progress=show))
-        if not arguments.json:
-            print(audits[-1], end="\n\n")
+    names = named(arguments.backend)
+    with progress() as show:
+        for done, name in enumerate(names):
+
+            def step(checks: int, of: int, what: str, done: int = done, name: str = name) -> None:
+                show(done * of + checks, len(names) * of, f"{name}: {what}")
+
+            audits.append(
+                verify(name, dtypes=arguments.dtype or supported(name), seed=arguments.seed,
+                       thorough=arguments.thorough, progress=step)
+            )  # fmt: skip
+        show(1, 1, "")
     if arguments.json:
         print(json.dumps([audit.to_dict() for audit in audits], indent=1))
+    else:
+        shown = (audit for audit in audits if arguments.details or not audit.passed)
+        print("\n\n".join(["\n".join(wrapped(audit.line) for audit in audits), *map(str, shown)]))
     return 0 if all(audit.passed for audit in audits) else 1
 
 

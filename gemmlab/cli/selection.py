@@ -41,6 +41,28 @@ def ladder_on_cpu() -> list[str]:
     return [] if on_gpu else [name for name in rungs if name.partition("-")[0] == rungs[0].partition("-")[0]]
 
 
+def that_do(names: Sequence[str], dtype: str, cold: bool = False) -> tuple[list[str], list[str]]:
+    """The backends that multiply this dtype, and a line on each of the others; `cold` leaves out those of a device."""
+    import numpy as np
+
+    from gemmlab import _registry
+    from gemmlab._gpu import RUNTIMES
+    from gemmlab._problem import Problem
+    from gemmlab.verify.dtypes import dtype_of
+
+    ones = np.ones((2, 2), dtype_of(dtype))
+    found, left_out = [], []
+    for name in names:
+        reason = _registry.get(name).supports(Problem.from_call(ones, ones))
+        if cold and name.partition("-")[0] in RUNTIMES:
+            reason = "--cold empties the caches of CPUs, not those of a device"
+        if reason is True:
+            found.append(name)
+        else:
+            left_out.append(wrapped(f"{name} left out: {reason}"))
+    return found, left_out
+
+
 def say_left_out(names: Sequence[str] | None, ladder: Sequence[str] = ()) -> None:
     """Name the runtimes that `to_measure` has left out, but for the `ladder`."""
     if not names and (left_out := [name for name in _left_out() if name not in ladder]):

@@ -5,8 +5,10 @@
     measurement.py   one backend at one case: its rounds, its record
     isolated/        one backend in its own process, timed and checked there
     noise.py         statistics of the samples, and how far they can be trusted
+    flat.py          records as rows of a CSV file
     environment.py   the machine and the software behind a number
     records.py       records as lines of JSON, whole files or none
+    schema.py        the keys of a record, and what each value may be
     table.py         records as plain text
     comparison.py    two runs compared: ratios with intervals, and whether a difference was seen
     comparison_table.py    a comparison as plain text

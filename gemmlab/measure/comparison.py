@@ -88,6 +88,11 @@ class Comparison:
     only_old: tuple[Record, ...]
     only_new: tuple[Record, ...]
 
+    def slower(self, percent: float) -> list[Pair]:
+        """Products that are slower by more than `percent`, and were seen to be slower; noisy pairs do not count."""
+        most = 1 - percent / 100
+        return [pair for pair in self.products if pair.seen and not pair.noisy and pair.ratio < most]
+
     def to_dict(self) -> dict[str, object]:
         """The comparison for JSON; there is no ratio where no difference was seen."""
         return {
@@ -138,10 +143,10 @@ def is_wrong(record: Record) -> bool:
     return record["status"] == "wrong" or (error is not None and not error <= 1)
 
 
-def problem_key(record: Record) -> tuple[int, int, int, int, str]:
-    """What makes two problems the same: sizes, batch and layout."""
-    problem = record["problem"]
-    return problem["m"], problem["n"], problem["k"], problem["batch"] or 1, problem["layout"] or "CCC"
+def problem_key(record: Record) -> tuple[int, int, int, int, str, bool]:
+    """What makes two problems the same: sizes, batch, layout, and whether the caches were cold."""
+    problem, is_cold = record["problem"], bool(record.get("cold"))
+    return problem["m"], problem["n"], problem["k"], problem["batch"] or 1, problem["layout"] or "CCC", is_cold
 
 
 def isa_of(record: Record) -> str | None:

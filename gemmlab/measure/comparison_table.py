@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import geometric_mean
 
-from gemmlab.measure.comparison import NO_DIFFERENCE, Comparison, Pair, isa_of, problem_key, speed
-from gemmlab.measure.records import Record, grouped
-from gemmlab.measure.table import NOTHING, Column, filled, heading, size, text_table, three_digits, wrapped
+from gemmlab.measure.comparison import NO_DIFFERENCE, Comparison, Pair, isa_of, speed
+from gemmlab.measure.records import Record, grouped, name_of
+from gemmlab.measure.table import NOTHING, Column, filled, heading, size, text_table, three_digits, varying_params
+from gemmlab.measure.table import wrapped as wrapped
 
 _LEGEND = """new / old: how many times the speed; in brackets the smallest and the largest
 ratio within the p20 to p80 intervals of both times. No difference seen: these
@@ -22,6 +23,7 @@ _PROPERTIES: Mapping[str, Callable[[Record], object]] = {
     "device": lambda record: record["device"],
     "instruction set": isa_of,
     "threads": lambda record: record["threads"],
+    "caches": lambda record: "cold" if record.get("cold") else "warm",
     "transfers": lambda record: {True: "counted", False: "not counted"}.get(record["transfers_counted"]),
     "dtype": lambda record: record["problem"]["dtype"],
     "backend": lambda record: record["backend"],
@@ -47,6 +49,13 @@ def comparison_text(comparison: Comparison, old: str, new: str, ceilings: bool =
 def nothing_in_common(comparison: Comparison, old: str, new: str) -> str:
     """One line on two runs without a pair: what each has that the other has not."""
     return " ".join([f"{new} and {old} have nothing in common that was timed.", *_in_one_run(comparison, old, new)])
+
+
+def name_of_pair(pair: Pair) -> str:
+    """A pair's backend, product, number type and threads in a line."""
+    new = pair.new
+    threads = f" on {_counted(new['threads'], 'thread')}" if new["threads"] else ""
+    return f"{name_of(new)} at {size(new['problem'])} in {new['problem']['dtype']}{threads}"
 
 
 def times(pair: Pair) -> str:
@@ -94,13 +103,8 @@ def _ceilings(device: str, pairs: Sequence[Pair]) -> str:
 
 def _titles(pairs: Sequence[Pair]) -> dict[int, str]:
     """Each pair's backend, with the parameters that differ between several pairs of one problem."""
-    titles = {}
-    for own in grouped(pairs, lambda pair: (pair.new["backend"], pair.new["threads"], problem_key(pair.new))).values():
-        names = [name for name in own[0].new["params"] if len({str(pair.new["params"].get(name)) for pair in own}) > 1]
-        for pair in own:
-            params = (f"{name}={pair.new['params'].get(name)}" for name in names)
-            titles[id(pair)] = " ".join([pair.new["backend"], *params])
-    return titles
+    params = varying_params([pair.new for pair in pairs])
+    return {id(pair): f"{pair.new['backend']} {params[id(pair.new)]}".strip() for pair in pairs}
 
 
 def _ceiling(record: Record) -> str:

@@ -28,6 +28,7 @@ class Measurement:
     case: Case
     params: Params
     planned: int = 1  # rounds
+    cold: bool = False
     status: str = "ok"
     reason: str | None = None
     prepared: Answer = field(default_factory=dict)
@@ -51,7 +52,7 @@ class Measurement:
     def time(self, budget_s: float) -> None:
         """Have the product timed for one round."""
         answer = self.backend.ask(
-            "time", more_s=budget_s, budget_s=budget_s, min_samples=1, max_samples=MAX_SAMPLES_A_ROUND
+            "time", more_s=budget_s, budget_s=budget_s, min_samples=1, max_samples=MAX_SAMPLES_A_ROUND, cold=self.cold
         )
         self.calls_per_sample = answer["calls_per_sample"]
         self.rounds.append(answer["samples_s"])
@@ -107,6 +108,7 @@ class Measurement:
             "problem": self.case.problem(),
             "threads": prepared.get("threads", None if backend.on_device else backend.threads),
             "transfers_counted": backend.transfers_counted,
+            "cold": self.cold,
             "copies": prepared.get("copies"),
             "gflop": self.case.gflop,
             "error_over_bound": prepared.get("error_over_bound"),
@@ -141,7 +143,7 @@ class Measurement:
 
     def _require_right(self, error: float) -> None:
         if math.isinf(error):
-            raise NotMeasured("wrong", "a part of the result was left unwritten, or is not a number")
+            raise NotMeasured("wrong", "a part of the result was left unwritten, not a number, or a wrong integer")
         if not error <= 1:
             raise NotMeasured("wrong", f"the error is {error:.3g} times its bound")
 

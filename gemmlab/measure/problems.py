@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from gemmlab._problem import Array
+from gemmlab._problem import Array, DType
+from gemmlab.verify.dtypes import DTYPES, dtype_of, is_exact
 
-DTYPES = ("float32", "float64")
+Shape = tuple[int, int, int, int]  # batch, m, n, k
 
 # The edges at which the source documents measured, and smaller ones that lead through the caches.
 SQUARES_QUICK = (64, 128, 256, 512, 600, 1000, 1400, 2048)
@@ -61,8 +62,9 @@ _QUICK_LAYERS = frozenset(
 class Case:
     """One product to measure: C = A @ B with A m x k and B k x n, `batch` times over.
 
-    `layout` has a letter each for A, B and C: "C" row-major, "F" column-major. `a_path` and `b_path`
-    name .npy files that hold the operands; without them the operands are random.
+    `layout` has a letter each for A, B and C: "C" row-major, "F" column-major, "S" every second row and column of a
+    larger row-major array. `a_path` and `b_path` name .npy files that hold the operands; without them the operands are
+    random.
     """
 
     suite: str
@@ -77,12 +79,11 @@ class Case:
     batch: int = 1
 
     def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}")
+        dtype_of(self.dtype)  # raises ValueError
         if min(self.m, self.n, self.k, self.batch) < 1:
             raise ValueError(f"{self.label}: m, n, k and batch must be at least 1")
-        if len(self.layout) != 3 or not set(self.layout) <= set("CF"):
-            raise ValueError(f"layout must be three letters, each C or F, not {self.layout!r}")
+        if len(self.layout) != 3 or not set(self.layout) <= set("CFS"):
+            raise ValueError(f"layout must be three letters, each C, F or S, not {self.layout!r}")
 
     @property
     def gflop(self) -> float:
@@ -93,16 +94,22 @@ class Case:
     def bytes_compulsory(self) -> int:
         """Bytes of A, B and C together: each is moved once."""
         numbers = self.m * self.k + self.k * self.n + self.m * self.n
-        return numbers * self.batch * np.dtype(self.dtype).itemsize
+        return numbers * self.batch * dtype_of(self.dtype).itemsize
 
     def problem(self) -> dict[str, Any]:
         """The `problem` entry of a record."""
         return {key: value for key, value in asdict(self).items() if key not in ("a_path", "b_path")}
 
 
-def sized(edges: Iterable[int], dtype: str = "float32", suite: str = "sizes") -> list[Case]:
-    """Square products with the given edges, in the order given."""
-    return [Case(suite, str(edge), edge, edge, edge, dtype) for edge in edges]
+def sized(sizes: Iterable[int | Shape], dtype: str = "float32", suite: str = "sizes") -> list[Case]:
+    """Products of these sizes, in the order given: an integer is a square, else (batch, m, n, k)."""
+    shapes = [(1, size, size, size) if isinstance(size, int) else size for size in sizes]
+    return [Case(suite, extents(*shape), *shape[1:], dtype, batch=shape[0]) for shape in shapes]
+
+
+def extents(batch: int, m: int, n: int, k: int) -> str:
+    """Return "512" for a square product, else "m x n x k" without spaces, after the batch if there is one."""
+    return f"{batch}*" * (batch > 1) + (str(m) if m == n == k else f"{m}x{n}x{k}")
 
 
 def squares(quick: bool = True, dtype: str = "float32") -> list[Case]:
@@ -136,7 +143,7 @@ SUITES = {"squares": squares, "layers": layers, "shapes": shapes}
 
 
 def from_files(a_path: str | PathLike[str], b_path: str | PathLike[str]) -> Case:
-    """The product of two matrices in .npy files: one 2-D array each, both float32 or both float64.
+    """The product of two matrices in .npy files: one 2-D array each, both of one dtype.
 
     Raises
     ------
@@ -158,7 +165,10 @@ def from_files(a_path: str | PathLike[str], b_path: str | PathLike[str]) -> Case
 
 
 def operands(case: Case) -> tuple[Array, Array]:
-    """Make A and B of a case: from its files, else uniform in [0, 1), the same in every process.
+    """Make A and B of a case: from its files, else random, the same in every process.
+
+    Floating-point numbers are uniform in [0, 1), also the two parts of complex ones; integers are of the whole range of
+    their dtype, up to 2^31; bools are true so rarely that about half of C is.
 
     Returns
     -------
@@ -168,17 +178,39 @@ def operands(case: Case) -> tuple[Array, Array]:
     if case.a_path is not None and case.b_path is not None:
         return np.load(case.a_path, allow_pickle=False), np.load(case.b_path, allow_pickle=False)
     rng = np.random.default_rng([case.m, case.n, case.k, DTYPES.index(case.dtype)])
-    a = _random(rng, (case.m, case.k), case.layout[0], case)
-    b = _random(rng, (case.k, case.n), case.layout[1], case)
-    return a, b
+    return tuple(
+        laid_out(_random(rng, (*_stack(case), *shape), dtype_of(case.dtype), case.k), letter)
+        for shape, letter in zip(((case.m, case.k), (case.k, case.n)), case.layout, strict=False)
+    )  # type: ignore[return-value]
 
 
-def _random(rng: np.random.Generator, shape: tuple[int, int], letter: str, case: Case) -> Array:
-    stack = (case.batch,) if case.batch > 1 else ()
-    dtype = np.float32 if case.dtype == "float32" else np.float64
-    if letter == "F":  # column-major: each matrix is the transpose of a row-major one
-        return rng.random((*stack, *shape[::-1]), dtype=dtype).swapaxes(-1, -2)
-    return rng.random((*stack, *shape), dtype=dtype)
+def laid_out(x: Array, letter: str) -> Array:
+    """A row-major stack of matrices in the layout that a letter stands for."""
+    if letter == "C":
+        return x
+    if letter == "F":
+        return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
+    *stack, rows, columns = x.shape
+    strided: Array = np.zeros((*stack, 2 * rows, 2 * columns), x.dtype)
+    strided = strided[..., ::2, ::2]
+    strided[...] = x
+    return strided
+
+
+def _stack(case: Case) -> tuple[int, ...]:
+    return (case.batch,) if case.batch > 1 else ()
+
+
+def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, k: int) -> Array:
+    if dtype.kind == "b":
+        rare: Array = rng.random(shape) < (np.log(2) / k) ** 0.5
+        return rare
+    if is_exact(dtype):
+        most = min(2**31, 2 ** (8 * dtype.itemsize - (dtype.kind == "i")))
+        return rng.integers(-most if dtype.kind == "i" else 0, most, shape).astype(dtype)
+    if dtype.kind == "c":
+        return (rng.random(shape) + 1j * rng.random(shape)).astype(dtype)
+    return rng.random(shape, np.float64 if dtype.itemsize == 8 else np.float32).astype(dtype, copy=False)
 
 
 def _open_matrix(path: str) -> np.memmap[Any, Any]:
@@ -194,8 +226,9 @@ def _open_matrix(path: str) -> np.memmap[Any, Any]:
         raise ValueError(f"{path}: not a readable .npy file ({what})") from None
     if matrix.ndim != 2:
         raise ValueError(f"{path}: holds a {matrix.ndim}-D array; a 2-D matrix is needed")
-    if str(matrix.dtype) not in DTYPES:
-        raise ValueError(f"{path}: holds {matrix.dtype}; float32 or float64 is needed")
+    if not matrix.dtype.isnative or matrix.dtype.name not in DTYPES:
+        raise ValueError(f"{path}: holds {matrix.dtype}; integers, bool, float16 to float64 or complex numbers in "
+                         "this machine's byte order are needed")
     if matrix.size == 0:
         raise ValueError(f"{path}: is empty ({matrix.shape[0]} x {matrix.shape[1]}): nothing to measure")
     if not np.isfinite([matrix.min(), matrix.max()]).all():

@@ -13,41 +13,30 @@ import json
 import math
 import os
 import stat
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import count
 from typing import IO, Any, TypeVar
 
 from gemmlab._errors import CannotWrite
+from gemmlab.measure.schema import KEYS, fault
+
+try:
+    import fcntl
+except ImportError:  # Windows, which does not let an open file be renamed
+    fcntl = None  # type: ignore[assignment]
 
 SCHEMA_VERSION = 2
 Record = dict[str, Any]  # one measurement, with the keys below
 Item = TypeVar("Item")
 Group = TypeVar("Group")
 
-_COMMON = (
-    "schema_version", "kind", "run_id", "time_utc", "device", "threads", "samples", "calls_per_sample",
-    "median_s", "p20_s", "p80_s", "min_s", "noise_percent", "noisy",
-)  # fmt: skip
-_GEMM = (
-    "status", "reason", "backend", "params", "problem", "transfers_counted", "copies", "kernel_s", "kernel_p20_s",
-    "kernel_p80_s", "build_s", "start_s", "gflop", "gflop_per_s", "error_over_bound", "bytes_compulsory",
-    "bytes_model_local", "bytes_model_l1", "bytes_model_l2", "bytes_model_l3", "bytes_model_dram",
-    "bytes_simulated_l2", "bytes_simulated_l3", "bytes_simulated_dram", "packing_percent", "rounds", "interval_percent",
-    "noisy_because", "probe_gflop_per_s", "wait_policy", "thread_scope",
-)  # fmt: skip
-_CEILING = (
-    "ceiling", "isa", "dtype", "gflop_per_s", "operation", "level", "memory", "working_set_bytes", "gb_per_s",
-    "clock_ghz",
-)  # fmt: skip
-KEYS = {
-    "gemm": (*_COMMON, *_GEMM, "environment"),
-    "ceiling": (*_COMMON, *_CEILING, "environment"),
-}
-# Keys that some files of version 1 lack.
+# Keys that files of an earlier gemmlab may lack.
 _LATER = (
     "kernel_s", "kernel_p20_s", "kernel_p80_s", "build_s", "start_s", "memory", "bytes_model_local",
     "bytes_simulated_l2", "bytes_simulated_l3", "bytes_simulated_dram", "packing_percent", "rounds",
-    "interval_percent", "noisy_because", "probe_gflop_per_s", "clock_ghz",
+    "interval_percent", "noisy_because", "probe_gflop_per_s", "clock_ghz", "cold",
 )  # fmt: skip
 
 
@@ -105,12 +94,14 @@ class RecordFile:
 
     Records go to ``PATH.partial`` as they come; `close` gives that file its name, in place of an earlier one, also
     after an interruption. A device or a pipe is written directly. The path is tried at once. Each written record is
-    also appended to `kept`.
+    also appended to `kept`. What a killed run has left in ``PATH.partial`` is renamed to ``PATH.killed-1``, or the next
+    number that is free, with a warning.
 
     Raises
     ------
     CannotWrite
-        One line with the path and the reason: here, from `write` and from `close`.
+        One line with the path and the reason: here, from `write` and from `close`. Also where another process is
+        writing the file.
 
     Examples
     --------
@@ -123,7 +114,11 @@ class RecordFile:
         self.kept = [] if kept is None else kept
         try:
             self._written = self.path if _is_special(self.path) else _partial(self.path)
-            self._file: IO[str] = open(self._written, "w", encoding="utf-8")  # noqa: SIM115, closed by close
+            self._file = _opened(self._written)
+            if self._written != self.path and os.path.getsize(self._written):
+                self._file.close()
+                _set_aside(self.path, self._written)
+                self._file = _opened(self._written)
         except (OSError, ValueError) as error:  # ValueError: a null byte in the path
             raise self._cannot(error) from None
         try:
@@ -137,7 +132,7 @@ class RecordFile:
     def write(self, record: Record) -> None:
         """Append one record; when this returns, the system has it."""
         try:
-            self._file.write(_line(record))
+            self._file.write(self._text(record))
             self._file.flush()
         except OSError as error:
             raise self._cannot(error) from None
@@ -163,6 +158,10 @@ class RecordFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _text(self, record: Record) -> str:
+        """What is written for a record."""
+        return _line(record)
 
     def _cannot(self, error: Exception) -> CannotWrite:
         return CannotWrite(f"cannot write {self.path}: {getattr(error, 'strerror', None) or error}")
@@ -198,7 +197,7 @@ def read(path: str | os.PathLike[str]) -> list[Record]:
 
 def _parse(line: bytes) -> Record:
     try:
-        record: Record = json.loads(line)
+        record: Record = json.loads(line, parse_constant=_refused)
     except ValueError as error:
         raise ValueError(f"not JSON ({error})") from None
     if not isinstance(record, dict):
@@ -208,19 +207,22 @@ def _parse(line: bytes) -> Record:
     kind = record.get("kind")
     if not isinstance(kind, str) or kind not in KEYS:
         raise ValueError(f"kind is {kind!r}, not one of {', '.join(KEYS)}")
-    if version == 1:
-        record = _from_version_1(record, KEYS[kind])
+    record = _of_today(record, KEYS[kind])
     if missing := [key for key in KEYS[kind] if key not in record]:
-        raise ValueError(f"lacks {', '.join(missing)}")
-    for key in ("environment", "problem"):
-        if not isinstance(record.get(key, {}), dict):
-            raise ValueError(f"{key} is not a JSON object")
+        raise ValueError(f"has no {', '.join(missing)}")
+    if (wrong := fault(record)) is not None:
+        raise ValueError(wrong)
     return record
 
 
-def _from_version_1(record: Record, keys: Iterable[str]) -> Record:
-    """The same record in today's version."""
-    found = dict.fromkeys(_LATER) | record | {"schema_version": SCHEMA_VERSION, "rounds": record.get("turns")}
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is not a number in JSON")
+
+
+def _of_today(record: Record, keys: Iterable[str]) -> Record:
+    """A record of any version as one of today's, without keys that are not of its kind."""
+    earlier = dict.fromkeys(_LATER) | ({"rounds": record.get("turns")} if record["schema_version"] == 1 else {})
+    found = earlier | record | {"schema_version": SCHEMA_VERSION}
     return {key: found[key] for key in keys if key in found}
 
 
@@ -229,11 +231,13 @@ def _line(record: Record) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return `value` in JSON's own types; NaN and infinity, which JSON lacks, become null."""
+    """Return `value` in JSON's own types; NaN and infinity, which JSON lacks, become null, control characters "?"."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
+    if isinstance(value, str):  # a compiler's log may have colours
+        return "".join(letter if letter.isprintable() or letter.isspace() else "?" for letter in value)
     if hasattr(value, "item"):  # a NumPy scalar
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -255,6 +259,26 @@ def _partial(path: str) -> str:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     # Through a link to the file itself: the link stays, and the rename stays within one file system.
     return os.path.realpath(path) + ".partial"
+
+
+def _opened(path: str) -> IO[str]:
+    """The file, to append to it, and locked where the system can do that; OSError if another process has it."""
+    file = open(path, "a", encoding="utf-8")  # noqa: SIM115, closed by close
+    try:
+        if fcntl is not None and stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise OSError(errno.EBUSY, "another run is writing it") from None
+    return file
+
+
+def _set_aside(path: str, partial: str) -> None:
+    """Keep what a killed run has left."""
+    names = (f"{os.path.realpath(path)}.killed-{number}" for number in count(1))
+    name = next(name for name in names if not os.path.exists(name))
+    os.replace(partial, name)
+    warnings.warn(f"{partial} is of a run that was killed; it is kept as {name}", stacklevel=3)
 
 
 def _try_to_write(descriptor: int) -> None:

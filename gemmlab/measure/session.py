@@ -47,7 +47,7 @@ class Settings:
 
     `params` are parameters of backends, by their names; several sets of them are measured as if they were several
     backends. `transfers` ("both", "with" or "without") says whether a device's times include moving operands to it and
-    the result back; both are separate records.
+    the result back; both are separate records. With `cold`, the caches of the CPU are emptied before each timed call.
     """
 
     params: Mapping[str, Params | Sequence[Params]] = field(default_factory=dict)
@@ -55,6 +55,7 @@ class Settings:
     transfers: str = "both"
     cap_s: float = 2.0  # a product that is predicted to take longer is skipped
     rounds: int = 5  # of each backend at each case; from three on, those whose rounds disagree have more
+    cold: bool = False
     budget_s: float = 1.0  # of timing of a backend at a case, in all rounds; each round has at least one sample
     limit_s: float = math.inf  # of everything; a round that would take longer is left out
 
@@ -126,7 +127,10 @@ class Session:
             isolated += self._isolated(name, settings)
         self._probe.start(settings.thread_count)
         groups = [
-            [Measurement(backend, case, params, settings.rounds) for backend, params in together]
+            [
+                Measurement(backend, case, params, planned=settings.rounds, cold=settings.cold)
+                for backend, params in together
+            ]
             for case in sorted(cases, key=lambda case: case.gflop) for together in _that_fit(isolated, case)
         ]  # fmt: skip
         records: list[Record] = []

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from gemmlab.measure.problems import extents
 from gemmlab.measure.records import Record, grouped, name_of, titled
 
 WIDTH = 80
@@ -71,11 +72,11 @@ def gemm_table(records: Iterable[Record], peak: Peak | None = None) -> str:
     record's device could reach, or None, for the column "peak".
     """
     products = [record for record in records if record["kind"] == "gemm"]
-    measured = [record for record in products if record["status"] == "ok"]
+    measured = [record for record in products if record["status"] == "ok" and record["median_s"]]
     parts = []
     for title, group in grouped(sorted(measured, key=heading), heading).items():
         rows = sorted(group, key=lambda row: (row["gflop"], row["problem"]["label"]))
-        parts.append(f"{wrapped(title)}\n\n{text_table(rows, filled(_columns(peak), rows))}")
+        parts.append(f"{wrapped(title)}\n\n{_products(rows, peak)}")
     if measured:
         parts.append(_legend(measured))
     if others := [record for record in products if record["status"] != "ok"]:
@@ -83,6 +84,26 @@ def gemm_table(records: Iterable[Record], peak: Peak | None = None) -> str:
         indented = (textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="      ") for text in reasons)
         parts.append("\n".join(["Not measured:", *indented]))
     return "\n\n".join(parts)
+
+
+def _products(rows: Sequence[Record], peak: Peak | None) -> str:
+    """The table of a dtype on a device; where parameters were swept, a block for each backend, with what differs."""
+    titles = varying_params(rows)
+    if not any(titles.values()):
+        return text_table(rows, filled([_BACKEND, *_columns(peak)], rows))
+    by_backend = sorted(rows, key=lambda row: (str(row["backend"]), row["gflop"]))
+    parameters = Column("parameters", lambda row: titles[id(row)] or NOTHING, number=False)
+    return text_table(by_backend, filled([parameters, *_columns(peak)], rows), lambda row: str(row["backend"]))
+
+
+def varying_params(records: Iterable[Record]) -> dict[int, str]:
+    """By the `id` of each record, those of its parameters that differ among the records of one backend and problem."""
+    found = {}
+    for own in grouped(records, lambda record: (name_of(record), record["threads"], str(record["problem"]))).values():
+        names = [name for name in own[0]["params"] if len({str(record["params"].get(name)) for record in own}) > 1]
+        for record in own:
+            found[id(record)] = " ".join(f"{name}={record['params'].get(name)}" for name in names)
+    return found
 
 
 def filled(columns: Iterable[Column], rows: Iterable[Any]) -> list[Column]:
@@ -107,11 +128,10 @@ def seconds(value: float) -> str:
 
 def size(problem: Record) -> str:
     """Return "512" for a square product, else "m x n x k" without spaces, after the batch if there is one."""
-    m, n, k, batch = (problem[key] for key in ("m", "n", "k", "batch"))
-    shape = str(m) if m == n == k else f"{m}x{n}x{k}"
-    return shape if batch == 1 else f"{batch}*{shape}"
+    return extents(*(problem[key] for key in ("batch", "m", "n", "k")))
 
 
+_BACKEND = Column("backend", lambda row: str(row["backend"]), number=False)
 THREADS = Column("thr", lambda row: shown(str, row["threads"]))
 SPEED = Column("GFLOP/s", lambda row: three_digits(row["gflop_per_s"]))
 NOISE = Column("noise", lambda row: f"{row['noise_percent']:.0f}%{'!' if row['noisy'] else ' '}")
@@ -120,7 +140,6 @@ ERROR = Column("err/bd", lambda row: f"{row['error_over_bound']:.2g}")
 
 def _columns(peak: Peak | None) -> list[Column]:
     return [
-        Column("backend", lambda row: str(row["backend"]), number=False),
         Column("m x n x k", lambda row: size(row["problem"])),
         THREADS,
         Column("median", lambda row: seconds(row["median_s"])),
@@ -133,8 +152,11 @@ def _columns(peak: Peak | None) -> list[Column]:
 
 
 def heading(record: Record) -> str:
-    """The number type and the device that a product's table is about, and whether transfers are counted."""
-    return titled(f"{record['problem']['dtype']} on {record['device']}", record["transfers_counted"])
+    """What a product's table is about: number type, device, layout, cold caches, and whether transfers are counted."""
+    cold = ", cold caches" * bool(record.get("cold"))
+    layout = record["problem"]["layout"]
+    title = f"{record['problem']['dtype']} on {record['device']}{f', layout {layout}' * (layout != 'CCC')}{cold}"
+    return titled(title, record["transfers_counted"])
 
 
 def _legend(measured: Sequence[Record]) -> str:

@@ -43,6 +43,7 @@ RC: Any = {
     "axes.edgecolor": "#9aa3ad", "axes.linewidth": 0.8, "axes.spines.top": False, "axes.spines.right": False,
     "axes.grid": True, "axes.axisbelow": True, "grid.color": GRID, "grid.linewidth": 0.7,
     "lines.linewidth": 1.7, "lines.markersize": 5.5, "figure.facecolor": "white", "axes.unicode_minus": True,
+    "text.parse_math": False,  # a name from a record may have dollar signs
 }  # fmt: skip
 
 

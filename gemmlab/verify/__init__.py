@@ -1,5 +1,6 @@
 """Correctness: error bounds for products, and an audit of any backend.
 
+    dtypes.py    the dtypes that are checked
     bounds.py    the error of a product, and the bound on it
     inputs.py    the inputs of the checks: values, sizes, layouts in memory
     context.py   what a check is given: a backend, a dtype and methods to test them
@@ -12,6 +13,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from types import ModuleType
 
 from gemmlab.verify.audit import Audit, Progress, Result, verify
@@ -26,11 +28,12 @@ class _CallableModule(ModuleType):
         self,
         backend: str = "auto",
         *,
+        dtypes: Sequence[str] = ("float32", "float64"),
         seed: int | None = None,
         thorough: bool = False,
         progress: Progress | None = None,
     ) -> Audit:
-        return verify(backend, seed=seed, thorough=thorough, progress=progress)
+        return verify(backend, dtypes=dtypes, seed=seed, thorough=thorough, progress=progress)
 
     __call__.__doc__ = verify.__doc__
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -15,11 +15,14 @@ import numpy as np
 from gemmlab._api import get_backend, matmul, trace
 from gemmlab._backend import Backend
 from gemmlab._errors import UnsupportedProblem
+from gemmlab._problem import DType
 from gemmlab.verify.checks import CHECKS, Check
 from gemmlab.verify.context import CheckContext, Fault
+from gemmlab.verify.dtypes import DTYPES, dtype_of
 
-DTYPES = ("float32", "float64")
+TWO = ("float32", "float64")
 WIDTH = 80
+_A_ROW = 2  # dtypes beside each other in a table
 
 Status = Literal["passed", "failed", "not supported"]
 Progress = Callable[[int, int, str], None]
@@ -60,6 +63,17 @@ class Audit:
         """The audit as plain data, ready for JSON."""
         return {**asdict(self), "passed": self.passed}
 
+    @property
+    def line(self) -> str:
+        """The audit in one line: verdict, dtypes, checks, and the largest error."""
+        failed = list(dict.fromkeys(result.check for result in self.results if result.status == "failed"))
+        worst = max((result.error_over_bound or 0.0 for result in self.results), default=0.0)
+        dtypes = len({result.dtype for result in self.results if result.status != "not supported"})
+        cases = sum(result.cases for result in self.results)
+        verdict = f"FAILED: {', '.join(failed)}" if failed else "passed" if self.passed else "FAILED: nothing passed"
+        of = f"{dtypes} dtype{'s' * (dtypes != 1)}, error at most {worst:.2g} of the bound"
+        return f"{self.backend}: {verdict}, {cases} cases in {of}"
+
     def __str__(self) -> str:
         verdict = "passed" if self.passed else "FAILED"
         how = f"seed {self.seed}, thorough" if self.thorough else f"seed {self.seed}"
@@ -73,19 +87,23 @@ class Audit:
 def verify(
     backend: str = "auto",
     *,
+    dtypes: Sequence[str] = TWO,
     seed: int | None = None,
     thorough: bool = False,
     progress: Progress | None = None,
 ) -> Audit:
     """Audit the correctness of a backend; the vendors' libraries can be audited too.
 
-    Every check runs in float32 and float64 on new random inputs through `gemmlab.matmul`: exact products
-    of integers, error bounds, NaN and infinity, layouts, overlap, empty sizes, batches, concurrent calls.
+    Every check runs in float32 and float64, or in the `dtypes` asked for, on new random inputs through
+    `gemmlab.matmul`: exact products of integers, error bounds, NaN and infinity, layouts, overlap, empty sizes,
+    batches, concurrent calls.
 
     Parameters
     ----------
     backend : str
         A name as for `gemmlab.matmul`.
+    dtypes : sequence of str
+        Names such as "int8"; `gemmlab.verify.dtypes.DTYPES` has them all.
     seed : int, optional
         The same seed gives the same inputs. Default: a new seed, which the audit reports.
     thorough : bool
@@ -102,6 +120,8 @@ def verify(
     ------
     UnknownBackend, BackendUnavailable
         The backend does not exist or cannot run here.
+    ValueError
+        For an unknown dtype.
 
     Examples
     --------
@@ -111,33 +131,43 @@ def verify(
     """
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])
-    work = [(check, dtype) for dtype in DTYPES for check in CHECKS]
+    work = [(check, dtype_of(dtype)) for dtype in dtypes for check in CHECKS]
     results = []
     for done, (check, dtype) in enumerate(work):
         if progress is not None:
-            progress(done, len(work), f"{check.name}, {dtype}")
+            progress(done, len(work), f"{check.name}, {dtype.name}")
         result = _run(check, _context(backend, dtype, check, seed, thorough))
         if result.cases or result.status != "passed":  # the check of parameters has no cases if there are none
             results.append(result)
     return Audit(backend, seed, thorough, tuple(results))
 
 
-def _context(backend: str, dtype: str, check: Check, seed: int, thorough: bool) -> CheckContext:
+def supported(backend: str) -> list[str]:
+    """The names of the dtypes in which a backend gives products; bfloat16 only where ml_dtypes is installed."""
+    found = []
+    for name in DTYPES:
+        with suppress(ValueError, UnsupportedProblem):
+            ones = np.ones((2, 2), dtype_of(name))
+            found += [name] if matmul(ones, ones, backend=backend).dtype == ones.dtype else []
+    return found or list(TWO)
+
+
+def _context(backend: str, dtype: DType, check: Check, seed: int, thorough: bool) -> CheckContext:
     chosen = get_backend(backend)
     return CheckContext(
         multiply=partial(matmul, backend=backend),
-        dtype=np.dtype(dtype),
+        dtype=dtype,
         params=chosen.params,
         blocks=_blocks(chosen, dtype),
         any_thread_count=chosen.kind == "rung",
         accumulates=getattr(chosen, "accumulates", False),
         thorough=thorough,
         # Each check has its own random generator, so that a check can be repeated without the ones before it.
-        rng=np.random.default_rng([seed, zlib.crc32(f"{check.name}, {dtype}".encode())]),
+        rng=np.random.default_rng([seed, zlib.crc32(f"{check.name}, {dtype.name}".encode())]),
     )
 
 
-def _blocks(backend: Backend, dtype: str) -> list[int]:
+def _blocks(backend: Backend, dtype: DType) -> list[int]:
     """The integer parameters: the defaults, and the values that the backend chooses for a product."""
     values: dict[str, int | str | None] = {name: param.default for name, param in backend.params.items()}
     ones = np.ones((64, 64), dtype)
@@ -184,9 +214,13 @@ def _table(results: Iterable[Result]) -> list[str]:
         text += f", {worst:.2g} of bound" if worst else ""
         texts.setdefault(result.check, {})[result.dtype] = text
     dtypes = list(dict.fromkeys(dtype for by_dtype in texts.values() for dtype in by_dtype))
-    lines = [f"{'check':<24}" + "".join(f"{dtype:<28}" for dtype in dtypes)]
-    for name, by_dtype in texts.items():
-        lines.append(f"{name:<24}" + "".join(f"{by_dtype.get(dtype, ''):<28}" for dtype in dtypes))
+    lines = []
+    for start in range(0, len(dtypes), _A_ROW):
+        own = dtypes[start : start + _A_ROW]
+        lines += [""] * bool(start) + [f"{'check':<24}" + "".join(f"{dtype:<28}" for dtype in own)]
+        for name, by_dtype in texts.items():
+            if any(dtype in by_dtype for dtype in own):
+                lines.append(f"{name:<24}" + "".join(f"{by_dtype.get(dtype, ''):<28}" for dtype in own))
     return [line.rstrip() for line in lines]
 
 

@@ -10,8 +10,8 @@ kernel does, and an error far below it is a good kernel. Two allowances are adde
 normal number, since products may underflow, and half a unit in the last place of C where C is stored in a
 narrower type than the sums were done in.
 
-The sums are done in the type of A and B, and in float32 for float16. A complex product is judged as the
-real product it stands for, whose sums have 2k terms.
+The sums are done in the type of A and B, and in float32 for float16 and bfloat16. A complex product is judged as the
+real product it stands for, whose sums have 2k terms. A product of integers has no error: it is exact modulo 2^bits.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from gemmlab.verify.dtypes import DTYPES, finfo, is_exact
+
 Floats: TypeAlias = NDArray[np.floating[Any]]
 Index: TypeAlias = slice | NDArray[np.integer[Any]] | list[int] | None
 
 _LONGDOUBLE_IS_WIDER = bool(np.finfo(np.longdouble).eps < np.finfo(np.float64).eps)
-_JUDGED = (np.float16, np.float32, np.float64)
 _BLOCK_NUMBERS = 1 << 16  # 512 KiB in float64: a block stays in the caches
 _SAFETY = 8.0
 
@@ -68,8 +69,8 @@ def error_over_bound(a: ArrayLike, b: ArrayLike, c: ArrayLike, *, rows: Index = 
     Parameters
     ----------
     a, b : array_like
-        Factors as for `numpy.matmul`: vectors, matrices, or stacks of matrices. float16, float32 or
-        float64, real or complex.
+        Factors as for `numpy.matmul`: vectors, matrices, or stacks of matrices. bool, integers, float16, bfloat16,
+        float32, float64, complex64 or complex128.
     c : array_like
         The product to be judged.
     rows, columns : slice or sequence of int, optional
@@ -78,16 +79,16 @@ def error_over_bound(a: ArrayLike, b: ArrayLike, c: ArrayLike, *, rows: Index = 
     Returns
     -------
     float
-        Over 1: wrong. 0 for an empty product, and where `c` is exact. Infinity where `c` is NaN or
-        infinite and the product is not, or the other way round; an infinity that comes from overflow
-        on the way is accepted wherever |A||B| is too large for the type.
+        Over 1: wrong. 0 for an empty product, and where `c` is exact. Infinity for a wrong integer, and where
+        `c` is NaN or infinite and the product is not, or the other way round; an infinity that comes from
+        overflow on the way is accepted wherever |A||B| is too large for the type.
 
     Raises
     ------
     ValueError
         If the shapes do not fit.
     TypeError
-        For integers, objects and long double.
+        For objects, long double, and integers beside other numbers.
 
     Examples
     --------
@@ -112,6 +113,8 @@ def element_ratios(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> Floats:
     For a complex product: the larger ratio of the real and the imaginary part.
     """
     a, b, c = _as_matrices(a, b, c)
+    if is_exact(c.dtype):
+        return np.where(c == np.matmul(a.astype(np.int64), b.astype(np.int64)).astype(c.dtype), 0.0, np.inf)
     is_complex = any(array.dtype.kind == "c" for array in (a, b, c))
     ratios = _real_ratios(*(_real_form(a, b, c) if is_complex else (a, b, c)))
     if is_complex:
@@ -142,16 +145,16 @@ def _real_ratios(a: Floats, b: Floats, c: Floats) -> Floats:
         ratios = np.where(difference == 0, 0.0, difference / bound)
 
         may_overflow = magnitude * (1 + gamma(k, compute)) > np.finfo(compute).max
-        may_overflow |= np.abs(product) + bound > np.finfo(c.dtype).max
+        may_overflow |= np.abs(product) + bound > float(finfo(c.dtype).max)
         same = (c == product) | (np.isnan(c) & np.isnan(product))
         without_numbers = np.where(same | (finite_inputs & may_overflow), 0.0, np.inf)
     return np.asarray(np.where(np.isfinite(c) & np.isfinite(product), ratios, without_numbers), np.float64)
 
 
 def _half_unit_in_last_place(size: Floats, compute: np.dtype[Any], stored: np.dtype[Any]) -> Floats | float:
-    if np.finfo(stored).eps <= np.finfo(compute).eps:
+    if finfo(stored).eps <= finfo(compute).eps:
         return 0.0
-    unit: Floats = np.spacing(np.minimum(size, np.finfo(stored).max).astype(stored))
+    unit: Floats = np.spacing(np.minimum(size, float(finfo(stored).max)).astype(stored))
     return unit.astype(size.dtype) / 2
 
 
@@ -190,6 +193,7 @@ def freivalds(a: ArrayLike, b: ArrayLike, c: ArrayLike, rng: np.random.Generator
     the errors of a row add up like their 2-norm (Hoeffding), and rounding errors of random data grow
     like sqrt(k) u (Higham and Mary, SIAM J. Sci. Comput. 41, 2019); the bound is 8 times the two together.
     It is thus a bound for random data, and sharp enough to find one wrong element in a row of thousands.
+    Integers are compared modulo 2^bits. A product of bools is no sum, and passes unchecked.
     Highly regular data (all elements alike) can have errors that grow like k u and exceed it: judge
     those by `error_over_bound` on a sample of rows and columns.
 
@@ -227,6 +231,8 @@ def freivalds(a: ArrayLike, b: ArrayLike, c: ArrayLike, rng: np.random.Generator
     if c.size == 0:
         return 0.0
     signs = rng.choice([-1.0, 1.0], size=c.shape[-1])
+    if is_exact(c.dtype):
+        return _exact_deviation(a, b, c, signs)
     with np.errstate(all="ignore"):
         left = _times(c, signs)
         right = _times(a, _times(b, signs))
@@ -242,17 +248,29 @@ def _random_bound(a: Floats, b: Floats, c: Floats) -> Floats:
     # By the triangle inequality, |A| times the norms of B's rows is at least the norms of |A||B|'s rows.
     bound: Floats = (of_product + of_this_check) * _times(a, _norms(b), np.abs)
     bound += np.sqrt(n) * k * float(np.finfo(compute).smallest_normal)
-    if np.finfo(c.dtype).eps > np.finfo(compute).eps:
-        finest = float(np.finfo(c.dtype).smallest_subnormal)
+    if finfo(c.dtype).eps > finfo(compute).eps:
+        finest = float(finfo(c.dtype).smallest_subnormal)
         bound += _unit_roundoff(c.dtype) * _norms(c) + np.sqrt(n) * finest
     bound *= _SAFETY
     return bound
 
 
-def _times(matrix: Floats, vector: Floats, function: Callable[[Floats], Floats] = np.asarray) -> Floats:
-    """function(matrix) @ vector in float64."""
-    result = np.empty(np.broadcast_shapes(matrix.shape[:-2], vector.shape[:-1]) + matrix.shape[-2:-1])
-    for rows, block in _by_rows(matrix):
+def _exact_deviation(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any], signs: Floats) -> float:
+    """Infinity if C t and A(B t) differ modulo 2^bits."""
+    if c.dtype.kind == "b":
+        return 0.0
+    vector = signs.astype(np.int64)
+    difference = _times(c, vector) - _times(a, _times(b, vector))
+    return float("inf") if difference.astype(c.dtype).any() else 0.0
+
+
+def _times(
+    matrix: NDArray[Any], vector: NDArray[Any], function: Callable[[Floats], Floats] = np.asarray
+) -> NDArray[Any]:
+    """function(matrix) @ vector in the vector's dtype, float64 or int64."""
+    shape = np.broadcast_shapes(matrix.shape[:-2], vector.shape[:-1]) + matrix.shape[-2:-1]
+    result = np.empty(shape, vector.dtype)
+    for rows, block in _by_rows(matrix, vector.dtype):
         result[..., rows] = np.matmul(function(block), vector[..., None])[..., 0]
     return result
 
@@ -280,20 +298,22 @@ def _scaled_norm(block: Floats) -> Floats:
     return norms
 
 
-def _by_rows(matrix: Floats) -> Iterator[tuple[slice, Floats]]:
-    """Some rows at a time, copied to float64: no such copy of a whole matrix."""
+def _by_rows(matrix: NDArray[Any], dtype: DTypeLike = np.float64) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """Some rows at a time, copied to a wider dtype: no such copy of a whole matrix."""
     rows_at_a_time = max(1, _BLOCK_NUMBERS * matrix.shape[-2] // max(matrix.size, 1))
     for start in range(0, matrix.shape[-2], rows_at_a_time):
         rows = slice(start, start + rows_at_a_time)
-        yield rows, matrix[..., rows, :].astype(np.float64)
+        yield rows, matrix[..., rows, :].astype(dtype)
 
 
 def _as_matrices(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """The three as (stacks of) matrices, vectors made into a row or a column."""
     a, b, c = np.asarray(a), np.asarray(b), np.asarray(c)
     for array in (a, b, c):
-        if array.dtype.kind not in "fc" or array.real.dtype.type not in _JUDGED:
-            raise TypeError(f"errors are judged in float16, float32, float64 or complex, not {array.dtype}")
+        if array.dtype.name not in DTYPES:
+            raise TypeError(f"errors are judged in {', '.join(DTYPES)}, not {array.dtype}")
+    if len({is_exact(array.dtype) for array in (a, b, c)}) > 1:
+        raise TypeError(f"integers are judged beside integers: a, b and c are {a.dtype}, {b.dtype} and {c.dtype}")
     if not a.ndim or not b.ndim:
         raise ValueError("a and b must have at least one dimension")
     if b.ndim == 1:
@@ -319,4 +339,4 @@ def _compute_type(a: Floats, b: Floats) -> np.dtype[Any]:
 
 
 def _unit_roundoff(dtype: DTypeLike) -> float:
-    return float(np.finfo(np.dtype(dtype)).eps) / 2
+    return float(finfo(np.dtype(dtype)).eps) / 2

@@ -13,6 +13,7 @@ from gemmlab._backend import Param
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._problem import Array, DType
 from gemmlab.verify.bounds import element_ratios
+from gemmlab.verify.dtypes import poison
 from gemmlab.verify.inputs import EDGES, around, integers
 
 
@@ -50,7 +51,8 @@ class CheckContext:
         """One test: UnsupportedProblem is counted as a refusal, any other exception is a fault."""
         self.cases += 1
         try:
-            yield
+            with np.errstate(all="ignore"):
+                yield
         except UnsupportedProblem:
             self.refused.append(description)
         except Fault as fault:
@@ -71,15 +73,25 @@ class CheckContext:
         """A random array of integers from -8 to 8."""
         return integers(self.rng, shape, self.dtype)
 
+    @property
+    def _exact(self) -> DType:
+        """A dtype in which the products of `integers` are exact."""
+        return np.dtype(np.complex128 if self.dtype.kind == "c" else np.int64)
+
     def expect_exact(self, a: Array, b: Array, out: Array | None = None, **options: Any) -> None:
-        """Multiply arrays of integers and compare with the product in int64."""
-        expected = np.matmul(a.astype(np.int64), b.astype(np.int64)).astype(self.dtype)
+        """Multiply arrays of integers and compare with the exact product."""
+        expected = np.matmul(a.astype(self._exact), b.astype(self._exact)).astype(self.dtype)
         _compare(self.product(a, b, out, **options), expected)
 
     def expect_added(self, a: Array, b: Array, out: Array) -> None:
-        """Add a product of arrays of integers to `out`, and compare with the sum in int64."""
-        expected = (out.astype(np.int64) + np.matmul(a.astype(np.int64), b.astype(np.int64))).astype(self.dtype)
+        """Add a product of arrays of integers to `out`, and compare with the exact sum."""
+        added = np.matmul(a.astype(self._exact), b.astype(self._exact))
+        expected = (out.astype(self._exact) + added).astype(self.dtype)
         _compare(self.product(a, b, out, accumulate=True), expected)
+
+    def unwritten(self, shape: tuple[int, ...]) -> Array:
+        """An array full of NaN, or of one odd integer."""
+        return np.full(shape, poison(self.dtype), self.dtype)
 
     def expect_within_bound(self, a: Array, b: Array) -> None:
         """Multiply and compare each element's error with its bound."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import made_up_records as made
 import numpy as np
 import pytest
 
@@ -30,7 +31,9 @@ def asked(monkeypatch, tmp_path):
     def ceilings(*, seconds, threads, bandwidth=True):
         found.append("all" if bandwidth else "peak")
         kinds = ["fma", "bandwidth"] if bandwidth else ["fma"]
-        return [{"kind": "ceiling", "ceiling": kind, "threads": 1, "gflop_per_s": len(found)} for kind in kinds]
+        own = {"isa": "v3", "dtype": "float32", "gflop_per_s": len(found), "level": "L1", "operation": "load"}
+        common = {"kind": "ceiling", "threads": 1, "gb_per_s": 1.0} | own | made.times(0.01)
+        return [common | {"ceiling": kind} for kind in kinds]
 
     monkeypatch.setattr(config, "cache_dir", tmp_path / "cache")
     monkeypatch.setattr(measuring, "isolated_ceilings", ceilings)

@@ -8,6 +8,7 @@ import re
 import sys
 from pathlib import Path
 
+import made_up_records as made
 import numpy as np
 import pytest
 from helpers import DOCS
@@ -23,7 +24,8 @@ GONE = {"bytes_measured_dram": 1.0, "probe_drop_percent": 3.0, "steal_percent": 
 
 
 def record(**given):
-    return complete({"kind": "gemm", "problem": {}, **given}, run_id="r", device="d", environment=ENVIRONMENT)
+    made_up = {key: value for key, value in made.gemm("cpu-ikj", 8).items() if key in KEYS["gemm"]}
+    return complete({**made_up, **given}, run_id="r", device="d", environment=ENVIRONMENT)
 
 
 def keys_in_document(heading):
@@ -59,7 +61,7 @@ def test_what_is_written_is_read(tmp_path):
     assert os.listdir(tmp_path) == ["records.jsonl"]
 
 
-@pytest.mark.parametrize("given", [{"kind": "gemm", "problem": {}}, {"kind": "ceiling"}])
+@pytest.mark.parametrize("given", [record(), {"kind": "ceiling", "ceiling": "other"}], ids=["gemm", "ceiling"])
 def test_a_file_of_an_earlier_gemmlab_reads_as_one_of_today(tmp_path, given):
     path = tmp_path / "r"
     today = complete(given, run_id="r", device="d", environment=ENVIRONMENT)
@@ -101,6 +103,11 @@ def test_numpy_scalars_and_numbers_that_json_lacks(tmp_path):
     assert line["error_over_bound"] is None
 
 
+def test_what_a_compiler_says_in_colour_can_be_read_again(tmp_path):
+    write(tmp_path / "r", [record(status="failed", reason="\x1b[31merror\x1b[0m:\n\tno")])
+    assert read(tmp_path / "r")[0]["reason"] == "?[31merror?[0m:\n\tno"
+
+
 def test_a_file_appears_whole(tmp_path):
     path = tmp_path / "r"
     with RecordFile(path) as file:
@@ -131,6 +138,26 @@ def test_without_records_an_earlier_file_stays(tmp_path):
     assert read(path)[0]["threads"] == 7
     write(tmp_path / "none", [])
     assert os.listdir(tmp_path) == ["r"]
+
+
+def test_what_a_killed_run_has_left_is_kept(tmp_path):
+    path = tmp_path / "r"
+    for threads in (1, 2):
+        (tmp_path / "r.partial").write_text(json.dumps(record(threads=threads)) + "\n")
+        with pytest.warns(UserWarning, match=rf"r\.partial is of a run that was killed.*r\.killed-{threads}"):
+            write(path, [record(threads=7)])
+        assert read(tmp_path / f"r.killed-{threads}")[0]["threads"] == threads
+    assert read(path)[0]["threads"] == 7
+    assert sorted(os.listdir(tmp_path)) == ["r", "r.killed-1", "r.killed-2"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks of files")
+def test_two_runs_do_not_write_one_file(tmp_path):
+    with RecordFile(tmp_path / "r") as first:
+        first.write(record(threads=3))
+        with pytest.raises(CannotWrite, match="another run is writing it"):
+            RecordFile(tmp_path / "r")
+    assert read(tmp_path / "r")[0]["threads"] == 3
 
 
 def test_closing_twice_does_no_harm(tmp_path):
@@ -210,8 +237,8 @@ GOOD = json.dumps(record())
         ("{}", "schema_version is None"),
         (json.dumps({**json.loads(GOOD), "schema_version": 99}), "schema_version is 99"),
         (json.dumps({**json.loads(GOOD), "kind": ["gemm"]}), "kind is"),
-        (json.dumps({**json.loads(GOOD), "environment": 3}), "environment is not"),
-        ('{"schema_version": 1, "kind": "ceiling"}', "lacks run_id"),
+        (json.dumps({**json.loads(GOOD), "environment": 3}), "environment is 3, not a JSON object"),
+        ('{"schema_version": 1, "kind": "ceiling"}', "has no run_id"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path, line, says):

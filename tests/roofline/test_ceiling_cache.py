@@ -18,7 +18,9 @@ def _own_folder(tmp_path, monkeypatch):
 
 
 def ceiling(device="CPU", threads=1, gflop_per_s=1.0, **facts):
-    found = {"kind": "ceiling", "ceiling": "fma", "threads": threads, "gflop_per_s": gflop_per_s}
+    found = {"kind": "ceiling", "ceiling": "fma", "isa": "v3", "dtype": "float32", "threads": threads}
+    found |= {"gflop_per_s": gflop_per_s, "noise_percent": 1.0, "noisy": False}
+    found |= dict.fromkeys(("min_s", "p20_s", "median_s", "p80_s"), 0.01)
     return complete(found, run_id="r", device=device, environment=environment(pools=[]) | facts)
 
 
@@ -49,7 +51,9 @@ def test_new_ones_take_the_place_of_old_ones_and_leave_other_devices():
 
 
 def test_a_faster_peak_takes_the_place_of_the_stored_one_and_a_slower_one_does_not():
-    memory = ceiling(gflop_per_s=None) | {"ceiling": "bandwidth", "gb_per_s": 9.0}
+    memory = ceiling(gflop_per_s=None) | {
+        "ceiling": "bandwidth", "level": "L1", "operation": "load", "gb_per_s": 9.0
+    }  # fmt: skip
     cache.store([ceiling(gflop_per_s=5.0), ceiling(threads=2, gflop_per_s=10.0), memory])
     speeds = {1: 4.0, 2: 11.0, 4: 20.0}
     cache.raise_peaks([ceiling(threads=threads, gflop_per_s=speed) for threads, speed in speeds.items()])

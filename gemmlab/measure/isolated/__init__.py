@@ -5,4 +5,5 @@
     child_server.py   the child's side: answers one line of JSON with one line of JSON
     worker.py         the child that times and checks the products of one backend, in host memory or on a device
     affinity.py       pins each thread of a product to its own core
+    cold.py           empties the caches between two timed calls
 """

@@ -6,7 +6,7 @@ one JSON command a line and answers with one JSON object a line:
     hello          backend, threads, resident, cpus    load it, set its threads, say what it is
     prepare        case, params                        make the operands, run one product, check it
     prepare_again  case, params, call_s                make the operands anew; one call is known to take `call_s`
-    time           budget_s, min_samples, max_samples  time it
+    time           budget_s, min_samples, max_samples, cold    time it
     release                                            check the last timed product, free the operands
 
 With `resident`, a device's operands are on the device beforehand; on a CPU that changes nothing. `process.py` starts
@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import repeat
-from time import perf_counter_ns
+from time import perf_counter, perf_counter_ns
 from typing import Any
 
 import numpy as np
@@ -34,9 +34,11 @@ from gemmlab._problem import Array, Problem
 from gemmlab.measure.environment import thread_pools
 from gemmlab.measure.isolated.affinity import pin_threads
 from gemmlab.measure.isolated.child_server import serve
+from gemmlab.measure.isolated.cold import CacheFlush
 from gemmlab.measure.isolated.process import Answer
-from gemmlab.measure.problems import Case, operands
+from gemmlab.measure.problems import Case, laid_out, operands
 from gemmlab.verify.bounds import error_over_bound, freivalds
+from gemmlab.verify.dtypes import is_exact, poison
 
 MIN_SAMPLE_S = 0.5e-3  # thousands of ticks of any clock
 _LONG_CALL_S = 50e-3  # is timed by one call
@@ -48,14 +50,14 @@ COMMANDS = ("hello", "prepare", "prepare_again", "time", "release")
 
 
 class Product:
-    """C = A @ B with all three in host memory, and C full of NaN.
+    """C = A @ B with all three in host memory, and C full of NaN, or of one odd integer.
 
     Calling `start` does the product; it is complete when `finish` has returned.
     """
 
-    def __init__(self, backend: Any, a: Array, b: Array, params: dict[str, Any]) -> None:
-        self.a, self.b, self._backend = a, b, backend
-        nothing = np.full((*a.shape[:-1], b.shape[-1]), np.nan, a.dtype)
+    def __init__(self, backend: Any, a: Array, b: Array, params: dict[str, Any], layout: str = "C") -> None:
+        self.a, self.b, self._backend, self._poison = a, b, backend, poison(a.dtype)
+        nothing = laid_out(np.full((*a.shape[:-1], b.shape[-1]), self._poison, a.dtype), layout)
         left, right, self._out = (self._placed(x) for x in (a, b, nothing))
         self.start = partial(gemmlab.matmul, left, right, out=self._out, backend=backend.name, **params)
 
@@ -63,8 +65,8 @@ class Product:
         """Wait for the products started so far."""
 
     def poison(self) -> None:
-        """Fill C with NaN, so that what it holds later was computed later."""
-        self._out.fill(np.nan)
+        """Fill C with what it held first, so that what it holds later was computed later."""
+        self._out.fill(self._poison)
         self.finish()
 
     def result(self) -> Array:
@@ -99,6 +101,8 @@ class ResidentProduct(Product):
         """The array on the device, column-major there if it is column-major here."""
         from gemmlab._gpu import device_arrays
 
+        if not (x.flags.c_contiguous or x.swapaxes(-1, -2).flags.c_contiguous):
+            raise gemmlab.UnsupportedProblem("operands on a device are row-major or column-major here")
         if x.flags.c_contiguous or not x.T.flags.c_contiguous:
             return device_arrays.to_device(self._backend, x)
         return device_arrays.to_device(self._backend, x.T).T
@@ -164,23 +168,29 @@ class Worker:
         return {}
 
     def _new_product(self, case: Answer, params: Answer) -> Product:
-        a, b = operands(Case(**case))
-        return (ResidentProduct if self._resident else Product)(self._backend, a, b, params)
+        made = Case(**case)
+        kind = ResidentProduct if self._resident else Product
+        return kind(self._backend, *operands(made), params, layout=made.layout[2])
 
-    def time(self, budget_s: float, min_samples: int, max_samples: int) -> Answer:
-        """Time samples until the budget is spent, within these limits; on a device, one more call by its clock."""
+    def time(self, budget_s: float, min_samples: int, max_samples: int, cold: bool = False) -> Answer:
+        """Time samples until the budget is spent, within these limits; on a device, one more call by its clock.
+
+        With `cold`, a sample is one call, and the caches are emptied before it, on the budget too.
+        """
         product = self._product
         product.poison()  # so `release` checks what was timed here
         if self._call_s < _VERY_LONG_CALL_S:
             warm_up(product.start, product.finish)  # back into the caches, after other backends' rounds
         if self._on_cpu:
             pin_threads(self._cpus)  # they exist now; the check may have started others
-        calls = calls_per_sample(self._call_s)
+        calls = 1 if cold else calls_per_sample(self._call_s)
+        flush = CacheFlush(self._cpus) if cold else None
         samples: list[float] = []
-        spent_s = 0.0
-        while len(samples) < max_samples and (len(samples) < min_samples or spent_s < budget_s):
+        start_s = perf_counter()
+        while len(samples) < max_samples and (len(samples) < min_samples or perf_counter() - start_s < budget_s):
+            if flush is not None:
+                flush()
             samples.append(seconds_a_call(product.start, calls, product.finish))
-            spent_s += samples[-1] * calls
         kernel_s = None if self._on_cpu else product.kernel_s()
         return {"samples_s": samples, "calls_per_sample": calls, "kernel_s": kernel_s}
 
@@ -245,6 +255,8 @@ def check(a: Array, b: Array, c: Array) -> float:
         rows, columns = _some_of(m, _CHECK_ROWS, rng), _some_of(n, _CHECK_COLUMNS, rng)
         error = error_over_bound(a, b, c, rows=rows, columns=columns)
         if error <= 1 and freivalds(a, b, c, rng) > 1:
+            if is_exact(c.dtype):
+                return math.inf
             signs = rng.choice([-1.0, 1.0], (n, 1))
             with np.errstate(all="ignore"):
                 deviation = np.abs(c @ signs - a @ (b @ signs)).reshape(-1, m)
