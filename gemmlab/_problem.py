@@ -362,9 +362,11 @@ def _resolved_dtypes(
     given = (a.dtype, b.dtype, None if out is None else out.dtype)
     if dtype is not None:
         return np.matmul.resolve_dtypes(given, casting=casting, signature=(None, None, np.dtype(dtype)))
-    is_bfloat16 = a.dtype == b.dtype and a.dtype.kind == "V" and a.dtype.name == "bfloat16"
-    if is_bfloat16 and (out is None or np.can_cast(a.dtype, out.dtype, casting)):
-        return (a.dtype,) * 3  # ml_dtypes' matmul returns float32; here that takes dtype="float32"
+    native = a.dtype.newbyteorder("=")
+    casts = [(a.dtype, native), (b.dtype, native), (native, native if out is None else out.dtype)]
+    is_bfloat16 = native.name == "bfloat16" == b.dtype.name and native.kind == "V"
+    if is_bfloat16 and all(np.can_cast(*cast, casting) for cast in casts):
+        return (native,) * 3  # ml_dtypes' matmul returns float32; here that takes dtype="float32"
     return np.matmul.resolve_dtypes(given, casting=casting)
 
 

@@ -167,6 +167,21 @@ def test_parameters_of_other_functions_are_named_as_such(name: str, value: objec
 # bfloat16
 
 
+def test_bfloat16_in_the_other_byte_order_is_converted() -> None:
+    native = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+    a, b = (RNG.integers(-4, 5, shape).astype(native) for shape in ((3, 5), (5, 2)))
+    expected = a.astype(np.int64) @ b.astype(np.int64)
+    swapped = native.newbyteorder("S")
+    for x, y in ((a.astype(swapped), b), (a, b.astype(swapped)), (a.astype(swapped), b.astype(swapped))):
+        for backend in ("cpu-packed", "cpu-numpy"):
+            result = gemmlab.matmul(x, y, backend=backend)
+            assert result.dtype == native
+            assert result.dtype.isnative
+            np.testing.assert_array_equal(result.astype(np.int64), expected)
+    with pytest.raises(TypeError, match="casting rule 'no'"):
+        gemmlab.matmul(a.astype(swapped), b.astype(swapped), casting="no")
+
+
 def test_bfloat16_is_cast_as_numpy_casts_it() -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     bfloat16 = np.dtype(ml_dtypes.bfloat16)
