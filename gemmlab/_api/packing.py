@@ -70,6 +70,9 @@ def with_packed(name: str, a: AnyArray, b: PackedOperand, out: AnyArray, options
     if chosen.name != "cpu-packed":
         raise UnsupportedProblem(f"{chosen.name} takes no packed operand: pass the matrix itself, or use cpu-packed")
     problem = Problem.from_call(a, np.broadcast_to(np.zeros((), b.dtype), b.shape), out, **options)
+    axes = options["axes"]
+    if isinstance(axes, list) and axes[1][0] % 2 == 1:
+        raise UnsupportedProblem("axes cannot transpose a packed operand: pass pack(b.T)")
     if problem.dtype != b.dtype:
         what = f"this product is one of {problem.dtype}, and b was packed as {b.dtype}"
         raise UnsupportedProblem(f"{what}: pack(b.astype({str(problem.dtype)!r}))")

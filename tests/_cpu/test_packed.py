@@ -604,6 +604,9 @@ def test_what_cannot_be_packed_or_used_is_one_clear_line():
     with pytest.raises(UnsupportedProblem, match="not object"):
         gemmlab.pack(np.eye(2, dtype=object))
     weights = gemmlab.pack(np.ones((4, 3), "float32"))
+    with pytest.raises(UnsupportedProblem, match=r"pack\(b\.T\)"):
+        gemmlab.matmul(np.ones((2, 3), "float32"), weights, axes=[(0, 1), (1, 0), (0, 1)])
+    assert gemmlab.matmul(np.ones((4, 2), "float32"), weights, axes=[(1, 0), (0, -1), (0, 1)]).tolist() == [[4] * 3] * 2
     with pytest.raises(ValueError, match="mismatch in its core dimension"):
         gemmlab.matmul(np.ones((2, 5), "float32"), weights)
     with pytest.raises(UnsupportedProblem, match="packed as float32"):
