@@ -606,6 +606,8 @@ def test_what_cannot_be_packed_or_used_is_one_clear_line():
     with pytest.raises(UnsupportedProblem, match="not object"):
         gemmlab.pack(np.eye(2, dtype=object))
     weights = gemmlab.pack(np.ones((4, 3), "float32"))
+    with pytest.raises(UnsupportedProblem, match="plain arrays, not MaskedArray"):
+        gemmlab.matmul(np.ma.masked_equal(np.ones((2, 4), "float32"), 1), weights)
     with pytest.raises(UnsupportedProblem, match=r"pack\(b\.T\)"):
         gemmlab.matmul(np.ones((2, 3), "float32"), weights, axes=[(0, 1), (1, 0), (0, 1)])
     assert gemmlab.matmul(np.ones((4, 2), "float32"), weights, axes=[(1, 0), (0, -1), (0, 1)]).tolist() == [[4] * 3] * 2
