@@ -83,7 +83,8 @@ class Array(Printed):
 class Call(Printed):
     """A call: operands, `out`, and options, of which `params` is a dict of the backend's parameters.
 
-    With `way` "use", the backend, its parameters and the threads are set by `gemmlab.use`.
+    With `way` "use", the backend, its parameters and the threads are set by `gemmlab.use`; with "numpy" and "operator"
+    too, but there `numpy.matmul` or `@` is called, with an array of `gemmlab.asarray`.
     """
 
     a: Array
@@ -163,10 +164,11 @@ KINDS = {
     "wraps": Wraps,
     "dlpack": Library,
     "packed": gemmlab.pack,
+    "asarray": gemmlab.asarray,
     "tuple": lambda x: (x,),
     "two": lambda x: (x, x),
 }
-PLAIN_FOR_NUMPY = ("dlpack", "packed")  # NumPy is given the plain array instead
+PLAIN_FOR_NUMPY = ("dlpack", "packed", "asarray")  # NumPy is given the plain array instead
 
 
 @dataclass

@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +23,9 @@ from gemmlab._cpu import isa
 __all__ = ["DIFFERENCES", "Array", "Call", "check"]
 
 BITS_EVERY = 7  # one call of so many is repeated on other threads and on some rows of A
+GemmArray = type(gemmlab.asarray(()))
 FOR_PACKED = ("auto", "cpu", "cpu-packed")
+FUNCTIONS: dict[str, Callable[..., Any]] = {"use": gemmlab.matmul, "numpy": np.matmul, "operator": operator.matmul}
 SUBCLASSES = {"matrix", "masked", "subclass"}
 Loop = np.dtype[Any] | None
 
@@ -201,7 +205,8 @@ def _check(call: Call) -> None:
     elif not hasattr(theirs.result, "dtype"):  # two vectors of objects
         assert type(ours.result) is type(theirs.result)
     else:
-        _check_new_array(ours.result, theirs.result, loop if differs("dtype", call, loop) else theirs.result.dtype)
+        dtype = loop if differs("dtype", call, loop) else theirs.result.dtype
+        _check_new_array(ours.result, theirs.result, dtype, "asarray" in (call.a.kind, call.b.kind))
     _check_values(call, loop, ours.result, theirs.result)
     if old_out is not None:
         _raw(given.views["out"])[...] = old_out
@@ -211,16 +216,16 @@ def _check(call: Call) -> None:
 
 
 def _multiply(call: Call) -> Callable[..., Any]:
-    """The function that multiplies as the call says, by its options or within `gemmlab.use`."""
+    """The function that multiplies as the call says."""
     options = dict(call.options)
     params = options.pop("params", {})
     if call.way == "arguments":
-        return lambda a, b, **out: gemmlab.matmul(a, b, **out, **options, **params)
+        return partial(gemmlab.matmul, **options, **params)
     backend, threads = options.pop("backend", None), options.pop("threads", None)
 
     def within_use(a: Any, b: Any, **out: Any) -> Any:
         with gemmlab.use(backend, threads=threads, **params):
-            return gemmlab.matmul(a, b, **out, **options)
+            return FUNCTIONS[call.way](a, b, **out, **options)
 
     return within_use
 
@@ -251,13 +256,16 @@ def _loop_of(call: Call, given: Arguments) -> Loop:
         return None
 
 
-def _check_new_array(ours: Any, theirs: Any, dtype: np.dtype[Any]) -> None:
-    assert type(ours) is (type(theirs) if isinstance(theirs, np.ndarray) else dtype.type)
+def _check_new_array(ours: Any, theirs: Any, dtype: np.dtype[Any], is_wrapped: bool) -> None:
+    kind = type(theirs) if isinstance(theirs, np.ndarray) else dtype.type
+    is_wrapped &= kind is np.ndarray
+    assert type(ours) is (GemmArray if is_wrapped else kind), f"type {type(ours)}"
+    assert ours.shape == theirs.shape
+    assert ours.dtype == dtype
     if isinstance(ours, np.ndarray):
-        assert ours.shape == theirs.shape
-        assert ours.dtype == dtype
         assert ours.flags.writeable
-        assert ours.flags.owndata or not theirs.flags.owndata, "a view, where NumPy's result owns its data"
+        owner = ours.base if is_wrapped else ours
+        assert owner.flags.owndata or not theirs.flags.owndata, "a view, where NumPy's result owns its data"
 
 
 def _check_values(call: Call, loop: np.dtype[Any], ours: Any, theirs: Any) -> None:

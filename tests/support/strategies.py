@@ -101,7 +101,7 @@ AXIS = {count: st.integers(0, count - 1) for count in range(1, 41)}
 VALUES = weighted(("small", 6), ("any", 3), ("special", 1))
 KINDS = weighted(
     ("ndarray", 150), ("readonly", 5), ("list", 2), ("memmap", 2), ("subclass", 2), ("wraps", 2), ("matrix", 1),
-    ("masked", 1),
+    ("masked", 1), ("asarray", 6),
 )  # fmt: skip
 PAIRS = weighted(("separate", 30), ("shared", 2), ("dlpack", 1), ("packed", 1))
 SHARED_AT = st.integers(0, 3)
@@ -152,7 +152,7 @@ def _operands(draw: st.DrawFn, shapes: Shapes, dtypes: Sequence[str]) -> tuple[A
 OUTS = weighted((None, 9), ("fits", 6), ("other dtype", 1), ("within", 1), ("stretched", 1))
 STRETCHED = st.sampled_from(((2,), (1,), (1, 2)))
 WITHIN_AT = st.integers(0, 20)
-OUT_KINDS = weighted(("ndarray", 8), ("tuple", 1), ("memmap", 1), ("subclass", 1))
+OUT_KINDS = weighted(("ndarray", 8), ("tuple", 1), ("memmap", 1), ("subclass", 1), ("asarray", 1))
 
 
 def _out(draw: st.DrawFn, shape: tuple[int, ...], dtypes: Sequence[str], owners: Sequence[str]) -> Array | None:
@@ -244,6 +244,7 @@ def _with_axes(draw: st.DrawFn, shapes: Shapes) -> tuple[Shapes, list[Any]]:
 BOOLEANS = st.booleans()
 UNEQUAL = weighted((False, 4), (True, 1))
 WAYS = weighted(("arguments", 15), ("use", 1))
+WAYS_OF_ASARRAY = weighted(("arguments", 1), ("use", 1), ("numpy", 2), ("operator", 1))
 SEEDS = st.integers(0, 2**16)
 OUT_FAULTS = {"read-only out": {"readonly": True}, "list as out": {"kind": "list"}, "two outs": {"kind": "two"}}
 WRONG_OPTIONS = {
@@ -270,9 +271,16 @@ def calls(draw: st.DrawFn, backends: st.SearchStrategy[str] = BACKENDS) -> Call:
     out = _out(draw, shapes.out, dtypes, ("a",) if b.within else ("a", "b"))
     if a.kind == b.kind == "dlpack" and out is not None and out.kind == "ndarray" and out.dtype in COMMON[:-1]:
         out = replace(out, kind="dlpack", shift=0)
-    call = Call(a, b, out=out, options=options, way=draw(WAYS), seed=draw(SEEDS))
+    call = Call(a, b, out=out, options=options, way=_way(draw, a, b, out), seed=draw(SEEDS))
     fault = draw(FAULT)
-    return call if fault is None else _with_fault(call, fault, shapes.out)
+    if fault is not None:
+        call = _with_fault(call, fault, shapes.out)
+    return replace(call, way="numpy") if call.way == "operator" and (call.out or call.numpys_options) else call
+
+
+def _way(draw: st.DrawFn, a: Array, b: Array, out: Array | None) -> str:
+    kinds = {a.kind, b.kind} | ({out.kind} if out is not None else set())
+    return draw(WAYS_OF_ASARRAY if "asarray" in kinds and not kinds & {"packed", "dlpack"} else WAYS)
 
 
 def _with_fault(call: Call, fault: str, result: tuple[int, ...]) -> Call:
@@ -286,7 +294,7 @@ def _with_fault(call: Call, fault: str, result: tuple[int, ...]) -> Call:
         axis = 0 if fault == "lead" else max(len(b.shape) - 2, 0)
         b = replace(b, shape=(*b.shape[:axis], b.shape[axis] + 2, *b.shape[axis + 1 :]))
     elif fault == "scalar":
-        a = Array((), a.dtype)
+        a = Array((), a.dtype, kind=a.kind if a.kind == "asarray" else "ndarray")
     elif fault == "no number":
         b = Array(b.shape, no_number)
     elif fault == "dtype":
