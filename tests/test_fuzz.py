@@ -60,7 +60,7 @@ def test_calls_do_what_numpy_does(part: int) -> None:
 
 
 @pytest.mark.skipif(not ON_DEVICES, reason="no OpenCL device here")
-def test_calls_of_devices_do_what_numpy_does() -> None:
+def test_calls_by_opencl_do_what_numpy_does() -> None:
     @for_random_calls(100, st.sampled_from(ON_DEVICES))
     def _(call: Call) -> None:
         check(call)

@@ -24,7 +24,7 @@ POISON = 0xFF  # NaN in every floating-point type
 ROOM = 64  # bytes of poison behind the last array of a memory
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-GEMMLABS_OWN = ("threads", "backend", "params")  # options that NumPy does not have
+GEMMLABS_OWN = ("threads", "backend", "params", "accumulate")  # options that NumPy does not have
 
 
 class Printed:
@@ -109,6 +109,11 @@ class Call(Printed):
     def params(self) -> Mapping[str, Any]:
         """The backend's parameters."""
         return self.options.get("params", {})  # type: ignore[no-any-return]
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether the product is added to `out`."""
+        return "accumulate" in self.options
 
     @property
     def numpys_options(self) -> dict[str, Any]:
@@ -202,8 +207,9 @@ def made(call: Call, for_numpy: bool = False) -> Arguments:
     for name, array in call.arrays.items():
         strides, start, _ = placed[name]
         views[name] = _view(memories[array.within or name], array, strides, start)
-    for name in ("b", "a"):
-        _fill(views[name], call.arrays[name].values, rng)
+    for name in ("out", "b", "a"):
+        if name != "out" or call.accumulates:
+            _fill(views[name], call.arrays[name].values, rng)
     for name, array in call.arrays.items():
         if array.readonly:
             views[name].flags.writeable = False

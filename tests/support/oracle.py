@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from calls import BFLOAT16, Arguments, Array, Call, Library, dtype_of, made, real_of
-from reference import acceptable
+from reference import Reading, acceptable
 
 import gemmlab
 from gemmlab._cpu import isa
@@ -91,6 +91,16 @@ def _fits_packed(call: Call, loop: Loop) -> bool:
     return is_plain and not is_transposed and loop == dtype_of(call.b.dtype)
 
 
+def _adds_to_out(call: Call) -> bool:
+    return call.backend in (*FOR_PACKED, "cpu-naive", "cpu-ikj", "cpu-blocked", "cpu-blocked-local") and not (
+        _kinds(call) & SUBCLASSES
+    )
+
+
+def _may_cast_out(call: Call, loop: np.dtype[Any]) -> bool:
+    return call.out is None or np.can_cast(dtype_of(call.out.dtype), loop, call.options.get("casting", "same_kind"))
+
+
 def _is_of_bfloat16(call: Call, loop: Loop) -> bool:
     return loop == BFLOAT16 and "dtype" not in call.options
 
@@ -100,6 +110,11 @@ DIFFERENCES = (
         "NumPy's floating-point warnings and errors (`numpy.errstate`) come from `cpu-numpy` alone",
         "no RuntimeWarning",
         lambda call, loop: True,
+    ),
+    Difference(
+        "An empty product converts nothing, so it gives no warning of a conversion.",
+        "no ComplexWarning",
+        lambda call, loop: any(0 in array.shape for array in (call.a, call.b)),
     ),
     Difference(
         "Where one part of a complex number overflows, NumPy's BLAS may make NaN of the other part",
@@ -153,6 +168,17 @@ DIFFERENCES = (
         "anything else raises `UnsupportedProblem`.",
         "UnsupportedProblem",
         lambda call, loop: "packed" in _kinds(call) and not _fits_packed(call, loop),
+    ),
+    Difference(
+        "A backend that does not declare this (the baselines, devices) raises `UnsupportedProblem`.",
+        "UnsupportedProblem",
+        lambda call, loop: call.accumulates and not (_adds_to_out(call) and _packed_has(loop)),
+    ),
+    Difference(
+        "Errors about shapes, dtypes and casts, and a `c` whose elements share memory with each other (ValueError), "
+        "leave `c` untouched",
+        "TypeError",
+        lambda call, loop: call.accumulates and loop is not None and not _may_cast_out(call, loop),
     ),
     Difference(
         "A parameter that the chosen backend does not have raises `TypeError`, also where `auto` leaves the product to "
@@ -274,23 +300,32 @@ def _check_values(call: Call, loop: np.dtype[Any], ours: Any, theirs: Any) -> No
         assert np.array_equal(np.ma.getmaskarray(ours), np.ma.getmaskarray(theirs)), "another mask"
     c, numpys_c = (np.asarray(x.values if isinstance(x, Library) else x) for x in (ours, theirs))
     is_exact = loop.kind in "biuO" or all(x.values == "small" for x in (call.a, call.b))
-    if loop != BFLOAT16 and (is_exact or real_of(loop).itemsize > 8):
+    if loop != BFLOAT16 and not call.accumulates and (is_exact or real_of(loop).itemsize > 8):
         assert np.all(_same(c, numpys_c)), "other values than NumPy's"
         return
-    c = c.astype(loop) if c.dtype == object else c
+    c, given = _as_matrices(call, c.astype(loop) if c.dtype == object else c, loop)
+    if loop.kind in "biu":
+        assert np.array_equal(c, (np.matmul(given.a, given.b) + given.first).astype(c.dtype)), "not out + a @ b"
+        return
+    right = acceptable(given, c, loop, is_exact, differs("subnormal numbers", call, loop))
+    if not call.accumulates:
+        numpys_c = numpys_c.reshape(c.shape)
+        right |= _same(c, numpys_c)
+        if differs("NaN beside an overflow", call, loop):
+            right |= ~np.isfinite(c) & ~np.isfinite(numpys_c)
+    assert right.all(), f"{int((~right).sum())} of {right.size} values are beyond the bound"
+
+
+def _as_matrices(call: Call, c: Any, loop: np.dtype[Any]) -> tuple[Any, Reading]:
+    """The result as (stacks of) matrices, and the operands and the first addend, in the dtype of the loop."""
     given = made(call, for_numpy=True)
     a, b = (_core_last(call, side, np.asarray(x)) for side, x in enumerate((given.a, given.b)))
-    c = _core_last(call, 2, c)
+    results = [_core_last(call, 2, x) for x in (c, given.views["out"] if call.accumulates else np.zeros_like(c))]
     if b.ndim == 1:
-        b, c = b[:, None], c[..., None]
+        b, results = b[:, None], [x[..., None] for x in results]
     if a.ndim == 1:
-        a, c = a[None, :], c[..., None, :]
-    numpys_c = numpys_c.reshape(c.shape)
-    may_flush = differs("subnormal numbers", call, loop)
-    right = acceptable(a.astype(loop), b.astype(loop), c, loop, is_exact, may_flush) | _same(c, numpys_c)
-    if differs("NaN beside an overflow", call, loop):
-        right |= ~np.isfinite(c) & ~np.isfinite(numpys_c)
-    assert right.all(), f"{int((~right).sum())} of {right.size} values are beyond the bound"
+        a, results = a[None, :], [x[..., None, :] for x in results]
+    return results[0], Reading(a.astype(loop), b.astype(loop), results[1].astype(loop))
 
 
 def _same(x: Any, y: Any) -> Any:

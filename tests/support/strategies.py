@@ -246,6 +246,7 @@ UNEQUAL = weighted((False, 4), (True, 1))
 WAYS = weighted(("arguments", 15), ("use", 1))
 WAYS_OF_ASARRAY = weighted(("arguments", 1), ("use", 1), ("numpy", 2), ("operator", 1))
 SEEDS = st.integers(0, 2**16)
+ACCUMULATES = weighted((False, 6), (True, 1))
 OUT_FAULTS = {"read-only out": {"readonly": True}, "list as out": {"kind": "list"}, "two outs": {"kind": "two"}}
 WRONG_OPTIONS = {
     "casting": {"casting": "wild"},
@@ -269,13 +270,21 @@ def calls(draw: st.DrawFn, backends: st.SearchStrategy[str] = BACKENDS) -> Call:
         shapes, options["axes"] = _with_axes(draw, shapes)
     a, b = _operands(draw, shapes, dtypes)
     out = _out(draw, shapes.out, dtypes, ("a",) if b.within else ("a", "b"))
+    way = _way(draw, a, b, out)
+    if out is not None and way in ("arguments", "use") and draw(ACCUMULATES):
+        options["accumulate"], out = True, _filled(out, a)
     if a.kind == b.kind == "dlpack" and out is not None and out.kind == "ndarray" and out.dtype in COMMON[:-1]:
         out = replace(out, kind="dlpack", shift=0)
-    call = Call(a, b, out=out, options=options, way=_way(draw, a, b, out), seed=draw(SEEDS))
+    call = Call(a, b, out=out, options=options, way=way, seed=draw(SEEDS))
     fault = draw(FAULT)
     if fault is not None:
         call = _with_fault(call, fault, shapes.out)
     return replace(call, way="numpy") if call.way == "operator" and (call.out or call.numpys_options) else call
+
+
+def _filled(out: Array, a: Array) -> Array:
+    """`out` with numbers in it; in the memory of an operand of another dtype these would be any bits."""
+    return replace(out, values=a.values, **({} if out.dtype == a.dtype else {"within": "", "shift": 0}))
 
 
 def _way(draw: st.DrawFn, a: Array, b: Array, out: Array | None) -> str:
@@ -285,7 +294,9 @@ def _way(draw: st.DrawFn, a: Array, b: Array, out: Array | None) -> str:
 
 def _with_fault(call: Call, fault: str, result: tuple[int, ...]) -> Call:
     """A similar call with this fault and no other; with none where the fault does not fit."""
-    options = {name: value for name, value in call.options.items() if name not in ("dtype", "casting", "axes")}
+    options = {
+        name: value for name, value in call.options.items() if name not in ("dtype", "casting", "axes", "accumulate")
+    }
     a, b = call.a, replace(call.b, dtype=call.a.dtype)
     has_out = call.out is not None or fault in OUT_FAULTS
     out = Array(result, _result_dtype((a.dtype, b.dtype))) if has_out else None
