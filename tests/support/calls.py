@@ -159,6 +159,12 @@ def _masked(x: Any) -> Any:
     return np.ma.masked_array(x, (np.arange(x.size) % 3 == 0).reshape(x.shape))
 
 
+def _dask(x: Any) -> Any:
+    from dask.array import from_array
+
+    return from_array(x, chunks=tuple(max(1, side // 2) for side in x.shape))
+
+
 KINDS = {
     "ndarray": lambda x: x,
     "list": lambda x: x.tolist(),
@@ -167,6 +173,7 @@ KINDS = {
     "masked": _masked,
     "subclass": lambda x: x.view(Subclass),
     "wraps": Wraps,
+    "dask": _dask,
     "dlpack": Library,
     "packed": gemmlab.pack,
     "asarray": gemmlab.asarray,

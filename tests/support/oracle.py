@@ -26,7 +26,7 @@ BITS_EVERY = 7  # one call of so many is repeated on other threads and on some r
 GemmArray = type(gemmlab.asarray(()))
 FOR_PACKED = ("auto", "cpu", "cpu-packed")
 FUNCTIONS: dict[str, Callable[..., Any]] = {"use": gemmlab.matmul, "numpy": np.matmul, "operator": operator.matmul}
-SUBCLASSES = {"matrix", "masked", "subclass"}
+DISPATCHED = {"matrix", "masked", "subclass", "dask"}  # kinds for which NumPy asks their class
 Loop = np.dtype[Any] | None
 
 
@@ -65,7 +65,7 @@ def _is_named(call: Call) -> bool:
 
 
 def _is_by_numpy(call: Call) -> bool:
-    return call.backend == "cpu-numpy" or bool(_kinds(call) & SUBCLASSES)
+    return call.backend == "cpu-numpy" or bool(_kinds(call) & DISPATCHED)
 
 
 def _below_packed(call: Call) -> bool:
@@ -87,13 +87,13 @@ def _kinds(call: Call) -> set[str]:
 def _fits_packed(call: Call, loop: Loop) -> bool:
     axes = call.options.get("axes")
     is_transposed = axes is not None and axes[1][0] % 2 == 1
-    is_plain = call.backend in FOR_PACKED and not _kinds(call) & SUBCLASSES
+    is_plain = call.backend in FOR_PACKED and not _kinds(call) & DISPATCHED
     return is_plain and not is_transposed and loop == dtype_of(call.b.dtype)
 
 
 def _adds_to_out(call: Call) -> bool:
     return call.backend in (*FOR_PACKED, "cpu-naive", "cpu-ikj", "cpu-blocked", "cpu-blocked-local") and not (
-        _kinds(call) & SUBCLASSES
+        _kinds(call) & DISPATCHED
     )
 
 
@@ -156,7 +156,7 @@ DIFFERENCES = (
         "operands with a dispatch of their own (subclasses of ndarray, Dask arrays, pandas objects) give what "
         "`numpy.matmul` gives: a Dask array stays lazy. A backend asked for by name refuses them",
         "UnsupportedProblem",
-        lambda call, loop: _is_named(call) and bool(_kinds(call) & SUBCLASSES),
+        lambda call, loop: _is_named(call) and bool(_kinds(call) & DISPATCHED),
     ),
     Difference(
         "Arrays that come through DLPack are multiplied with arrays of the same library only",
@@ -185,7 +185,7 @@ DIFFERENCES = (
         "NumPy.",
         "TypeError",
         lambda call, loop: (
-            bool(call.params) and call.backend == "auto" and (not _packed_has(loop) or bool(_kinds(call) & SUBCLASSES))
+            bool(call.params) and call.backend == "auto" and (not _packed_has(loop) or bool(_kinds(call) & DISPATCHED))
         ),
     ),
 )
@@ -273,7 +273,7 @@ def _loop_of(call: Call, given: Arguments) -> Loop:
     dtypes = [np.asarray(given.a).dtype, np.asarray(given.b).dtype]
     out = given.views["out"].dtype if "out" in given.views else None
     dtype = call.options.get("dtype")
-    if dtypes == [BFLOAT16] * 2 and dtype is None and not _kinds(call) & SUBCLASSES:
+    if dtypes == [BFLOAT16] * 2 and dtype is None and not _kinds(call) & DISPATCHED:
         return BFLOAT16
     signature = {} if dtype is None else {"signature": (None, None, np.dtype(dtype))}
     try:
@@ -283,7 +283,7 @@ def _loop_of(call: Call, given: Arguments) -> Loop:
 
 
 def _check_new_array(ours: Any, theirs: Any, dtype: np.dtype[Any], is_wrapped: bool) -> None:
-    kind = type(theirs) if isinstance(theirs, np.ndarray) else dtype.type
+    kind = dtype.type if isinstance(theirs, np.generic) else type(theirs)
     is_wrapped &= kind is np.ndarray
     assert type(ours) is (GemmArray if is_wrapped else kind), f"type {type(ours)}"
     assert ours.shape == theirs.shape

@@ -7,8 +7,9 @@ the simplest, so Hypothesis shrinks a call to the one property that matters.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,8 +102,9 @@ AXIS = {count: st.integers(0, count - 1) for count in range(1, 41)}
 VALUES = weighted(("small", 6), ("any", 3), ("special", 1))
 KINDS = weighted(
     ("ndarray", 150), ("readonly", 5), ("list", 2), ("memmap", 2), ("subclass", 2), ("wraps", 2), ("matrix", 1),
-    ("masked", 1), ("asarray", 6),
+    ("masked", 1), ("asarray", 6), ("dask", 1),
 )  # fmt: skip
+HAS_DASK = find_spec("dask") is not None
 PAIRS = weighted(("separate", 30), ("shared", 2), ("dlpack", 1), ("packed", 1))
 SHARED_AT = st.integers(0, 3)
 
@@ -130,9 +132,15 @@ def _operand(draw: st.DrawFn, shape: tuple[int, ...], dtype: str, values: str) -
     kind = draw(KINDS)
     if kind == "readonly":
         options["readonly"] = True
-    elif (kind != "matrix" or len(shape) == 2) and (kind != "list" or dtype in COMMON[:-1]):
+    elif _fits_kind(kind, shape, dtype):
         options["kind"] = kind
     return Array(shape, dtype, values=values, **options)
+
+
+def _fits_kind(kind: str, shape: tuple[int, ...], dtype: str) -> bool:
+    if kind == "dask":
+        return HAS_DASK and 1 <= len(shape) <= 2 and dtype in COMMON[:-1]
+    return (kind != "matrix" or len(shape) == 2) and (kind != "list" or dtype in COMMON[:-1])
 
 
 def _operands(draw: st.DrawFn, shapes: Shapes, dtypes: Sequence[str]) -> tuple[Array, Array]:
@@ -141,7 +149,7 @@ def _operands(draw: st.DrawFn, shapes: Shapes, dtypes: Sequence[str]) -> tuple[A
     b = _operand(draw, shapes.b, dtypes[1], values)
     pair = draw(PAIRS)
     if pair == "shared" and dtypes[0] == dtypes[1]:
-        b = replace(b, within="a", shift=draw(SHARED_AT) * dtype_of(b.dtype).itemsize)
+        b = replace(b, within="a", shift=a.shift + draw(SHARED_AT) * dtype_of(b.dtype).itemsize)
     elif pair == "dlpack" and dtypes[0] == dtypes[1] and dtypes[0] in COMMON[:-1]:
         a, b = (replace(x, kind="dlpack", readonly=False, shift=0) for x in (a, b))
     elif pair == "packed" and len(shapes.b) == 2 and dtypes[1] not in SLOW:
@@ -272,7 +280,7 @@ def calls(draw: st.DrawFn, backends: st.SearchStrategy[str] = BACKENDS) -> Call:
     out = _out(draw, shapes.out, dtypes, ("a",) if b.within else ("a", "b"))
     way = _way(draw, a, b, out)
     if out is not None and way in ("arguments", "use") and draw(ACCUMULATES):
-        options["accumulate"], out = True, _filled(out, a)
+        options["accumulate"], out = True, _filled(out, {"a": a, "b": b})
     if a.kind == b.kind == "dlpack" and out is not None and out.kind == "ndarray" and out.dtype in COMMON[:-1]:
         out = replace(out, kind="dlpack", shift=0)
     call = Call(a, b, out=out, options=options, way=way, seed=draw(SEEDS))
@@ -282,9 +290,12 @@ def calls(draw: st.DrawFn, backends: st.SearchStrategy[str] = BACKENDS) -> Call:
     return replace(call, way="numpy") if call.way == "operator" and (call.out or call.numpys_options) else call
 
 
-def _filled(out: Array, a: Array) -> Array:
-    """`out` with numbers in it; in the memory of an operand of another dtype these would be any bits."""
-    return replace(out, values=a.values, **({} if out.dtype == a.dtype else {"within": "", "shift": 0}))
+def _filled(out: Array, operands: Mapping[str, Array]) -> Array:
+    """`out` with numbers in it; in the memory of an operand only if these are whole elements of the operand."""
+    out = replace(out, values=operands["a"].values)
+    if out.within and operands[out.within].dtype == out.dtype:
+        return replace(out, shift=out.shift + operands[out.within].shift)
+    return replace(out, within="", shift=0 if out.within else out.shift)
 
 
 def _way(draw: st.DrawFn, a: Array, b: Array, out: Array | None) -> str:
