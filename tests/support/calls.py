@@ -16,6 +16,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from exporter import Exporter
 from numpy.lib.stride_tricks import as_strided
 
 import gemmlab
@@ -121,26 +122,6 @@ class Call(Printed):
         return {name: value for name, value in self.options.items() if name not in GEMMLABS_OWN}
 
 
-class Library:
-    """An array of another library, in the host's memory, which DLPack exchanges."""
-
-    def __init__(self, values: Any) -> None:
-        self.values = values
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.values.__dlpack__(**options)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return 1, 0
-
-    def __array_namespace__(self, api_version: Any = None) -> Any:
-        return type(self)
-
-    @classmethod
-    def from_dlpack(cls, x: Any) -> Library:
-        return cls(np.from_dlpack(x))
-
-
 class Subclass(np.ndarray[Any, Any]):
     """A subclass of ndarray without methods of its own."""
 
@@ -174,7 +155,7 @@ KINDS = {
     "subclass": lambda x: x.view(Subclass),
     "wraps": Wraps,
     "dask": _dask,
-    "dlpack": Library,
+    "dlpack": Exporter.Tensor,
     "packed": gemmlab.pack,
     "asarray": gemmlab.asarray,
     "tuple": lambda x: (x,),

@@ -14,7 +14,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from calls import BFLOAT16, Arguments, Array, Call, Library, dtype_of, made, real_of
+from calls import BFLOAT16, Arguments, Array, Call, dtype_of, made, real_of
+from exporter import Exporter
 from reference import Reading, acceptable
 
 import gemmlab
@@ -159,6 +160,11 @@ DIFFERENCES = (
         lambda call, loop: _is_named(call) and bool(_kinds(call) & DISPATCHED),
     ),
     Difference(
+        '`casting="same_kind"`, the default, is not passed on to them.',
+        "no error",
+        lambda call, loop: "dask" in _kinds(call) and call.options.get("casting") == "same_kind",
+    ),
+    Difference(
         "Arrays that come through DLPack are multiplied with arrays of the same library only",
         "UnsupportedProblem",
         lambda call, loop: "dlpack" in _kinds(call) and len(_kinds(call)) > 1,
@@ -227,7 +233,7 @@ def _check(call: Call) -> None:
     if call.out is not None:
         assert ours.result is (given.out[0] if isinstance(given.out, tuple) else given.out), "the result is not `out`"
     elif call.a.kind == "dlpack":
-        assert type(ours.result) is Library
+        assert type(ours.result) is Exporter.Tensor
     elif not hasattr(theirs.result, "dtype"):  # two vectors of objects
         assert type(ours.result) is type(theirs.result)
     else:
@@ -298,34 +304,34 @@ def _check_values(call: Call, loop: np.dtype[Any], ours: Any, theirs: Any) -> No
     """Exactly NumPy's values where no order of summation rounds, else values within the bound."""
     if isinstance(theirs, np.ma.MaskedArray):
         assert np.array_equal(np.ma.getmaskarray(ours), np.ma.getmaskarray(theirs)), "another mask"
-    c, numpys_c = (np.asarray(x.values if isinstance(x, Library) else x) for x in (ours, theirs))
+    c, numpys_c = (np.asarray(x.values if isinstance(x, Exporter.Tensor) else x) for x in (ours, theirs))
     is_exact = loop.kind in "biuO" or all(x.values == "small" for x in (call.a, call.b))
     if loop != BFLOAT16 and not call.accumulates and (is_exact or real_of(loop).itemsize > 8):
         assert np.all(_same(c, numpys_c)), "other values than NumPy's"
         return
-    c, given = _as_matrices(call, c.astype(loop) if c.dtype == object else c, loop)
+    given, (c, numpys_c) = _as_matrices(call, loop, c.astype(loop) if c.dtype == object else c, numpys_c)
     if loop.kind in "biu":
         assert np.array_equal(c, (np.matmul(given.a, given.b) + given.first).astype(c.dtype)), "not out + a @ b"
         return
     right = acceptable(given, c, loop, is_exact, differs("subnormal numbers", call, loop))
     if not call.accumulates:
-        numpys_c = numpys_c.reshape(c.shape)
         right |= _same(c, numpys_c)
         if differs("NaN beside an overflow", call, loop):
             right |= ~np.isfinite(c) & ~np.isfinite(numpys_c)
     assert right.all(), f"{int((~right).sum())} of {right.size} values are beyond the bound"
 
 
-def _as_matrices(call: Call, c: Any, loop: np.dtype[Any]) -> tuple[Any, Reading]:
-    """The result as (stacks of) matrices, and the operands and the first addend, in the dtype of the loop."""
+def _as_matrices(call: Call, loop: np.dtype[Any], *results: Any) -> tuple[Reading, list[Any]]:
+    """The operands and the first addend in the dtype of the loop, and results, all as (stacks of) matrices."""
     given = made(call, for_numpy=True)
     a, b = (_core_last(call, side, np.asarray(x)) for side, x in enumerate((given.a, given.b)))
-    results = [_core_last(call, 2, x) for x in (c, given.views["out"] if call.accumulates else np.zeros_like(c))]
+    first = given.views["out"] if call.accumulates else np.zeros_like(results[0])
+    results = tuple(_core_last(call, 2, x) for x in (first, *results))
     if b.ndim == 1:
-        b, results = b[:, None], [x[..., None] for x in results]
+        b, results = b[:, None], tuple(x[..., None] for x in results)
     if a.ndim == 1:
-        a, results = a[None, :], [x[..., None, :] for x in results]
-    return results[0], Reading(a.astype(loop), b.astype(loop), results[1].astype(loop))
+        a, results = a[None, :], tuple(x[..., None, :] for x in results)
+    return Reading(a.astype(loop), b.astype(loop), results[0].astype(loop)), list(results[1:])
 
 
 def _same(x: Any, y: Any) -> Any:
