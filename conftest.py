@@ -10,6 +10,7 @@ ROOT = Path(__file__).parent
 
 def pytest_addoption(parser):
     parser.addoption("--seed", type=int, help="repeat a run on the random input that it had")
+    parser.addoption("--cases", type=int, default=20_000, help="calls that tests/test_fuzz.py draws, with -m ''")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -13,6 +13,9 @@ import numpy
 
 from gemmlab._config import config, scope
 
+cdef extern from "numpy/ndarraytypes.h":
+    int NPY_USERDEF
+
 cnp.import_array()
 
 cdef object numpy_matmul = numpy.matmul
@@ -125,6 +128,6 @@ cdef object plain(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, name):
     kernel = kernels.get(name, name)
     if kernel is name:
         return None
-    if kernel is None:
-        return numpy_matmul(a, b, out)
+    if kernel is None:  # NumPy, whose product of bfloat16 has another dtype than ours
+        return None if cnp.PyArray_TYPE(a) >= NPY_USERDEF else numpy_matmul(a, b, out)
     return (<FastPath> kernel).plain(a, b, out)

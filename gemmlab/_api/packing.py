@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmlab import _registry
-from gemmlab._api.foreign import Options
+from gemmlab._api.foreign import Options, foreign_operand
 from gemmlab._backend import Backend
 from gemmlab._cpu.packed_backend._packed import PackedOperand
 from gemmlab._errors import UnsupportedProblem
@@ -70,6 +70,11 @@ def with_packed(name: str, a: AnyArray, b: PackedOperand, out: AnyArray, options
     if chosen.name != "cpu-packed":
         raise UnsupportedProblem(f"{chosen.name} takes no packed operand: pass the matrix itself, or use cpu-packed")
     problem = Problem.from_call(a, np.broadcast_to(np.zeros((), b.dtype), b.shape), out, **options)
+    if (foreign := foreign_operand(a, None, out)) is not None:
+        raise UnsupportedProblem(f"a packed operand is multiplied with plain arrays, not {type(foreign).__name__}")
+    axes = options["axes"]
+    if isinstance(axes, list) and axes[1][0] % 2 == 1:
+        raise UnsupportedProblem("axes cannot transpose a packed operand: pass pack(b.T)")
     if problem.dtype != b.dtype:
         what = f"this product is one of {problem.dtype}, and b was packed as {b.dtype}"
         raise UnsupportedProblem(f"{what}: pack(b.astype({str(problem.dtype)!r}))")

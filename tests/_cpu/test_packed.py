@@ -161,7 +161,9 @@ def test_sums_are_rounded_as_numpy_rounds(name, scale):
 
 def test_bfloat16_gives_bfloat16_and_float32_where_it_is_asked_for():
     a, b = whole((9, 30), half("bfloat16")), whole((30, 8), half("bfloat16"))
-    assert packed(a, b).dtype == gemmlab.matmul(a, b).dtype == a.dtype
+    for backend in ("auto", "cpu-packed", "cpu-numpy"):
+        for _ in range(2):  # the second call takes the fast path
+            assert gemmlab.matmul(a, b, backend=backend).dtype == a.dtype
     wide = packed(a, b, dtype=np.float32)
     assert wide.dtype == np.float32
     assert np.array_equal(wide, a.astype(float) @ b.astype(float))
@@ -604,6 +606,11 @@ def test_what_cannot_be_packed_or_used_is_one_clear_line():
     with pytest.raises(UnsupportedProblem, match="not object"):
         gemmlab.pack(np.eye(2, dtype=object))
     weights = gemmlab.pack(np.ones((4, 3), "float32"))
+    with pytest.raises(UnsupportedProblem, match="plain arrays, not MaskedArray"):
+        gemmlab.matmul(np.ma.masked_equal(np.ones((2, 4), "float32"), 1), weights)
+    with pytest.raises(UnsupportedProblem, match=r"pack\(b\.T\)"):
+        gemmlab.matmul(np.ones((2, 3), "float32"), weights, axes=[(0, 1), (1, 0), (0, 1)])
+    assert gemmlab.matmul(np.ones((4, 2), "float32"), weights, axes=[(1, 0), (0, -1), (0, 1)]).tolist() == [[4] * 3] * 2
     with pytest.raises(ValueError, match="mismatch in its core dimension"):
         gemmlab.matmul(np.ones((2, 5), "float32"), weights)
     with pytest.raises(UnsupportedProblem, match="packed as float32"):
