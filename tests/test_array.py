@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 from helpers import output_of
+from numpys import numbers, outcome
 from randomness import RNG
 
 import gemmlab
@@ -22,26 +23,10 @@ LINALG = [getattr(np.linalg, name) for name in ("matmul", "vecdot", "tensordot")
 FUNCTIONS = [np.dot, np.vdot, np.inner, np.tensordot, *UFUNCS, *LINALG]
 
 
-def numbers(shape, dtype="f8"):
-    """Small whole numbers, whose products every backend gives exactly."""
-    x = RNG.integers(-4, 5, shape)
-    return (x + 1j * RNG.integers(-4, 5, shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)
-
-
 def random_operand():
     shape = RNG.integers(0 if RNG.random() < 0.1 else 1, 4, RNG.integers(0, 4))
     x = numbers(shape, RNG.choice(DTYPES))
     return x.T if RNG.random() < 0.3 else x
-
-
-def outcome(function, *arguments, **options):
-    """The result, or the class of the error."""
-    try:
-        return function(*arguments, **options)
-    except gemmlab.GemmlabError:
-        raise
-    except Exception as error:
-        return type(error)
 
 
 def assert_same(ours, theirs):

@@ -6,15 +6,14 @@ import csv
 import json
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import made_up_records as made
 import pytest
+from command import runner
 from randomness import RNG
 from sweeps import swept
 
 from gemmlab.campaign import measuring
-from gemmlab.cli import main
 from gemmlab.measure import read, write
 from gemmlab.measure.schema import KEYS
 from gemmlab.verify.dtypes import DTYPES
@@ -29,16 +28,7 @@ def command(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(measuring, "isolated_ceilings", lambda **_: [])
     monkeypatch.setattr(measuring.probe_loop, "COMMAND", None)
-
-    def run(*arguments):
-        try:
-            status = main([str(argument) for argument in arguments])
-        except SystemExit as end:
-            status = end.code
-        out, err = capsys.readouterr()
-        return SimpleNamespace(status=status, out=out, err=err)
-
-    return run
+    return runner(capsys)
 
 
 def products_of(done):

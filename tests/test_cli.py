@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import made_up_records as made
 import numpy as np
 import pytest
+from command import runner
 from devices import FIRST_PLACES, backend_at
 from helpers import run_python
 from sweeps import swept
@@ -24,7 +25,6 @@ import gemmlab
 from gemmlab import Availability
 from gemmlab._registry import registered
 from gemmlab.campaign import measuring
-from gemmlab.cli import main
 from gemmlab.measure import read, write
 
 BRIEF = ["--rounds", "1", "--budget", "0.01"]
@@ -38,16 +38,7 @@ def command(capsys, monkeypatch, tmp_path):
     """Runs a command in this process, in an empty folder: status, out and err."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(measuring, "PEAK_S", 0.05)
-
-    def run(*arguments):
-        try:
-            status = main([str(argument) for argument in arguments])
-        except SystemExit as end:
-            status = end.code
-        out, err = capsys.readouterr()
-        return SimpleNamespace(status=status, out=out, err=err)
-
-    return run
+    return runner(capsys)
 
 
 def is_one_line(done):

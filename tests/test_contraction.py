@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers import output_of
+from numpys import numbers, outcome
 from randomness import RNG
 
 import gemmlab
@@ -16,12 +17,6 @@ CPU = [name for name, info in gemmlab.backends().items() if info.available and n
 ON_DEVICES = [name for name, info in gemmlab.backends().items() if info.available and not name.startswith("cpu")]
 
 
-def numbers(shape, dtype="f8"):
-    """Small whole numbers, whose products every backend gives exactly."""
-    x = RNG.integers(-4, 5, shape)
-    return (x + 1j * RNG.integers(-4, 5, shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)
-
-
 def rearranged(x):
     """The same array with its axes in another order in memory, or with steps."""
     order = RNG.permutation(x.ndim)
@@ -30,16 +25,6 @@ def rearranged(x):
         wide = np.repeat(there, 2, axis=-1)
         return wide[..., ::2]
     return there
-
-
-def outcome(function, *arguments, **options):
-    """The result, or the class of the error."""
-    try:
-        return function(*arguments, **options)
-    except gemmlab.GemmlabError:
-        raise
-    except Exception as error:
-        return type(error)
 
 
 def assert_same(ours, theirs):

@@ -7,10 +7,11 @@ import os
 
 import numpy as np
 import pytest
+from fresh_profile import forget, profile_in
 from helpers import output_of
 
 import gemmlab
-from gemmlab import _front, _profile
+from gemmlab import _profile
 from gemmlab._cpu import isa
 
 MACHINE = isa.profile_name()
@@ -20,17 +21,8 @@ ONES = np.ones((60, 60), np.float32)
 @pytest.fixture(autouse=True)
 def own_profile(monkeypatch, tmp_path):
     """A profile of the test's own; the function makes the next product read it again."""
-    monkeypatch.setattr(gemmlab.config, "cache_dir", tmp_path)
-
-    def forget():
-        _profile._machines.cache_clear()
-        gemmlab.get_backend("cpu-packed").forget()
-        _front.settings_changed()
-
-    forget()
-    yield forget
-    monkeypatch.undo()
-    forget()
+    with profile_in(tmp_path, monkeypatch):
+        yield forget
 
 
 def profile(**backends):
