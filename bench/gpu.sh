@@ -52,7 +52,7 @@ verify() {
     done
     wait "${audits[@]}"
     for name in "$@"; do
-        grep -m1 seed "$out/verify-$name.txt" || { wrong=1; echo "$name: no audit within 90 s"; }
+        grep -m1 "^$name:" "$out/verify-$name.txt" || { wrong=1; echo "$name: no audit within 90 s"; }
         ! grep -H "^status" "$out/verify-$name.txt" || wrong=1
     done
     return $wrong
