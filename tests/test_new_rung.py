@@ -88,7 +88,7 @@ def test_the_cython_kernel_starts_as_the_rung_that_the_lab_sheet_compares_it_wit
     """The loops of `cpu-ikj`: so that the first measurement shows no difference."""
     main(["new-rung", "mine"])
     ours = (ROOT / "gemmlab/_cpu/rungs/ikj.pyx").read_text()
-    loops = ours[ours.index("for j in range(n)") : ours.index("cdef Gemm32")].strip()
+    loops = ours[ours.index("        for p in range(k)") : ours.index("cdef Gemm32")].strip()
     assert loops in (folder / "mine/gemmlab_mine/kernel.pyx").read_text()
 
 
