@@ -24,6 +24,7 @@ from gemmlab._cpu import isa
 __all__ = ["DIFFERENCES", "Array", "Call", "check"]
 
 BITS_EVERY = 7  # one call of so many is repeated on other threads and on some rows of A
+CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 GemmArray = type(gemmlab.asarray(()))
 FOR_PACKED = ("auto", "cpu", "cpu-packed")
 FUNCTIONS: dict[str, Callable[..., Any]] = {"use": gemmlab.matmul, "numpy": np.matmul, "operator": operator.matmul}
@@ -284,7 +285,9 @@ def _loop_of(call: Call, given: Arguments) -> Loop:
     dtypes = [np.asarray(given.a).dtype, np.asarray(given.b).dtype]
     out = given.views["out"].dtype if "out" in given.views else None
     dtype = call.options.get("dtype")
-    if dtypes == [BFLOAT16] * 2 and dtype is None and not _kinds(call) & DISPATCHED:
+    is_bfloat16 = dtypes == [BFLOAT16] * 2 and dtype is None and not _kinds(call) & DISPATCHED
+    casting = call.options.get("casting", "same_kind")
+    if is_bfloat16 and (out is None or (casting in CASTINGS and np.can_cast(BFLOAT16, out, casting))):
         return BFLOAT16
     signature = {} if dtype is None else {"signature": (None, None, np.dtype(dtype))}
     try:
