@@ -24,6 +24,7 @@ from gemmlab._cpu import isa
 __all__ = ["DIFFERENCES", "Array", "Call", "check"]
 
 BITS_EVERY = 7  # one call of so many is repeated on other threads and on some rows of A
+CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 GemmArray = type(gemmlab.asarray(()))
 FOR_PACKED = ("auto", "cpu", "cpu-packed")
 FUNCTIONS: dict[str, Callable[..., Any]] = {"use": gemmlab.matmul, "numpy": np.matmul, "operator": operator.matmul}
@@ -170,6 +171,11 @@ DIFFERENCES = (
         lambda call, loop: "dlpack" in _kinds(call) and len(_kinds(call)) > 1,
     ),
     Difference(
+        "NumPy raises BufferError for a result in a dtype that DLPack does not have.",
+        "BufferError",
+        lambda call, loop: "dlpack" in _kinds(call) and (loop == BFLOAT16 or not _packed_has(loop)),
+    ),
+    Difference(
         "What `pack` returns is multiplied by `cpu-packed` alone, with plain arrays, in its own dtype and as it is; "
         "anything else raises `UnsupportedProblem`.",
         "UnsupportedProblem",
@@ -279,7 +285,9 @@ def _loop_of(call: Call, given: Arguments) -> Loop:
     dtypes = [np.asarray(given.a).dtype, np.asarray(given.b).dtype]
     out = given.views["out"].dtype if "out" in given.views else None
     dtype = call.options.get("dtype")
-    if dtypes == [BFLOAT16] * 2 and dtype is None and not _kinds(call) & DISPATCHED:
+    is_bfloat16 = dtypes == [BFLOAT16] * 2 and dtype is None and not _kinds(call) & DISPATCHED
+    casting = call.options.get("casting", "same_kind")
+    if is_bfloat16 and (out is None or (casting in CASTINGS and np.can_cast(BFLOAT16, out, casting))):
         return BFLOAT16
     signature = {} if dtype is None else {"signature": (None, None, np.dtype(dtype))}
     try:
@@ -372,5 +380,8 @@ def _check_bits(call: Call, result: Any) -> None:
 
 
 def same_bits(x: Any, y: Any) -> bool:
-    """Whether all bits are equal."""
-    return bool(x.shape == y.shape and x.dtype == y.dtype and x.tobytes() == y.tobytes())
+    """Whether all bits are equal, but for those of NaN, which `docs/promises.md` leaves open."""
+    x, y = (np.asarray(each) for each in (x, y))
+    numbers = [np.ascontiguousarray(each).reshape(-1).view(real_of(each.dtype)) for each in (x, y)]
+    bits = [np.where(each != each, 0, each).astype(each.dtype).tobytes() for each in numbers]
+    return bool(x.shape == y.shape and x.dtype == y.dtype and bits[0] == bits[1])

@@ -36,7 +36,8 @@ SIZES = weighted(  # of m, n and k: products around tiles, deep and long ones, a
     (st.tuples(TINY, TILE, DEEP), 2),
     (st.tuples(TILE, TINY, DEEP), 2),
     (st.tuples(LONG, TINY, TILE), 2),
-    (st.tuples(TINY, LONG, TILE), 2),
+    (st.tuples(TINY, LONG, TILE), 1),
+    (st.tuples(TILE, LONG, TILE), 1),
     (st.tuples(st.sampled_from((13, 17, 29, 40)), st.sampled_from((65, 96, 130)), st.sampled_from((257, 300, 511))), 1),
 )
 FORMS = weighted(
@@ -140,6 +141,8 @@ def _operand(draw: st.DrawFn, shape: tuple[int, ...], dtype: str, values: str) -
 def _fits_kind(kind: str, shape: tuple[int, ...], dtype: str) -> bool:
     if kind == "dask":
         return HAS_DASK and 1 <= len(shape) <= 2 and dtype in COMMON[:-1]
+    if kind == "asarray":
+        return bool(shape) or dtype != "object"
     return (kind != "matrix" or len(shape) == 2) and (kind != "list" or dtype in COMMON[:-1])
 
 
@@ -175,7 +178,8 @@ def _out(draw: st.DrawFn, shape: tuple[int, ...], dtypes: Sequence[str], owners:
     if form == "within" and "object" not in (dtype, *dtypes):
         options["within"] = owners[draw(AXIS[len(owners)])]
         options["shift"] = draw(WITHIN_AT) * dtype_of(dtype).itemsize
-    return Array(shape, dtype, kind=draw(OUT_KINDS), **options)
+    kind = draw(OUT_KINDS)
+    return Array(shape, dtype, kind=kind if _fits_kind(kind, shape, dtype) else "ndarray", **options)
 
 
 def _result_dtype(dtypes: Sequence[str]) -> str:
@@ -308,7 +312,7 @@ def _with_fault(call: Call, fault: str, result: tuple[int, ...]) -> Call:
     options = {
         name: value for name, value in call.options.items() if name not in ("dtype", "casting", "axes", "accumulate")
     }
-    a, b = call.a, replace(call.b, dtype=call.a.dtype)
+    a, b = call.a, replace(call.b, dtype=call.a.dtype, kind="ndarray" if call.b.kind == "packed" else call.b.kind)
     has_out = call.out is not None or fault in OUT_FAULTS
     out = Array(result, _result_dtype((a.dtype, b.dtype))) if has_out else None
     no_number = NO_NUMBERS[call.seed % len(NO_NUMBERS)]
