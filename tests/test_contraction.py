@@ -206,6 +206,20 @@ def test_explain_has_the_product_of_an_einsum():
         gemmlab.explain(a, b, a)
 
 
+@pytest.mark.parametrize("name", ["accumulate", "axes", "casting", "dtype", "optimize", "order", "out"])
+def test_options_of_matmul_and_of_numpys_functions_are_refused(name):
+    a, b, out = numbers((2, 3)), numbers((3, 2)), np.zeros((2, 2))
+    for backend in (None, "cpu-ikj"):
+        if name != "out":
+            for arguments in (("ij,jk->ik", a, b), ("ij,jk,kl->il", a, b, a)):
+                with pytest.raises(TypeError, match=f"gemmlab.einsum has no parameter '{name}'"):
+                    gemmlab.einsum(*arguments, backend=backend, **{name: out})
+        if name != "axes":
+            with pytest.raises(TypeError, match=f"gemmlab.tensordot has no parameter '{name}'"):
+                gemmlab.tensordot(a, b, 1, backend=backend, **{name: out})
+    assert not out.any()
+
+
 def test_objects_go_to_numpy_under_auto():
     a = numbers((3, 3)).astype(object)
     np.testing.assert_array_equal(gemmlab.einsum("ij,kj", a, a), a @ a.T)

@@ -27,6 +27,8 @@ from gemmlab._config import Scope, check_threads, scope
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._problem import AnyArray
 
+NOT_HERE = {"accumulate", "axes", "casting", "dtype", "optimize", "order", "out"}  # of matmul, or of NumPy's functions
+
 
 def tensordot(
     a: AnyArray,
@@ -129,8 +131,8 @@ def _computed(
     function: Function, operands: tuple[AnyArray, ...], options: dict[str, AnyArray], request: dict[str, Any]
 ) -> AnyArray:
     """By a backend if this is a product; else by NumPy's function, unless a backend is named."""
-    if "accumulate" in request:
-        raise TypeError(f"{function.__name__} has no parameter 'accumulate': only matmul adds to out")
+    if elsewhere := sorted(request.keys() & NOT_HERE):
+        raise TypeError(f"gemmlab.{function.__name__} has no parameter {elsewhere[0]!r}")
     given = (*operands, *options.values())
     _refuse_devices(function, given)
     args, plain = unwrapped(operands), {name: unwrapped(value) for name, value in options.items()}
