@@ -220,6 +220,15 @@ def test_options_of_matmul_and_of_numpys_functions_are_refused(name):
     assert not out.any()
 
 
+@pytest.mark.parametrize("backend", [None, "cpu-ikj"])
+def test_sparse_operands_are_refused(backend):
+    sparse = pytest.importorskip("scipy.sparse").csr_array(np.eye(3))
+    with pytest.raises(UnsupportedProblem, match=r"pass x\.toarray\(\)"):
+        gemmlab.einsum("ij,jk->ik", sparse, np.eye(3), backend=backend)
+    with pytest.raises(UnsupportedProblem, match=r"pass x\.toarray\(\)"):
+        gemmlab.tensordot(np.eye(3), sparse, 1, backend=backend)
+
+
 def test_objects_go_to_numpy_under_auto():
     a = numbers((3, 3)).astype(object)
     np.testing.assert_array_equal(gemmlab.einsum("ij,kj", a, a), a @ a.T)
