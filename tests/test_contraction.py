@@ -204,6 +204,8 @@ def test_explain_has_the_product_of_an_einsum():
         gemmlab.explain("ij,jk->x", a[0, 0], b[0, 0].T)
     with pytest.raises(TypeError):
         gemmlab.explain(a, b, a)
+    with pytest.raises(TypeError, match="no parameter 'accumulate'"):
+        gemmlab.explain("bqhd,bkhd->bhqk", a, b, accumulate=True)
 
 
 @pytest.mark.parametrize("name", ["accumulate", "axes", "casting", "dtype", "optimize", "order", "out"])
