@@ -64,6 +64,8 @@ def explain(
     cpu-packed
     """
     if isinstance(a, str):
+        if accumulate:
+            raise TypeError("gemmlab.einsum has no parameter 'accumulate'")
         return _explained_einsum((a, b, *operands), backend, dtype)
     if operands:
         raise TypeError("explain takes two operands, or the subscripts of an einsum and its operands")

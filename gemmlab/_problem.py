@@ -212,10 +212,10 @@ def _check_accumulate(accumulate: object, out: Array | None, dtype: DType, casti
         return
     if out is None:
         raise TypeError("accumulate=True adds the product to an array: pass it as out=")
-    if not np.can_cast(out.dtype, dtype, casting):
+    if casting != "unsafe" and not np.can_cast(out.dtype, dtype, "safe"):
         raise TypeError(
-            f"accumulate=True adds out, of {out.dtype}, to a product of {dtype}; casting={casting!r} does not allow "
-            f"that cast: pass dtype={str(out.dtype)!r}, or operands of that dtype"
+            f"accumulate=True adds out, of {out.dtype}, to a product of {dtype}, which does not hold all values of "
+            f"{out.dtype}: pass dtype={str(out.dtype)!r}, or operands of that dtype"
         )
     if _shares_memory_with_itself(out):
         raise ValueError("accumulate=True needs an out whose elements share no memory with each other: pass a copy")

@@ -361,6 +361,12 @@ def test_other_subclasses_behave_as_beside_an_ndarray():
                 np.testing.assert_array_equal(ours, theirs)
 
 
+def test_an_array_of_one_object_is_an_array():
+    x = np.array(3, dtype=object)
+    assert gemmlab.asarray(x).dtype == object
+    assert_same(np.dot(gemmlab.asarray(x), [1, 2]), np.dot(x, [1, 2]))
+
+
 def test_what_asarray_refuses():
     for x, text in ((np.ma.masked_array([1.0], [True]), "mask"), ({}, "dict"), (object(), "object")):
         with pytest.raises(UnsupportedProblem, match=text):

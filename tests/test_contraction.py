@@ -204,6 +204,31 @@ def test_explain_has_the_product_of_an_einsum():
         gemmlab.explain("ij,jk->x", a[0, 0], b[0, 0].T)
     with pytest.raises(TypeError):
         gemmlab.explain(a, b, a)
+    with pytest.raises(TypeError, match="no parameter 'accumulate'"):
+        gemmlab.explain("bqhd,bkhd->bhqk", a, b, accumulate=True)
+
+
+@pytest.mark.parametrize("name", ["accumulate", "axes", "casting", "dtype", "optimize", "order", "out"])
+def test_options_of_matmul_and_of_numpys_functions_are_refused(name):
+    a, b, out = numbers((2, 3)), numbers((3, 2)), np.zeros((2, 2))
+    for backend in (None, "cpu-ikj"):
+        if name != "out":
+            for arguments in (("ij,jk->ik", a, b), ("ij,jk,kl->il", a, b, a)):
+                with pytest.raises(TypeError, match=f"gemmlab.einsum has no parameter '{name}'"):
+                    gemmlab.einsum(*arguments, backend=backend, **{name: out})
+        if name != "axes":
+            with pytest.raises(TypeError, match=f"gemmlab.tensordot has no parameter '{name}'"):
+                gemmlab.tensordot(a, b, 1, backend=backend, **{name: out})
+    assert not out.any()
+
+
+@pytest.mark.parametrize("backend", [None, "cpu-ikj"])
+def test_sparse_operands_are_refused(backend):
+    sparse = pytest.importorskip("scipy.sparse").csr_array(np.eye(3))
+    with pytest.raises(UnsupportedProblem, match=r"pass x\.toarray\(\)"):
+        gemmlab.einsum("ij,jk->ik", sparse, np.eye(3), backend=backend)
+    with pytest.raises(UnsupportedProblem, match=r"pass x\.toarray\(\)"):
+        gemmlab.tensordot(np.eye(3), sparse, 1, backend=backend)
 
 
 def test_objects_go_to_numpy_under_auto():

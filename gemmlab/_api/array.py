@@ -129,7 +129,7 @@ def asarray(x: AnyArray) -> GemmArray:
     if isinstance(x, np.ndarray) and hasattr(type(x), "mask"):
         raise UnsupportedProblem("the mask of a masked array would be lost: pass its filled(...) or its data")
     plain = np.from_dlpack(x) if owner == "dlpack" and not hasattr(x, "__array__") else as_array(x)
-    if plain.dtype == object and plain.ndim == 0:
+    if plain.dtype == object and plain.ndim == 0 and not isinstance(x, np.ndarray):
         raise UnsupportedProblem(f"NumPy takes {what} for no array: convert it first")
     return plain.view(GemmArray)
 

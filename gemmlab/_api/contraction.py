@@ -25,7 +25,9 @@ from gemmlab._api.sum_of_products import Contraction
 from gemmlab._backend import check_params
 from gemmlab._config import Scope, check_threads, scope
 from gemmlab._errors import UnsupportedProblem
-from gemmlab._problem import AnyArray
+from gemmlab._problem import AnyArray, as_array
+
+NOT_HERE = {"accumulate", "axes", "casting", "dtype", "optimize", "order", "out"}  # of matmul, or of NumPy's functions
 
 
 def tensordot(
@@ -114,7 +116,7 @@ def einsum(
 
 def einsum_product(operands: tuple[AnyArray, ...]) -> Contraction | str:
     """The product that the arguments of `einsum` mean; if it is NumPy's alone, why. Raises the errors of einsum."""
-    _refuse_devices(np.einsum, operands)
+    _refuse_device_and_sparse_arrays(np.einsum, operands)
     plain = unwrapped(operands)
     try:
         refuse_foreign(*plain)
@@ -129,10 +131,10 @@ def _computed(
     function: Function, operands: tuple[AnyArray, ...], options: dict[str, AnyArray], request: dict[str, Any]
 ) -> AnyArray:
     """By a backend if this is a product; else by NumPy's function, unless a backend is named."""
-    if "accumulate" in request:
-        raise TypeError(f"{function.__name__} has no parameter 'accumulate': only matmul adds to out")
+    if elsewhere := sorted(request.keys() & NOT_HERE):
+        raise TypeError(f"gemmlab.{function.__name__} has no parameter {elsewhere[0]!r}")
     given = (*operands, *options.values())
-    _refuse_devices(function, given)
+    _refuse_device_and_sparse_arrays(function, given)
     args, plain = unwrapped(operands), {name: unwrapped(value) for name, value in options.items()}
     refusal: Exception | None = None
     try:
@@ -152,8 +154,10 @@ def _computed(
     return wrapped(result) if any(isinstance(x, GemmArray) for x in given) else result
 
 
-def _refuse_devices(function: Function, given: tuple[AnyArray, ...]) -> None:
+def _refuse_device_and_sparse_arrays(function: Function, given: tuple[AnyArray, ...]) -> None:
     for x in given:
+        if hasattr(x, "toarray"):
+            as_array(x)  # UnsupportedProblem for a sparse matrix, which NumPy takes for a scalar
         if array_owner(x) is not None:
             what = f"{function.__name__} takes NumPy's arrays, not {name_of(x)}"
             raise UnsupportedProblem(f"{what}: gemmlab.matmul takes them, and gemmlab.asarray those of the host")

@@ -224,13 +224,25 @@ def test_out_may_overlap_an_operand(backend):
 
 
 def test_c_of_another_dtype_is_cast_to_that_of_the_sums_and_back():
-    a, b = whole((4, 5), "float32"), whole((5, 6), "float32")
-    c = whole((4, 6), "float64")
+    a, b = whole((4, 5), "float64"), whole((5, 6), "float64")
+    c = whole((4, 6), "float32")
     with gemmlab.trace() as calls:
         assert np.array_equal(add(a, b, c), c + a @ b)
     assert calls[0].copies == 1
-    swapped = c.astype(c.dtype.newbyteorder())
-    assert np.array_equal(add(a.astype("f8"), b.astype("f8"), swapped), swapped + a @ b)
+    swapped = c.astype(a.dtype.newbyteorder())
+    assert np.array_equal(add(a, b, swapped), swapped + a @ b)
+
+
+@pytest.mark.parametrize(
+    ("operands", "of_c", "value"), [("f2", "f4", 1e6), ("f4", "f8", 0.1), ("i4", "i8", 2**40), ("u1", "i8", -1)]
+)
+@pytest.mark.parametrize("k", [0, 1])
+def test_c_loses_no_digits_to_the_dtype_of_the_product(operands, of_c, value, k):
+    a, b = np.ones((1, k), operands), np.ones((k, 1), operands)
+    c = np.array([[value]], of_c)
+    untouched(TypeError, f"pass dtype='{c.dtype}'", a, b, c)
+    assert add(a, b, c, dtype=of_c) == c + k
+    add(a, b, c, casting="unsafe")
 
 
 def test_no_temporary_where_none_is_needed():

@@ -100,7 +100,8 @@ def _adds_to_out(call: Call) -> bool:
 
 
 def _may_cast_out(call: Call, loop: np.dtype[Any]) -> bool:
-    return call.out is None or np.can_cast(dtype_of(call.out.dtype), loop, call.options.get("casting", "same_kind"))
+    casting = "unsafe" if call.options.get("casting") == "unsafe" else "safe"
+    return call.out is None or np.can_cast(dtype_of(call.out.dtype), loop, casting)
 
 
 def _is_of_bfloat16(call: Call, loop: Loop) -> bool:
@@ -187,8 +188,8 @@ DIFFERENCES = (
         lambda call, loop: call.accumulates and not (_adds_to_out(call) and _packed_has(loop)),
     ),
     Difference(
-        "Errors about shapes, dtypes and casts, and a `c` whose elements share memory with each other (ValueError), "
-        "leave `c` untouched",
+        "Where the dtype of the product does not hold all values of that of `c` (float32 operands, `c` of float64), "
+        "`TypeError` asks for `dtype=`, unless `casting=\"unsafe\"`.",
         "TypeError",
         lambda call, loop: call.accumulates and loop is not None and not _may_cast_out(call, loop),
     ),

@@ -40,7 +40,8 @@ cdef void gemm(real *A, Py_ssize_t lda, real *B, Py_ssize_t ldb, real *C, Py_ssi
 
 cdef void multiply_block(real *A, Py_ssize_t lda, real *B, Py_ssize_t ldb, real *C, Py_ssize_t ldc,
                          Py_ssize_t rows, Py_ssize_t width, Py_ssize_t depth, bint first) noexcept nogil:
-    """C[:rows, :width] += A[:rows, :depth] B[:depth, :width]; the `first` block of k starts from zero, unless the product accumulates."""
+    """C[:rows, :width] += A[:rows, :depth] B[:depth, :width]; the `first` block of k starts from zero, unless the
+    product accumulates."""
     cdef Py_ssize_t i, j, p
     cdef real a
     for i in range(rows):

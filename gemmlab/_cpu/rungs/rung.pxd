@@ -2,7 +2,8 @@
 
 Every rung is `gemm(A, lda, B, ldb, C, ldc, m, n, k, params)`: row-major, C = A B, with A of m rows and k
 columns, B of k rows and n columns, C of m rows and n columns; `ld` is the distance from one row to the next
-in numbers. m, n and k are at least 1. What C held before is the first addend if `accumulate` is set, and else never read.
+in numbers. m, n and k are at least 1. What C held before is the first addend if `accumulate` is set, and else never
+read.
 """
 
 cdef extern from "rung.h" nogil:
