@@ -63,10 +63,10 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
     accumulate : bool, optional
         Add the product to what `out` holds, `out + a @ b`, as BLAS does with beta = 1. What `out` holds is the first
         addend, in the dtype of the sums, and the result is rounded once to the dtype of `out`. So the last bits may
-        differ from those of `out + a @ b`. The dtype of the product must hold all values of that of `out`, unless
-        `casting` is "unsafe". No temporary is needed, except where `out` overlaps an operand, is of another dtype than
-        the product, or is of float16 or bfloat16. Errors about shapes and dtypes leave `out` as it was; after any other
-        error its values are undefined. `cpu-packed` and the rungs below it can do this.
+        differ from those of `out + a @ b`. Without `dtype`, an `out` of a wider dtype than the product's gives the sums
+        its dtype. No temporary is needed, except where `out` overlaps an operand, is of another dtype than the product,
+        or is of float16 or bfloat16. Errors about shapes and dtypes leave `out` as it was; after any other error its
+        values are undefined. `cpu-packed` and the rungs below it can do this.
     **params
         Parameters of the backend; see `gemmlab.backends()[name].params`.
 

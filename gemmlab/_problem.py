@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.array_utils import byte_bounds
 
 from gemmlab._config import check_threads
 from gemmlab._errors import UnsupportedProblem
+from gemmlab._memory import can_be_written, shares_memory_with_itself
 
 if TYPE_CHECKING:
     from gemmlab._cpu.packed_backend._packed import PackedOperand
@@ -103,7 +103,7 @@ class Problem:
         a, b, caller_out = as_array(a), as_array(b), _single_out(out)
         dtypes = _resolved_dtypes(a, b, caller_out, dtype, casting)
         if accumulate is not False:
-            _check_accumulate(accumulate, caller_out, dtypes[2], casting)
+            dtypes = _dtypes_to_add(accumulate, dtypes, a, b, caller_out, dtype, casting)
         vectors = _vectors(a, b, caller_out)
         a_axes, b_axes, out_axes = _core_axes(a, b, caller_out, vectors, axes)
         a_core, b_core = _core_last(a, a_axes, 0), _core_last(b, b_axes, 1)
@@ -114,7 +114,7 @@ class Problem:
         if lead is None:
             raise _numpys_error(a, b, caller_out, axes)
         shape = (*lead, a_core.shape[-2], b_core.shape[-1])
-        direct = view is None or _can_be_written(view, dtypes[2], a_core, b_core)
+        direct = view is None or can_be_written(view, dtypes[2], a_core, b_core)
         result = caller_out if caller_out is not None else _new_result(shape, dtypes[2], out_axes, vectors)
         if view is None:
             view = _out_core_last(result, out_axes, vectors, len(shape))
@@ -139,7 +139,7 @@ class Problem:
         self.accumulate = True
         if self.caller_out is not None:
             with self._floating_point_errors():
-                np.copyto(self.out, self.caller_out, casting="unsafe")  # `_check_accumulate` has checked the casting
+                np.copyto(self.out, self.caller_out, casting="unsafe")  # `_dtypes_to_add` has checked the casting
 
     @property
     def a(self) -> Array:
@@ -204,38 +204,31 @@ def _single_out(out: object) -> Array | None:
     return out
 
 
-def _check_accumulate(accumulate: object, out: Array | None, dtype: DType, casting: Casting) -> None:
-    """TypeError or ValueError where a product of `dtype` cannot be added to `out`."""
+def _dtypes_to_add(
+    accumulate: object, dtypes: tuple[DType, ...], a: Array, b: Array, out: Array | None, dtype: npt.DTypeLike | None,
+    casting: Casting,
+) -> tuple[DType, ...]:  # fmt: skip
+    """The dtypes of a product that is added to `out`: that of `out` where it is the wider one, and none is given.
+
+    TypeError or ValueError where the product cannot be added.
+    """
     if not isinstance(accumulate, bool | np.bool_):
         raise TypeError(f"accumulate must be True or False, not {accumulate!r}")
     if not accumulate:
-        return
+        return dtypes
     if out is None:
         raise TypeError("accumulate=True adds the product to an array: pass it as out=")
-    if casting != "unsafe" and not np.can_cast(out.dtype, dtype, "safe"):
+    wider = np.promote_types(dtypes[2], out.dtype) if np.can_cast(dtypes[2], out.dtype, "safe") else dtypes[2]
+    if dtype is None and wider != dtypes[2]:
+        dtypes = _resolved_dtypes(a, b, out, wider, casting)
+    if casting != "unsafe" and not np.can_cast(out.dtype, dtypes[2], "safe"):
         raise TypeError(
-            f"accumulate=True adds out, of {out.dtype}, to a product of {dtype}, which does not hold all values of "
+            f"accumulate=True adds out, of {out.dtype}, to a product of {dtypes[2]}, which does not hold all values of "
             f"{out.dtype}: pass dtype={str(out.dtype)!r}, or operands of that dtype"
         )
-    if _shares_memory_with_itself(out):
+    if shares_memory_with_itself(out):
         raise ValueError("accumulate=True needs an out whose elements share no memory with each other: pass a copy")
-
-
-def _shares_memory_with_itself(x: Array) -> bool:
-    """Whether two elements of an array overlap, as where it was broadcast."""
-    steps = sorted((abs(step), extent) for step, extent in zip(x.strides, x.shape, strict=True) if extent > 1)
-    reach, is_nested = x.itemsize, True
-    for step, extent in steps if x.size else ():
-        is_nested = is_nested and step >= reach
-        reach += step * (extent - 1)
-    if is_nested:
-        return False
-    offsets: Array = np.zeros(1, np.intp)
-    for step, extent in steps:
-        if step == 0:
-            return True
-        offsets = np.add.outer(offsets, step * np.arange(extent)).ravel()
-    return bool((np.diff(np.sort(offsets)) < x.itemsize).any())
+    return dtypes
 
 
 def _vectors(a: Array, b: Array, out: Array | None) -> tuple[bool, bool]:
@@ -372,19 +365,6 @@ def _resolved_dtypes(
 
 def _is_plain(x: Array) -> bool:
     return x.dtype.isnative and x.flags.aligned
-
-
-def _can_be_written(out: Array, dtype: DType, a: Array, b: Array) -> bool:
-    """Whether a kernel may write directly into the caller's `out`."""
-    low, high = byte_bounds(out)
-    return (
-        out.dtype == dtype
-        and out.dtype.isnative
-        and out.flags.aligned
-        and high - low >= out.nbytes  # else its elements share memory with each other
-        and not np.may_share_memory(out, a)
-        and not np.may_share_memory(out, b)
-    )
 
 
 def _numpys_error(a: Array, b: Array, out: Array | None, axes: object) -> Exception:

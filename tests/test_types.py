@@ -64,7 +64,8 @@ def test_mypy_finds_the_types_of_products(tmp_path):
     done = run_python(
         "-m", "mypy", "--strict", "--config-file=", "--cache-dir", tmp_path / "c", tmp_path / "program.py"
     )
-    revealed, errors = (re.findall(what, done.stdout) for what in ('Revealed type is "(.*)"', r"program\.py:\d+: error: (.*)"))
+    patterns = 'Revealed type is "(.*)"', r"program\.py:\d+: error: (.*)"
+    revealed, errors = (re.findall(pattern, done.stdout) for pattern in patterns)
     assert len(revealed) == len(REVEALED), done.stdout + done.stderr
     assert all(map(re.fullmatch, REVEALED, revealed)), done.stdout
     assert len(errors) == len(ERRORS), done.stdout

@@ -240,9 +240,11 @@ def test_c_of_another_dtype_is_cast_to_that_of_the_sums_and_back():
 def test_c_loses_no_digits_to_the_dtype_of_the_product(operands, of_c, value, k):
     a, b = np.ones((1, k), operands), np.ones((k, 1), operands)
     c = np.array([[value]], of_c)
-    untouched(TypeError, f"pass dtype='{c.dtype}'", a, b, c)
+    assert add(a, b, c) == c + k
     assert add(a, b, c, dtype=of_c) == c + k
-    add(a, b, c, casting="unsafe")
+    narrow = np.matmul(a, b).dtype
+    untouched(TypeError, f"pass dtype='{c.dtype}'", a, b, c, dtype=narrow)
+    add(a, b, c, dtype=narrow, casting="unsafe")
 
 
 def test_no_temporary_where_none_is_needed():
@@ -281,8 +283,9 @@ def test_wrong_arguments():
     assert gemmlab.matmul(a, a, accumulate=np.False_)[0, 0] == 3
     untouched(ValueError, "mismatch", a, np.ones((4, 3)), c)
     untouched(ValueError, "mismatch", a, a, np.ones((3, 4)))
-    untouched(TypeError, "pass dtype='float64'", np.ones((3, 3), int), np.ones((3, 3), int), c)
-    untouched(TypeError, "pass dtype='complex128'", a, a, c.astype(complex))
+    untouched(TypeError, "pass dtype='float64'", np.ones((3, 3), int), np.ones((3, 3), int), c, dtype=int)
+    untouched(TypeError, "pass dtype='complex128'", a, a, c.astype(complex), dtype=float)
+    untouched(TypeError, "pass dtype='int64'", np.ones((3, 3), np.uint64), np.ones((3, 3), np.uint64), c.astype(int))
     untouched(ValueError, "must be", a, a, c, backend="cpu-packed", kc=-1)
 
 

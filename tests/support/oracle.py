@@ -188,8 +188,8 @@ DIFFERENCES = (
         lambda call, loop: call.accumulates and not (_adds_to_out(call) and _packed_has(loop)),
     ),
     Difference(
-        "Where the dtype of the product does not hold all values of that of `c` (float32 operands, `c` of float64), "
-        "`TypeError` asks for `dtype=`, unless `casting=\"unsafe\"`.",
+        "Where it does not hold all values of `c` (`dtype=numpy.float32`, `c` of float64), `TypeError` asks for "
+        "another `dtype=`, unless `casting=\"unsafe\"`.",
         "TypeError",
         lambda call, loop: call.accumulates and loop is not None and not _may_cast_out(call, loop),
     ),
@@ -283,6 +283,15 @@ def _outcome(function: Callable[..., Any], given: Arguments, options: dict[str, 
 
 def _loop_of(call: Call, given: Arguments) -> Loop:
     """The dtype in which the product is summed and rounded; None if there is none."""
+    loop = _numpys_loop(call, given)
+    if loop is None or not call.accumulates or call.options.get("dtype") is not None or "out" not in given.views:
+        return loop
+    out = given.views["out"].dtype
+    return np.promote_types(loop, out) if np.can_cast(loop, out, "safe") else loop
+
+
+def _numpys_loop(call: Call, given: Arguments) -> Loop:
+    """The same where nothing is added, by NumPy's rules."""
     dtypes = [np.asarray(given.a).dtype, np.asarray(given.b).dtype]
     out = given.views["out"].dtype if "out" in given.views else None
     dtype = call.options.get("dtype")
