@@ -8,6 +8,7 @@ from typing import Any
 from gemmlab import _registry
 from gemmlab._api import array_owner, einsum_product, foreign_operand, requested_backend, unwrapped
 from gemmlab._config import Scope, scope
+from gemmlab._cpu.packed_backend._packed import PackedOperand
 from gemmlab._cpu.packed_backend.plan import Plan
 from gemmlab._errors import BackendUnavailable, UnsupportedProblem
 from gemmlab._problem import Problem
@@ -72,14 +73,8 @@ def explain(
     a, b = unwrapped((a, b))
     within = scope.get() or Scope()
     name = requested_backend(backend, within)
-    if (kind := array_owner(a, b)) in _registry.AUTO_ON:
-        wanted = _registry.resolve_name(_registry.AUTO_ON[str(kind)] if name == "auto" else name)
-        why = f"auto: what comes with arrays of {kind}" if name == "auto" else f"asked for as {name}"
-        return Explanation(((wanted, True, why),))
-    if (foreign := foreign_operand(a, b, None)) is not None:
-        taken = name in ("auto", "cpu-numpy") and not accumulate
-        why = f"NumPy's own dispatch, for {type(foreign).__name__}" if taken else f"takes no {type(foreign).__name__}"
-        return Explanation((("cpu-numpy" if taken else name, taken, why),))
+    if (row := _row_of_another_kind(a, b, name, accumulate)) is not None:
+        return Explanation((row,))
     problem = Problem.from_call(a, b, dtype=dtype)
     problem.accumulate = accumulate
     params = within.params if backend is None else {}  # as for `matmul`
@@ -95,6 +90,20 @@ def explain(
     candidate, _, why = rows[0]
     rows[0] = candidate, True, f"{why}; {plan.summary if plan else 'an empty sum'}"
     return Explanation(tuple(rows), plan)
+
+
+def _row_of_another_kind(a: Any, b: Any, name: str, accumulate: bool) -> tuple[str, bool, str] | None:
+    """The row for operands that leave no choice: packed, on a device, or with a dispatch of their own."""
+    if isinstance(b, PackedOperand):
+        taken = _registry.resolve_name(name) == "cpu-packed"
+        return ("cpu-packed", True, "b is packed for it") if taken else (name, False, "takes no packed operand")
+    if (kind := array_owner(a, b)) in _registry.AUTO_ON:
+        wanted = _registry.resolve_name(_registry.AUTO_ON[str(kind)] if name == "auto" else name)
+        return wanted, True, f"auto: what comes with arrays of {kind}" if name == "auto" else f"asked for as {name}"
+    if (foreign := foreign_operand(a, b, None)) is not None:
+        what, taken = type(foreign).__name__, name in ("auto", "cpu-numpy") and not accumulate
+        return ("cpu-numpy", True, f"NumPy's own dispatch, for {what}") if taken else (name, False, f"takes no {what}")
+    return None
 
 
 def _explained_einsum(arguments: tuple[Any, ...], backend: str | None, dtype: Any) -> Explanation:

@@ -656,6 +656,12 @@ def test_importing_gemmlab_brings_no_threadpoolctl():
     output_of(f"{multiply}assert 'threadpoolctl' not in sys.modules")
 
 
+def test_explain_knows_a_packed_operand():
+    a, packed = np.ones((3, 4)), gemmlab.pack(np.ones((4, 2)))
+    assert gemmlab.explain(a, packed).rows == (("cpu-packed", True, "b is packed for it"),)
+    assert gemmlab.explain(a, packed, backend="cpu-ikj").rows == (("cpu-ikj", False, "takes no packed operand"),)
+
+
 def test_explain_names_the_way():
     def way(m, n, k, dtype="float32"):
         a, b = (np.broadcast_to(np.ones((), dtype), shape) for shape in ((m, k), (k, n)))
