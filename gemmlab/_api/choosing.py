@@ -69,9 +69,9 @@ def use(backend: str | None = None, *, threads: int | None = None, **params: Any
     """Within the block, calls that name no backend use this one, with this number of threads and these parameters.
 
     The setting is a context variable: other threads and other asyncio tasks do not see it. Blocks nest; what an inner
-    block does not set stays as in the outer one. As a decorator, `use` holds during each call of the function (of a generator
-    function: until it returns the generator). One that is neither entered by `with` nor decorates anything has no
-    effect, and warns.
+    block does not set stays as in the outer one. As a decorator, `use` holds during each call of the function (of a
+    generator function: until it returns the generator). One that is neither entered by `with` nor decorates anything
+    has no effect, and warns.
 
     Raises
     ------
