@@ -307,6 +307,7 @@ def two_runs(command):
     write("new.jsonl", [faster(record, 2) if record.get("backend") == "cpu-blocked" else record for record in old])
 
 
+@pytest.mark.exhaustive
 def test_bench_compares_with_an_earlier_run(command):
     assert command(*BENCH, "--out", "old.jsonl").status == 0
     write("slow.jsonl", [faster(record, 1e-4) for record in read("old.jsonl")])
@@ -538,7 +539,7 @@ LONG_BENCH = ["bench", "--backends", "cpu-naive", "--sizes", "8,6000", "--cap", 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals as on Unix")
-@pytest.mark.parametrize("number", ENDINGS)
+@pytest.mark.parametrize("number", swept(reversed(ENDINGS)))
 def test_a_bench_that_is_ended_keeps_what_was_measured(tmp_path, number):
     records = tmp_path / "records.jsonl"
     done = end_early(number, tmp_path / "records.jsonl.partial", *LONG_BENCH, records)
@@ -549,6 +550,7 @@ def test_a_bench_that_is_ended_keeps_what_was_measured(tmp_path, number):
     assert os.listdir(tmp_path) == ["records.jsonl"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(sys.platform == "win32", reason="signals as on Unix")
 def test_the_records_of_a_killed_bench_are_not_overwritten(tmp_path):
     records = tmp_path / "records.jsonl"
@@ -561,6 +563,7 @@ def test_the_records_of_a_killed_bench_are_not_overwritten(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["records.jsonl", "records.jsonl.killed-1"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(sys.platform == "win32", reason="signals as on Unix")
 @pytest.mark.skipif(not (find_spec("matplotlib") and find_spec("jinja2")), reason="needs matplotlib and jinja2")
 @pytest.mark.parametrize("number", ENDINGS)

@@ -151,6 +151,7 @@ def test_the_records_are_as_docs_records_says_and_agree_with_pytest_benchmark(ru
     }
 
 
+@pytest.mark.exhaustive
 @needs_benchmark
 @pytest.mark.skipif(not (find_spec("matplotlib") and find_spec("jinja2")), reason="no matplotlib or jinja2")
 def test_the_records_are_drawn_by_roofline_and_report(run, pytester):
@@ -200,6 +201,7 @@ def test_products_are_held_against_a_backend_of_the_same_run(run):
     run(PRODUCT, "--gemmlab-against=cpu-numpy", *BRIEF).stdout.fnmatch_lines(["against: no other backend was timed*"])
 
 
+@pytest.mark.exhaustive
 @needs_benchmark
 def test_products_are_held_against_an_earlier_run(run):
     run(PRODUCT, "--gemmlab-out=old.jsonl", *BRIEF).assert_outcomes(passed=2)

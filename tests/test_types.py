@@ -58,6 +58,7 @@ REVEALED = [
 ERRORS = ['No overload variant of "matmul" matches .*"str"', '"Config" has no attribute "thread"']
 
 
+@pytest.mark.exhaustive
 def test_mypy_finds_the_types_of_products(tmp_path):
     pytest.importorskip("mypy")
     (tmp_path / "program.py").write_text(PROGRAM)

@@ -467,6 +467,7 @@ def test_the_cpu_ladder_for_real(quickly, tmp_path):
 ON_SESSION = [name for name in NAMES[1:] if STUDIES[name].measure is None]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not FIRST_PLACES, reason="no device here")
 @pytest.mark.parametrize("name", swept(ON_SESSION))
 def test_a_study_on_a_device(name, quickly, tmp_path):
