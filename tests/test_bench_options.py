@@ -95,6 +95,18 @@ def test_a_backend_without_the_dtype_is_left_out_with_one_line(command):
     assert "int8 on " in done.out
     done = command("bench", "--backends", "cpu-ikj", *BRIEF, "--sizes", "8", "--dtype", "int8")
     assert (done.status, done.out) == (2, "")
+    assert done.err.count("cpu-ikj multiplies float32") == 1
+    assert done.err.endswith("gemmlab: no backend is left that multiplies int8\n")
+
+
+def test_verify_leaves_out_a_backend_without_the_dtype(command):
+    done = command("verify", "cpu-ikj", "cpu-packed", "--dtype", "int8")
+    assert (done.status, done.out.splitlines()[0].split(",")[0]) == (0, "cpu-packed: passed")
+    assert "cpu-ikj" not in done.out
+    assert "left out, as they do not multiply int8: cpu-ikj\n" in done.err
+    done = command("verify", "cpu-ikj", "--dtype", "int8,float16")
+    assert (done.status, done.out) == (2, "")
+    assert done.err == "gemmlab: no backend is left that multiplies int8 or float16\n"
 
 
 @pytest.mark.parametrize("name", ["bench", "report", "verify"])
@@ -185,6 +197,22 @@ def test_what_holds_no_records_is_one_line(command, text):
     Path("r.jsonl").write_text(text)
     done = command("records", "r.jsonl", "--csv", "r.csv")
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+    assert os.listdir() == ["r.jsonl"]
+
+
+def test_rows_are_not_written_over_records(command):
+    write("r.jsonl", made.ladder([64]))
+    before = Path("r.jsonl").read_bytes()
+    bench = [*PACKED, "--sizes", "8"]
+    for arguments in (
+        ["records", "r.jsonl", "--csv", "./r.jsonl"],
+        [*bench, "--out", "new", "--csv", "new"],
+        [*bench, "--against", "r.jsonl", "--csv", "r.jsonl"],
+    ):
+        done = command(*arguments)
+        assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+        assert "is the file of records" in done.err
+    assert Path("r.jsonl").read_bytes() == before
     assert os.listdir() == ["r.jsonl"]
 
 

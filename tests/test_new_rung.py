@@ -102,7 +102,7 @@ def test_the_cython_kernel_starts_as_the_rung_that_the_lab_sheet_compares_it_wit
         (["opencl"], "exists already"),
         (["naive", "--language", "opencl"], "'opencl-naive' exists already"),
         (["opencl-mine"], "--language opencl"),
-        (["cuda-mine", "--language", "opencl"], "GPU runtime"),
+        (["cuda-mine", "--language", "opencl"], "GPU runtime: take another name\n"),
         (["there"], "there exists already"),
         (["mine", "--language", "fortran"], "invalid choice"),
     ],

@@ -90,7 +90,7 @@ def _bench(bench: argparse.ArgumentParser) -> None:
     _csv(bench)
     bench.add_argument("--against", metavar="RECORDS", help="compare with the products of an earlier run")
     bench.add_argument("--fail-if-slower", type=_percent, metavar="PERCENT",
-                       help="with --against: exit status 1 if a product that is not noisy is slower")  # fmt: skip
+                       help="with --against: exit status 1 if a product is slower by more, and not noisy")  # fmt: skip
     _selection(bench)
     _json(bench)
 
@@ -155,7 +155,7 @@ def _records(records: argparse.ArgumentParser) -> None:
 
 
 def _csv(made: argparse.ArgumentParser) -> None:
-    made.add_argument("--csv", metavar="FILE", help="write the records here as rows, one a record")
+    made.add_argument("--csv", metavar="FILE", help="write the records here as CSV, a row each")
 
 
 def _dtype(made: argparse.ArgumentParser) -> None:

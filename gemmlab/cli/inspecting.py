@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import asdict
 from textwrap import fill
 from typing import TYPE_CHECKING
 
 from gemmlab.cli.progress import progress
-from gemmlab.cli.selection import WIDTH, named, wrapped
+from gemmlab.cli.selection import WIDTH, named, that_do, wrapped
 
 if TYPE_CHECKING:
     from gemmlab._gpu.cache import Summary
@@ -65,6 +67,8 @@ def run_verify(arguments: Namespace) -> int:
 
     audits = []
     names = named(arguments.backend)
+    if arguments.dtype:
+        names = _with_any(names, arguments.dtype)
     with progress() as show:
         for done, name in enumerate(names):
 
@@ -82,6 +86,17 @@ def run_verify(arguments: Namespace) -> int:
         shown = (audit for audit in audits if arguments.details or not audit.passed)
         print("\n\n".join(["\n".join(wrapped(audit.line) for audit in audits), *map(str, shown)]))
     return 0 if all(audit.passed for audit in audits) else 1
+
+
+def _with_any(names: Sequence[str], dtypes: Sequence[str]) -> list[str]:
+    """The backends that multiply one of the dtypes, after a line that names the others; ValueError if there is none."""
+    able = {name for dtype in dtypes for name in that_do(names, dtype)[0]}
+    asked = " or ".join(dtypes)
+    if not able:
+        raise ValueError(f"no backend is left that multiplies {asked}")
+    if left_out := [name for name in names if name not in able]:
+        print(wrapped(f"left out, as they do not multiply {asked}: {', '.join(left_out)}"), file=sys.stderr)
+    return [name for name in names if name in able]
 
 
 def run_cache(arguments: Namespace) -> int:

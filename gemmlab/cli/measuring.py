@@ -62,7 +62,7 @@ def _that_do(names: Sequence[str], dtype: str, cold: bool = False) -> list[str]:
     for line in left_out:
         print(line, file=sys.stderr)
     if not found:
-        raise ValueError(f"no backend is left: {left_out[-1]}")
+        raise ValueError(f"no backend is left that multiplies {dtype}{' from cold caches' * cold}")
     return found
 
 
@@ -93,6 +93,7 @@ def run_bench(arguments: Namespace) -> int:
 
     if arguments.fail_if_slower is not None and not arguments.against:
         raise ValueError("--fail-if-slower compares with an earlier run: give its records with --against")
+    _check_another_file(arguments.csv, [arguments.out, arguments.against])
     old = _earlier_products(arguments.against) if arguments.against else None
     cases = _cases(arguments)
     names = _that_do(to_measure(arguments.backends), cases[0].dtype, arguments.cold)
@@ -111,6 +112,12 @@ def run_bench(arguments: Namespace) -> int:
         raise ValueError(nothing_in_common(comparison, arguments.against, "this run"))
     too_slow = _too_slow(comparison, arguments.fail_if_slower) if comparison else False
     return 1 if too_slow or any(record.get("status") in ("wrong", "failed") for record in records) else 0
+
+
+def _check_another_file(csv_path: str | None, others: Sequence[str | None]) -> None:
+    """ValueError if rows would be written over a file of records."""
+    if csv_path and os.path.realpath(csv_path) in {os.path.realpath(path) for path in others if path} - {os.devnull}:
+        raise ValueError(f"--csv {csv_path} is the file of records: give it another name")
 
 
 def _measure_into(campaign: Campaign, path: str | None, csv_path: str | None, records: list[Record]) -> None:
@@ -165,6 +172,7 @@ def run_records(arguments: Namespace) -> int:
     from gemmlab.measure.table import gemm_table
     from gemmlab.roofline import peak_of
 
+    _check_another_file(arguments.csv, arguments.files)
     records = [record for path in arguments.files for record in read(path)]
     if not records:
         raise ValueError(f"{arguments.files[0]} holds no records")

@@ -79,7 +79,8 @@ def _check(words: Mapping[str, str]) -> None:
         raise ValueError(f"{name!r} cannot name a rung: take lower-case letters, digits and dashes, such as my-rung")
     reserved = RUNTIMES if words["kernel"].endswith(".pyx") else tuple(one for one in RUNTIMES if one != "opencl")
     if name.startswith(tuple(f"{runtime}-" for runtime in reserved)):
-        raise ValueError(f"{name!r} would be a backend of a GPU runtime: take another name, or --language opencl")
+        other = ", or --language opencl" if name.startswith("opencl-") else ""
+        raise ValueError(f"{name!r} would be a backend of a GPU runtime: take another name{other}")
     if backend in {"auto", *_registry.FAMILIES, *_registry.names()}:
         raise ValueError(f"the backend {backend!r} exists already: take another name")
     if find_spec(package) is not None:
