@@ -19,6 +19,7 @@ import gemmlab
 from gemmlab._backend import Param
 from gemmlab._registry import registered
 from gemmlab.verify import bounds, error_over_bound, freivalds, gamma
+from gemmlab.verify.audit import supported
 from gemmlab.verify.checks import CHECKS
 from gemmlab.verify.context import CheckContext, Fault
 from gemmlab.verify.inputs import CANARY, EDGES, OPERAND_LAYOUTS, RESULT_LAYOUTS, around, owner, triples
@@ -51,6 +52,18 @@ def test_audit_finds(fault: type[broken.Honest]) -> None:
     audit = audit_of(fault)
     assert not audit.passed
     assert broken.FOUND_BY[fault] in failed(audit), str(audit)
+
+
+def test_a_dtype_in_which_a_backend_raises_is_audited_and_fails() -> None:
+    class FailsForInt8(broken.Honest):
+        def gemm(self, problem: gemmlab.Problem, **params: Any) -> None:
+            if problem.dtype == np.int8:
+                raise ValueError("no int8 here")
+            super().gemm(problem, **params)
+
+    with registered(FailsForInt8()) as backend:
+        assert "int8" in supported(backend.name)
+        assert not gemmlab.verify(backend.name, dtypes=["int8"], seed=5).passed
 
 
 def test_honest_backend_passes() -> None:
