@@ -328,6 +328,7 @@ def test_bench_against_no_file_is_one_line(command, name):
     assert done.err == f"gemmlab: {name}: {'Is a directory' if name == '.' else 'No such file or directory'}\n"
 
 
+@pytest.mark.exhaustive
 def test_bench_against_another_machine_shows_its_table_and_says_what_differs(command):
     write("other.jsonl", made.ladder([64]))
     done = command(*BENCH, "--against", "other.jsonl")

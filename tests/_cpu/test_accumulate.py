@@ -368,6 +368,6 @@ for dtype in "fdFDe?bhiq":
 SETS = [*isa.available(), *(f"v4+{extra}" for extra in isa.extras_here())]
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", swept(SETS[::-1]))
 def test_on_every_instruction_set(name):
     output_of(ON_ISA.format(seed=fresh_seed()), GEMMLAB_ISA=name)

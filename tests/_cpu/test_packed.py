@@ -407,7 +407,7 @@ for dtype in "?bBhHiIlLqQefdFD":
 """
 
 
-@pytest.mark.parametrize("level", [*isa.available(), *(f"v4+{extra}" for extra in isa.extras_here())])
+@pytest.mark.parametrize("level", swept([*isa.available(), *(f"v4+{extra}" for extra in isa.extras_here())][::-1]))
 def test_every_dtype_is_right_on(level):
     done = run_python("-W", "ignore", "-c", EVERY_DTYPE, level, fresh_seed(), GEMMLAB_ISA=level)
     assert done.returncode == 0, done.stderr

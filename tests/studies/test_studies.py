@@ -401,6 +401,7 @@ def test_a_study_is_measured_and_its_records_are_kept(fake, tmp_path):
     assert again.text == outcome.text
 
 
+@pytest.mark.exhaustive
 def test_several_sets_of_parameters_take_part(fake, tmp_path):
     study = trial(Entry("good", ({"size": 2}, {"size": 4})), x=lambda record: record["params"]["size"], x_name="size",
                   over_series=None, over_x=2)  # fmt: skip
@@ -457,6 +458,7 @@ def test_runtimes_are_contests_apart_unless_they_are_compared(monkeypatch):
 # for real
 
 
+@pytest.mark.exhaustive
 def test_the_cpu_ladder_for_real(quickly, tmp_path):
     study = replace(STUDIES["cpu-ladder"], entries=STUDIES["cpu-ladder"].entries[:4])
     outcome = studies.run(study, Options(quick=True, sizes=(64, 128)), tmp_path, nothing)
