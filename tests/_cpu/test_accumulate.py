@@ -7,6 +7,7 @@ import pytest
 from helpers import output_of
 from numpy.lib.stride_tricks import as_strided
 from randomness import RNG, fresh_seed
+from sweeps import swept
 
 import gemmlab
 from gemmlab import UnsupportedProblem

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from helpers import output_of, run_python
 from randomness import RNG, fresh_seed
+from sweeps import swept
 
 import gemmlab
 from gemmlab import Problem, UnsupportedProblem
