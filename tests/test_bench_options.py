@@ -147,6 +147,7 @@ def test_a_value_that_a_backend_does_not_take_is_one_line(command):
     assert os.listdir() == []
 
 
+@pytest.mark.exhaustive
 def test_cold_empties_the_caches_before_each_call_and_says_so(command):
     done = command("bench", "--backends", "cpu-packed", *BRIEF, "--sizes", "33", "--cold", "--out", "cold.jsonl")
     assert done.status == 0

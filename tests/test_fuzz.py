@@ -69,6 +69,7 @@ def test_calls_by_opencl_do_what_numpy_does() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
+@pytest.mark.exhaustive
 def test_the_calls_take_every_path_of_the_packed_rung() -> None:
     taken: Counter[str] = Counter()
 

@@ -421,6 +421,7 @@ def test_a_death_costs_one_case():
     assert "last words" in found[2]["reason"]
 
 
+@pytest.mark.exhaustive
 def test_a_hanging_backend_fails(monkeypatch):
     monkeypatch.setattr(isolated_backend, "_TIMEOUT_S", 5.0)
     monkeypatch.setattr(isolated_backend, "_TIMEOUT_CAPS", 0.0)

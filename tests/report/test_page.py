@@ -13,6 +13,7 @@ from typing import Any
 
 import made_up_records as made
 import pytest
+from sweeps import swept
 
 from gemmlab import _errors, report
 from gemmlab.analysis.formatting import listed, number, percent, seconds, sentence, size
@@ -184,6 +185,7 @@ class TestWhole:
         assert places == sorted(places)
         assert places[-1] < text.index("is at most")  # the first verdict's last sentence
 
+    @pytest.mark.exhaustive
     def test_is_the_same_from_the_same_records(self, whole: tuple[Path, str], tmp_path: Path):
         assert report.render(made.machine(), tmp_path).read_text(encoding="utf-8") == whole[1]
 
@@ -233,7 +235,7 @@ PARTIAL: dict[str, Callable[[], list[Record]]] = {
 
 
 @needs_drawing
-@pytest.mark.parametrize("name", PARTIAL)
+@pytest.mark.parametrize("name", swept(PARTIAL))
 def test_missing_pieces_still_make_a_page(name: str, tmp_path: Path):
     page = page_of(tmp_path, *PARTIAL[name]())
     assert page.count("h1") == 1
@@ -243,6 +245,7 @@ def test_missing_pieces_still_make_a_page(name: str, tmp_path: Path):
 
 @needs_drawing
 class TestGroups:
+    @pytest.mark.exhaustive
     def test_one_section_a_device_each_with_its_own_figures(self, tmp_path: Path):
         gpu = [record | {"device": "A GPU"} for record in [*made.ladder((64, 512)), *made.ceilings(peak=900)]]
         page = page_of(tmp_path, *made.ladder((64, 512)), *made.ceilings(), *gpu)
@@ -269,6 +272,7 @@ class TestGroups:
         assert "opencl, 15000" in local
         assert "L2" not in local
 
+    @pytest.mark.exhaustive
     def test_several_devices_are_answered_in_short_first(self, tmp_path: Path):
         skipped = made.not_run("sycl-naive", "skipped", "dpctl is not installed", device="A CPU beside", threads=None)
         page = page_of(tmp_path, skipped, *made.gpu(), *made.machine())

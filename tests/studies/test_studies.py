@@ -382,6 +382,7 @@ def trial(*entries, **given):
     return Study("trial", "R", "Does it?", "All of it.", entries, **(defaults | given))
 
 
+@pytest.mark.exhaustive
 def test_a_study_is_measured_and_its_records_are_kept(fake, tmp_path):
     study = trial(Entry("good", ({"size": 2}, {"size": 4}), quick_count=1), Entry("slow"), Entry("absent"))
     outcome = studies.run(study, Options(sizes=(10, 700), cap_s=1.0, quick=True), tmp_path / "out", nothing)
@@ -410,6 +411,7 @@ def test_several_sets_of_parameters_take_part(fake, tmp_path):
     assert [record["params"] for record in products] == [{"size": 2}, {"size": 4}]
 
 
+@pytest.mark.exhaustive
 def test_a_wrong_product_is_a_failure(fake, tmp_path):
     assert studies.run(trial(Entry("good"), Entry("off")), Options(sizes=(10,), quick=True), tmp_path, nothing).failed
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from randomness import fresh_seed
+from sweeps import swept
 
 import gemmlab
 from gemmlab._backend import Param
@@ -41,13 +42,13 @@ def failed(audit: Any) -> set[str]:
 
 
 # .ci/run audits the devices' backends by `gemmlab verify`.
-@pytest.mark.parametrize("name", ["auto", *ON_THE_CPU])
+@pytest.mark.parametrize("name", swept(["auto", *ON_THE_CPU]))
 def test_backends_on_the_cpu_pass(name: str) -> None:
     audit = gemmlab.verify(name, seed=fresh_seed())
     assert audit.passed, str(audit)
 
 
-@pytest.mark.parametrize("fault", broken.FOUND_BY, ids=lambda fault: fault.__name__)
+@pytest.mark.parametrize("fault", swept(broken.FOUND_BY), ids=lambda fault: fault.__name__)
 def test_audit_finds(fault: type[broken.Honest]) -> None:
     audit = audit_of(fault)
     assert not audit.passed
