@@ -220,7 +220,7 @@ def _dtypes_to_add(
         raise TypeError("accumulate=True adds the product to an array: pass it as out=")
     wider = np.promote_types(dtypes[2], out.dtype) if np.can_cast(dtypes[2], out.dtype, "safe") else dtypes[2]
     if dtype is None and wider != dtypes[2]:
-        dtypes = _resolved_dtypes(a, b, out, wider, casting)
+        dtypes = (wider,) * 3 if _is_bfloat16(wider) else _resolved_dtypes(a, b, out, wider, casting)
     if casting != "unsafe" and not np.can_cast(out.dtype, dtypes[2], "safe"):
         raise TypeError(
             f"accumulate=True adds out, of {out.dtype}, to a product of {dtypes[2]}, which does not hold all values of "
@@ -357,10 +357,14 @@ def _resolved_dtypes(
         return np.matmul.resolve_dtypes(given, casting=casting, signature=(None, None, np.dtype(dtype)))
     native = a.dtype.newbyteorder("=")
     casts = [(a.dtype, native), (b.dtype, native), (native, native if out is None else out.dtype)]
-    is_bfloat16 = native.name == "bfloat16" == b.dtype.name and native.kind == "V"
-    if is_bfloat16 and all(np.can_cast(*cast, casting) for cast in casts):
+    if _is_bfloat16(native) and _is_bfloat16(b.dtype) and all(np.can_cast(*cast, casting) for cast in casts):
         return (native,) * 3  # ml_dtypes' matmul returns float32; here that takes dtype="float32"
     return np.matmul.resolve_dtypes(given, casting=casting)
+
+
+def _is_bfloat16(dtype: DType) -> bool:
+    """Whether this is the dtype of ml_dtypes, for which NumPy's matmul has no loop."""
+    return dtype.name == "bfloat16" and dtype.kind == "V"
 
 
 def _is_plain(x: Array) -> bool:

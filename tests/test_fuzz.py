@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 from typing import cast
 
 import pytest
@@ -26,6 +27,8 @@ import gemmlab
 from gemmlab._cpu.packed_backend.backend import Packed
 from gemmlab._cpu.packed_backend.plan import STRATEGIES
 
+INTEGERS = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+DTYPES = (*INTEGERS, "float16", "bfloat16", "float32", "float64", "longdouble", "complex64", "complex128")
 PART = 2_000  # calls of one test
 RUN = 100  # calls of one run of Hypothesis: what one run draws is much alike
 ON_DEVICES = [name for name, info in gemmlab.backends().items() if info.available and name.startswith("opencl")]
@@ -59,6 +62,13 @@ def test_calls_do_what_numpy_does(part: int) -> None:
     @for_random_calls(PART)
     def _(call: Call) -> None:
         check(call)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("options", [{}, {"accumulate": True}, {"accumulate": True, "casting": "unsafe"}], ids=str)
+def test_each_dtype_with_each_other(options: dict[str, object]) -> None:
+    for a, b, out in product(DTYPES, repeat=3):
+        check(Call(Array((2, 3), a), Array((3, 1), b), out=Array((2, 1), out), options=dict(options)))
 
 
 @pytest.mark.skipif(not ON_DEVICES, reason="no OpenCL device here")

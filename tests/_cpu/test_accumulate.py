@@ -103,6 +103,14 @@ def test_bfloat16():
             assert np.array_equal(got.astype(float), expected(a, b, c).astype(float)), (m, n, k, threads)
 
 
+@pytest.mark.parametrize("narrow", ["bool", "int8", "uint8"])
+def test_narrow_integers_are_added_to_bfloat16(narrow):
+    dtype = pytest.importorskip("ml_dtypes").bfloat16
+    a, b, c = whole((3, 5), narrow), whole((5, 4), narrow), whole((3, 4), dtype)
+    got = add(a, b, c)
+    assert np.array_equal(got.astype(float), expected(a.astype(float), b.astype(float), c.astype(float)))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("backend", RUNGS[:-1])
 def test_the_rungs_below_add_in_every_layout(backend, dtype):
