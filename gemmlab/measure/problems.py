@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
+from math import exp, log
 from os import PathLike, fspath
 from random import Random
 from typing import Any
@@ -51,6 +52,19 @@ _SORTS: dict[str, tuple[int, tuple[int, int], tuple[int, int], tuple[int, int]]]
     "wide": (5, (16, 200), (3000, 20000), (16, 400)),
     "small k": (5, (500, 3000), (500, 3000), (1, 24)),
     "large k": (5, (8, 64), (8, 64), (50_000, 200_000)),
+}
+# Classes of shape: from where the batch, m, n and k of eight of each are drawn, evenly by their logarithms.
+_CLASSES: dict[str, tuple[tuple[int, int], ...]] = {
+    "row vector": ((1, 1), (1, 1), (200, 8000), (200, 8000)),
+    "column vector": ((1, 1), (200, 8000), (1, 1), (200, 8000)),
+    "few rows": ((1, 1), (2, 16), (300, 5000), (300, 5000)),
+    "few columns": ((1, 1), (300, 5000), (2, 16), (300, 5000)),
+    "short k": ((1, 1), (400, 4000), (400, 4000), (2, 48)),
+    "deep k": ((1, 1), (8, 120), (8, 120), (5000, 200_000)),
+    "small": ((1, 1), (6, 64), (6, 64), (6, 64)),
+    "middle-sized": ((1, 1), (65, 700), (65, 700), (65, 700)),
+    "one thin extent": ((1, 1), (20, 250), (500, 3000), (500, 3000)),
+    "stack": ((4, 400), (6, 150), (6, 150), (6, 150)),
 }
 _SEED = 2021  # of the shapes; they were drawn once, before anything was timed on them
 _QUICK_LAYERS = frozenset(
@@ -139,7 +153,18 @@ def shapes(quick: bool = True, dtype: str = "float32") -> list[Case]:
     return [replace(case, suite="shapes") for case in layers(quick, dtype)] + drawn
 
 
-SUITES = {"squares": squares, "layers": layers, "shapes": shapes}
+def classes(quick: bool = True, dtype: str = "float32") -> list[Case]:
+    """Eighty shapes, eight of each class that wants a loop order of its own, drawn with a fixed seed."""
+    draw = Random(_SEED)
+    drawn = []
+    for name, ends in _CLASSES.items():
+        for number in range(1, 9):
+            batch, m, n, k = (round(exp(draw.uniform(log(least), log(most)))) for least, most in ends)
+            drawn.append(Case("classes", f"{name} {number}", m, n, k, dtype, batch=batch))
+    return [case for case in drawn if case.label.endswith(" 1")] if quick else drawn
+
+
+SUITES = {"squares": squares, "layers": layers, "shapes": shapes, "classes": classes}
 
 
 def from_files(a_path: str | PathLike[str], b_path: str | PathLike[str]) -> Case:
