@@ -74,7 +74,8 @@ def _bench(bench: argparse.ArgumentParser) -> None:
     bench.add_argument("input", nargs="*", metavar="A.npy B.npy", help="two of your own matrices")
     bench.add_argument("--sizes", type=_shapes, nargs="+", metavar="SIZES",
                        help="squares and m x n x k, such as 512,1024 512x64x2048; 8*64: eight of them")  # fmt: skip
-    bench.add_argument("--suite", choices=("squares", "layers", "shapes", "classes"), help="a suite of products (a few squares)")
+    bench.add_argument("--suite", choices=("squares", "layers", "shapes", "classes"),
+                       help="a suite of products (a few squares)")  # fmt: skip
     bench.add_argument("--layout", type=str.upper, metavar="ABC",
                        help="a letter each for A, B and C: C row-major, F column-major, S strided (CCC)")  # fmt: skip
     _dtype(bench)
