@@ -98,6 +98,7 @@ def test_bench_prints_a_table_in_80_columns(command):
     assert os.listdir() == []
 
 
+@pytest.mark.exhaustive
 def test_bench_as_json_and_as_a_file_have_the_same_records(command):
     done = command(*BENCH, "--json", "--out", "records.jsonl")
     assert done.status == 0
@@ -105,6 +106,7 @@ def test_bench_as_json_and_as_a_file_have_the_same_records(command):
     assert os.listdir() == ["records.jsonl"]
 
 
+@pytest.mark.exhaustive
 def test_bench_passes_options_on(command):
     options = ["--dtype", "float64", "--threads", "1", "--param", "bs_c=16", "--param", "schedule=guided"]
     done = command("bench", "--backends", "cpu-blocked-local", "--sizes", "150", *BRIEF, *options, "--json")

@@ -115,6 +115,7 @@ def test_every_reader_draws_what_it_does_not_refuse(whole, capsys, count):
             break
 
 
+@pytest.mark.exhaustive
 @DRAWN
 @pytest.mark.parametrize("name", ["$x_1$ and $\\nope{$", "<b>\"'&amp;</b>", "{} %s \\ _x"])
 def test_names_are_shown_as_they_are(whole, capsys, name):

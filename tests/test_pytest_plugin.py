@@ -62,6 +62,7 @@ def test_the_table_stands_at_the_end(run):
     )
 
 
+@pytest.mark.exhaustive
 @needs_benchmark
 def test_what_was_measured_is_in_extra_info(run, pytester):
     run(PRODUCT, "--benchmark-json=records.json", *BRIEF).assert_outcomes(passed=2)
@@ -77,6 +78,7 @@ def test_what_was_measured_is_in_extra_info(run, pytester):
     assert 0 < row["share_of_peak"] < 2
 
 
+@pytest.mark.exhaustive
 @needs_benchmark
 def test_stacks_vectors_and_other_dtypes_are_measured_too(run):
     test = """
@@ -93,6 +95,7 @@ def test_stacks_vectors_and_other_dtypes_are_measured_too(run):
     done.stdout.fnmatch_lines_random(["3[*]8 float64", "1x7x9 float64", "6 complex128", "cpu (cpu-packed) *%*"])
 
 
+@pytest.mark.exhaustive
 @needs_benchmark
 def test_a_device_has_no_threads_and_no_peak_of_a_cpu(run, pytester):
     test = f"""
@@ -115,6 +118,7 @@ def test_a_device_has_no_threads_and_no_peak_of_a_cpu(run, pytester):
     assert row["transfers_counted"] is True
 
 
+@pytest.mark.exhaustive
 @needs_benchmark
 @pytest.mark.skipif(not FIRST_PLACES, reason="no runtime has a device here")
 def test_a_device_that_is_here(run):
@@ -180,6 +184,7 @@ cache.cached = lambda device, threads: [record | {"device": cpu_name()} for reco
 """
 
 
+@pytest.mark.exhaustive
 @needs_benchmark
 def test_ceilings_that_are_stored_give_the_share_of_the_roof_and_go_to_the_file(run, pytester, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT), prepend=":")
@@ -190,6 +195,7 @@ def test_ceilings_that_are_stored_give_the_share_of_the_roof_and_go_to_the_file(
     assert len([record for record in found if record["kind"] == "ceiling"]) == len(made.ceilings(threads=1))
 
 
+@pytest.mark.exhaustive
 @needs_benchmark
 def test_products_are_held_against_a_backend_of_the_same_run(run):
     done = run(PRODUCT, "--gemmlab-against=cpu-ikj", *BRIEF)
@@ -249,6 +255,7 @@ def test_a_worker_of_xdist_opens_no_file(run, pytester):
     run(PLAIN, "--gemmlab-out=folder/below.jsonl").assert_outcomes(passed=1)
 
 
+@pytest.mark.exhaustive
 @needs_benchmark
 def test_an_empty_product_has_no_speed(run):
     test = """
@@ -261,6 +268,7 @@ def test_an_empty_product_has_no_speed(run):
     done.stdout.no_fnmatch_line("*GFLOP/s*")
 
 
+@pytest.mark.exhaustive
 @needs_benchmark
 def test_parameters_that_were_given_are_named(run):
     test = """
@@ -271,6 +279,7 @@ def test_parameters_that_were_given_are_named(run):
     run(test, *BRIEF).stdout.fnmatch_lines(["8x4x8 float64 CSC", "cpu-blocked bs_r=4 * 1 *"])
 
 
+@pytest.mark.exhaustive
 @needs_benchmark
 def test_disabled_benchmarks_still_check(run):
     done = run(PRODUCT, "--benchmark-disable")
@@ -278,6 +287,7 @@ def test_disabled_benchmarks_still_check(run):
     done.stdout.no_fnmatch_line("*GFLOP/s*")
 
 
+@pytest.mark.exhaustive
 @needs_benchmark
 def test_a_wrong_product_is_not_timed(run):
     test = """
@@ -312,6 +322,7 @@ def test_a_call_that_is_wrong_fails_its_test(run, options):
     run(test, *BRIEF).assert_outcomes(failed=1)
 
 
+@pytest.mark.exhaustive
 def test_a_run_without_products_says_nothing(run):
     done = run(PLAIN)
     done.assert_outcomes(passed=1)
@@ -334,6 +345,7 @@ def without_benchmark(pytester):
     return ["-p", "no:benchmark"]
 
 
+@pytest.mark.exhaustive
 def test_without_pytest_benchmark_other_tests_run(run, without_benchmark):
     test = """
     import pytest

@@ -198,6 +198,7 @@ def test_a_broadcast_operand_is_converted_once():
     assert np.array_equal(packed(a, b, dtype=np.int64), np.matmul(a, b, dtype=np.int64))
 
 
+@pytest.mark.exhaustive
 def test_a_block_of_k_may_be_larger_than_its_memory():
     a, b = whole((16, 140_000), "float32"), np.broadcast_to(np.float32(1), (140_000, 768))
     assert np.array_equal(packed(a, b, threads=2, kc=140_000), exact(a, b))

@@ -8,6 +8,8 @@ import sys
 import pytest
 from helpers import output_of
 
+from gemmlab._cpu._driver import max_threads
+
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 needs_limits = pytest.mark.skipif(sys.platform != "linux", reason="no limit on a process's memory here")
 
@@ -53,7 +55,13 @@ import_module(f"gemmlab.roofline.{chosen()}._stream").touch(page_aligned(1 << 16
 @needs_fork
 @pytest.mark.parametrize(
     "parent",
-    [CEILINGS, f'{FMA}.run("float32", 2, 1000)', f"{FMA}.clock_ghz(2, 1000)", STREAM, PACKING],
+    [
+        CEILINGS,
+        f'{FMA}.run("float32", 2, 1000)',
+        f"{FMA}.clock_ghz(2, 1000)",
+        STREAM,
+        pytest.param(PACKING, marks=pytest.mark.skipif(max_threads() < 2, reason="one thread is all there is")),
+    ],
     ids=["ceilings", "fma", "clock", "stream", "pack"],
 )
 def test_a_child_multiplies_whatever_started_the_parents_threads(parent):

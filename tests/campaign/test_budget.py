@@ -67,6 +67,7 @@ class TestSession:
         assert {r["reason"] for r in found.values()} == {None, NO_TIME}
         assert all(r["error_over_bound"] <= 1 for r in found.values() if r["status"] == "ok")
 
+    @pytest.mark.exhaustive
     def test_the_last_round_may_be_cut_and_rows_without_it_are_noisy(self):
         found = measured(limit_s=9.5 + 6)
         assert [r["rounds"] for r in found] == [3, 3, 3, 2, 2, 2]

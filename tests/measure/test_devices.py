@@ -57,6 +57,7 @@ def test_a_record_says_what_holds_for_a_device():
     assert (on_cpu["device"], on_cpu["threads"], on_cpu["kernel_s"]) == (machine.cpu_name(), 1, None)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("transfers", "counted"), [("with", True), ("without", False)])
 def test_one_of_the_two_times_alone(transfers, counted):
     records = measured(["opencl-fake:1", "good"], [20], transfers=transfers)
@@ -153,6 +154,7 @@ def test_operands_of_a_case_fit_into_a_devices_memory():
 # the table
 
 
+@pytest.mark.exhaustive
 def test_times_with_transfers_have_a_table_of_their_own():
     text = gemm_table(measured(["opencl-fake:1", "good", "opencl-idle"], [20, 64]))
     assert max(map(len, text.splitlines())) <= 80

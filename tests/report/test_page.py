@@ -124,6 +124,7 @@ class TestWhole:
         wide, narrow = (view_box(whole[0].parent / f"{name}roofline-float32-2t.svg") for name in ("wide-", ""))
         assert wide[0] > 2 * narrow[0]
 
+    @pytest.mark.exhaustive
     def test_gpu_rungs_on_the_cpu_have_a_section_at_the_end(self, tmp_path: Path):
         on_cpu = {"device": f"{made.DEVICE} (PoCL)"}
         rung = made.gpu_product("opencl-naive", 256, 3.0) | on_cpu
@@ -255,6 +256,7 @@ class TestGroups:
         )
         assert len(page.all("id")) == len(set(page.all("id")))
 
+    @pytest.mark.exhaustive
     def test_a_cpu_and_a_gpu_have_a_section_each(self, tmp_path: Path):
         page = page_of(tmp_path, *made.machine(), *made.gpu())
         figures = {value.removesuffix("-heading") for value in page.all("id") if value.endswith("-heading")}
@@ -281,6 +283,7 @@ class TestGroups:
                                                  "cpu-packed is the fastest", "A CPU beside")]  # fmt: skip
         assert places == sorted(places)
 
+    @pytest.mark.exhaustive
     def test_files_of_two_machines_make_one_page(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         one, two = (made.ladder((64, 512)), made.gpu((64, 512)))
         for name, own in (("one", one), ("two", two)):

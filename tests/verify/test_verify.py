@@ -144,6 +144,7 @@ def test_nothing_supported_is_no_pass() -> None:
     assert not audit_of(RefusesAll).passed
 
 
+@pytest.mark.exhaustive
 def test_seed_repeats_an_audit() -> None:
     once, again = (gemmlab.verify("cpu-naive", seed=11) for _ in range(2))
     assert once == again
