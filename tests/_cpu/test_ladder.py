@@ -24,7 +24,6 @@ RUNGS = {rung.name: rung for rung in ladder.rungs()}
 BLOCKED = ["cpu-blocked", "cpu-blocked-local"]
 KIB, MIB = 1 << 10, 1 << 20
 CACHES = {"L1": 32 * KIB, "L2": 1 * MIB, "L3": 32 * MIB}
-REAL_CACHES = machine.caches.__wrapped__
 
 
 @pytest.fixture(autouse=True)
@@ -315,24 +314,6 @@ def test_a_stack_of_three_moves_three_times_as_much(name):
 
 
 # The machine
-
-
-def test_the_caches_are_read_from_the_system(tmp_path, monkeypatch):
-    monkeypatch.setattr(machine, "_SYS_CACHE", tmp_path)
-    for index, (kind, level, size) in enumerate(
-        [("Data", 1, "48K"), ("Instruction", 1, "32K"), ("Unified", 2, "2M"), ("Unified", 3, "odd")]
-    ):
-        folder = tmp_path / f"index{index}"
-        folder.mkdir()
-        for name, text in (("type", kind), ("level", level), ("size", size)):
-            (folder / name).write_text(f"{text}\n")
-    assert machine._caches_from_sys() == {"L1": 48 * KIB, "L2": 2 * MIB}
-
-
-def test_a_system_that_hides_its_caches_is_asked_otherwise(tmp_path, monkeypatch):
-    monkeypatch.setattr(machine, "_SYS_CACHE", tmp_path)
-    monkeypatch.setattr(machine, "_caches_from_sysconf", lambda: {"L1": 1})
-    assert REAL_CACHES() == {"L1": 1}
 
 
 @pytest.mark.parametrize(

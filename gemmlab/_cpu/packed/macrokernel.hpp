@@ -20,21 +20,15 @@
    each is shared by columns too, and packed by each thread that takes a part. */
 #pragma once
 
+#include "extents.hpp"
 #include "openmp_or_serial.h"
-#include "problem.hpp"
 
 namespace {
 
 constexpr int FEW_THREADS = 4;
 constexpr Count MANY_BLOCKS = 6;             // a thread: as many are as good as equal shares
 constexpr Count MIN_ROWS = 32;               // of a block of A, and two tiles at least
-constexpr Count A_IN_L2 = 512 << 10;         // bytes of packed A
 constexpr Count MIN_COLUMNS = 1024;          // of a block of B, where k is so long that its memory would hold fewer
-constexpr Count STRIP_COLUMNS = 512;         // of a strip of C
-constexpr Count CONFLICT = 4096;             // rows of C at such a distance, in bytes, evict each other
-constexpr Count MIN_B = 4 << 20;             // bytes of a packed block of B: at least this,
-constexpr Count B_OF_A_THREAD = 2 << 20;     // and this for each thread of a team
-constexpr Count A_OF_A_THREAD = 2 << 20;     // bytes of packed A that a thread keeps
 
 /* The blocks of the five loops: see above. `mc` and `nc` of a product are upper bounds of these. */
 struct Blocks {
@@ -52,13 +46,13 @@ INLINE Count bytes_of(const Kernel &x, Count depth) { return ceil_div_2(depth, x
 INLINE Count a_bytes(const Product &x, Count rows) {
     return round_up(rows, x.kernel->mr) * bytes_of(*x.kernel, min(x.k, x.kc));
 }
-INLINE Count max_b_bytes(const Product &x) { return x.max_b ? x.max_b : max(MIN_B, x.threads * B_OF_A_THREAD); }
+INLINE Count max_b_bytes(const Product &x) { return x.max_b ? x.max_b : max(x.extents->min_b, x.threads * x.extents->b_of_a_thread); }
 
 /* Rows of a block of A: few enough for the `k` of them that is packed at once to stay in L2; and where blocks are few,
    equal shares for the threads, some for each where there are rows enough. */
 Count block_rows(const Product &x, Count k) {
     const Count mr = x.kernel->mr;
-    const Count in_l2 = max(3 * mr, A_IN_L2 / bytes_of(*x.kernel, k) / mr * mr);
+    const Count in_l2 = max(3 * mr, x.extents->a_in_l2 / bytes_of(*x.kernel, k) / mr * mr);
     Count blocks = ceil_div(x.m, min(x.mc, in_l2));
     if (x.threads > 1 && blocks < MANY_BLOCKS * x.threads) {
         const Count fit = max(1, x.m / max(MIN_ROWS, 2 * mr)), some = blocks_a_thread(x.threads) * x.threads;
@@ -82,10 +76,10 @@ Blocks blocks_of(const Product &x) {
     }
     blocks.mc = block_rows(x, blocks.kr);
     blocks.kept = ceil_div(blocks.kr, x.kc);
-    if (blocks.kept * a_bytes(x, blocks.mc) > A_OF_A_THREAD) blocks.kept = 1;
+    if (blocks.kept * a_bytes(x, blocks.mc) > x.extents->a_of_a_thread) blocks.kept = 1;
     blocks.ns = round_up_2(blocks.nc, nr);
-    if (blocks.kr > x.kc || x.narrows) blocks.ns = min(blocks.ns, round_up_2(STRIP_COLUMNS, nr));
-    blocks.separate = x.narrows || (blocks.kr == x.k && x.k > x.kc && x.rs_c % CONFLICT == 0);
+    if (blocks.kr > x.kc || x.narrows) blocks.ns = min(blocks.ns, round_up_2(x.extents->strip_columns, nr));
+    blocks.separate = x.narrows || (blocks.kr == x.k && x.k > x.kc && x.rs_c % x.extents->conflict == 0);
     return blocks;
 }
 
@@ -102,9 +96,9 @@ Count shared_bytes(const Product &x) {
 Count own_bytes(const Product &x) {
     const Kernel &kernel = *x.kernel;
     const Count rows = min(x.m, x.mc), a = a_bytes(x, rows + (kernel.whole_panels ? kernel.mr : 0));
-    const Count sums = (rows + kernel.mr) * round_up_2(min(x.n, STRIP_COLUMNS), kernel.nr) * kernel.sum;
+    const Count sums = (rows + kernel.mr) * round_up_2(min(x.n, x.extents->strip_columns), kernel.nr) * kernel.sum;
     const bool separate = x.narrows || x.k > x.kc;
-    return round_up_2(min(ceil_div(x.k, x.kc) * a, max(A_OF_A_THREAD, a)) + separate * sums, 64);
+    return round_up_2(min(ceil_div(x.k, x.kc) * a, max(x.extents->a_of_a_thread, a)) + separate * sums, 64);
 }
 Count five_loops_bytes(const Product &x) { return shared_bytes(x) + x.threads * own_bytes(x); }
 

@@ -15,6 +15,7 @@
        AVX2, f32      6 x 2       2       1 + 0 */
 #pragma once
 
+#include "extents.hpp"
 #include "numeric.hpp"
 
 namespace {
@@ -25,7 +26,7 @@ constexpr int FUSED_ROWS = 14, UNFUSED_ROWS = 12, UNPACKED_VECTORS = 4;
 constexpr int FUSED_ROWS = 6, UNFUSED_ROWS = 4, UNPACKED_VECTORS = 2;
 #endif
 constexpr int VECTORS = 2;   // of a panel of B
-constexpr int AHEAD = 1024;  // bytes of a panel of B that are prefetched: it is longer than L1
+constexpr int AHEAD = bytes_ahead(VECTORS * VECTOR_BYTES, FUSED_ROWS);  // of a panel of B, which is longer than L1
 
 template <class Kind> constexpr int MR = Kind::FUSED ? FUSED_ROWS : UNFUSED_ROWS;
 template <class Kind> constexpr int NR = VECTORS / Kind::PARTS * LANES<typename Kind::Sum>;

@@ -5,6 +5,7 @@
        numeric          the kinds of numbers, and how they are stored
        microkernel      the register tile (microkernel_amx: on AMX)  }  compiled once for each instruction set;
        pack             panels of A and B, and the way of sums to C  }  kernels.cpp lists the kernels of one
+       extents          what is worked out from the machine's caches and pages
        macrokernel      the five loops and their blocks
        strategies       other ways to go through a product, and the rule that chooses
        batch            many products of one shape
@@ -28,6 +29,7 @@ namespace {
 using Count = ptrdiff_t;  // extents, and distances in bytes
 
 struct Kernel;
+struct Extents;
 
 /* The operands of a micro-kernel. `depth` counts steps: groups of k, see `Kernel`. The strides of A and B count where
    they are not packed; so do `products`, each a step further in A, B and C. */
@@ -87,6 +89,7 @@ struct Kernel {
 /* One product, C = A B or, if it accumulates, C = C + A B. */
 struct Product {
     const Kernel *kernel;
+    const Extents *extents;  // of the machine
     Count m, n, k;
     const char *a; Count rs_a, cs_a;
     const char *b; Count rs_b, cs_b;

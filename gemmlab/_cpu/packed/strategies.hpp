@@ -15,16 +15,12 @@
 namespace {
 
 constexpr Count FEW_ROWS = 12;
-constexpr Count IN_PLACE_BYTES = 128 << 10;  // of B, as packed
-constexpr Count AT_ONCE_BYTES = 12 << 10;    // of the products of a batch that a tile goes through
 constexpr Count THIN = 256;
 constexpr Count PIECES_A_THREAD = 4;
 constexpr Count MIN_PIECE_ROWS = 20;
 constexpr Count MIN_EDGE = 96;               // of a piece: the thin operand is packed for each anew
-constexpr Count THIN_B = 512 << 10;          // few rows use a panel of B seldom: bytes of it that L2 holds
 constexpr Count SLICED_C = 32768;            // numbers of C at most
-constexpr Count ROUND_SLICES = 64;           // most partial results in a round,
-constexpr Count ROUND_BYTES = 4 << 20;       // and their bytes, if there are more than threads
+constexpr Count ROUND_SLICES = 64;           // most partial results in a round
 constexpr Count MAX_PADDING = 1024;          // rows or columns that panels have beyond those of A or B
 constexpr double MAX_PANEL_BYTES = 1LL << 50;
 
@@ -40,7 +36,7 @@ INLINE bool is_dots(const Product &x) { return x.kernel->unpacked_vectors && x.n
 INLINE bool is_in_place(const Product &x) {
     const Kernel &kernel = *x.kernel;
     return kernel.unpacked_vectors && kernel.as_stored
-        && (x.m <= FEW_ROWS || round_up_2(x.n, kernel.lanes) * x.k * kernel.sum <= IN_PLACE_BYTES);
+        && (x.m <= FEW_ROWS || round_up_2(x.n, kernel.lanes) * x.k * kernel.sum <= x.extents->in_place);
 }
 INLINE bool is_in_pieces(const Product &x) {
     const Count thin = min(x.m, x.n), edge = max(x.m, x.n);
@@ -110,7 +106,7 @@ INLINE bool is_small(const Product &x) {
 void multiply_small(const Product &x, const Steps &steps) {
     const Kernel &kernel = *x.kernel;
     const Count vectors = ceil_div_2(x.n, kernel.lanes), one = (x.m * x.k + x.k * x.n + x.m * x.n) * kernel.sum;
-    const Count at_once = x.m <= UNPACKED_ROWS ? steps.products : max(1, AT_ONCE_BYTES / one);
+    const Count at_once = x.m <= UNPACKED_ROWS ? steps.products : max(1, x.extents->at_once / one);
     Tile tile = unpacked_tile_of(x, x.n);
     tile.a_step = steps.a, tile.b_step = steps.b, tile.c_step = steps.c;
     for (Count i = 0; i < steps.products; i += at_once) {
@@ -190,8 +186,8 @@ Product piece_of(const Product &x) {
     else
         piece.n = round_up_2(piece_extent(x.n, strip, x.threads, max_a_thread), strip);
     if (!in_place && x.m <= THIN) {
-        const Count fit = round_up_2(THIN_B / bytes_of(kernel, min(x.k, x.kc)), kernel.nr);
-        piece.max_b = THIN_B;
+        const Count fit = round_up_2(x.extents->thin_b / bytes_of(kernel, min(x.k, x.kc)), kernel.nr);
+        piece.max_b = x.extents->thin_b;
         piece.nc = min(x.nc, max(kernel.nr, fit));
     }
     piece.m = min(piece.m, x.m), piece.n = min(piece.n, x.n);
@@ -229,7 +225,7 @@ Count unsliced_bytes(const Product &x) {
 
 INLINE Count sums_bytes(const Product &x) { return round_up_2(x.m * x.n * x.kernel->sum, 64); }
 INLINE Count slices_in_round(const Product &x) {
-    const Count fit = min(ROUND_SLICES, ROUND_BYTES / sums_bytes(x));
+    const Count fit = min(ROUND_SLICES, x.extents->round / sums_bytes(x));
     return min(ceil_div(x.k, x.kc), max(x.threads, fit));
 }
 

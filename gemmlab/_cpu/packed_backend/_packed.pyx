@@ -11,9 +11,9 @@ cimport numpy as cnp
 from gemmlab._cpu._driver cimport FastPath, is_columns, is_rows, threads_for, usable_threads
 from gemmlab._cpu.packed_backend.arrays cimport apart_in_memory, broadcast
 from gemmlab._cpu.packed_backend.loops cimport (
-    DOT_KC, MAX_AXES, Batch, Buffer, Call, ClockedKernel, Kernel, Plan, Product, Recorder, RecordingKernel,
-    clocked_kernel, drop_buffer, drop_buffers, fits_in_memory, give_buffer, is_dots, multiply_batch, new_buffer,
-    pack_operand, plan_of, products_in, recording_kernel, take_buffer, workspace_of_batch,
+    DOT_KC, MAX_AXES, Batch, Buffer, Call, ClockedKernel, Extents, Kernel, Machine, Plan, Product, Recorder,
+    RecordingKernel, clocked_kernel, drop_buffer, drop_buffers, extents_of, fits_in_memory, give_buffer, is_dots,
+    multiply_batch, new_buffer, pack_operand, plan_of, products_in, recording_kernel, take_buffer, workspace_of_batch,
 )
 
 import numpy
@@ -61,6 +61,12 @@ def kernels_of(size_t table):
         found[kernel.dtype.decode(), kernel.out.decode()] = kernel.step // kernel.group, kernel.mc, kernel.kc
         kernel += 1
     return found
+
+
+def extents_from(readings):
+    """What the loops take for caches and pages, by the formulas of extents.hpp, from a machine's readings."""
+    cdef Machine machine = readings
+    return extents_of(machine)
 
 
 def free_buffers():
@@ -143,16 +149,20 @@ cdef class PackedKernel(FastPath):
         Their addresses; what a later one multiplies goes before an earlier one's.
     blocks : mapping of (str, str) to (mc, kc, nc, team_flop)
         For each pair of dtypes, of operands and of results, as in `kernels_of`.
+    readings : mapping of str to int
+        What the machine says of itself, as in `machine.Readings`.
     extents : mapping of str to int, optional
         For a dtype, the least extent of products that are not plain, since they may be another backend's.
     """
 
     cdef Entry entries[TYPES][TYPES]  # by the dtypes of A and B, and of C
+    cdef Extents extents
 
-    def __init__(self, tables, blocks, extents=None):
+    def __init__(self, tables, blocks, readings, extents=None):
         cdef const Kernel *kernel
         cdef Entry *entry
         cdef int of_a, of_c
+        self.extents = extents_of(readings)
         for table in tables:
             kernel = <const Kernel *> <size_t> table
             while kernel.dtype != NULL:
@@ -199,7 +209,7 @@ cdef class PackedKernel(FastPath):
             x.cs_a, x.rs_b = cnp.PyArray_ITEMSIZE(a), x.n * cnp.PyArray_ITEMSIZE(b)
         if x.n == 1:
             x.cs_b, x.cs_c = cnp.PyArray_ITEMSIZE(b), cnp.PyArray_ITEMSIZE(c)
-        x.kernel, x.narrows = entry.kernel, entry.kernel.narrows
+        x.kernel, x.extents, x.narrows = entry.kernel, &self.extents, entry.kernel.narrows
         x.mc, x.nc = entry.mc, entry.nc
         x.kc = even(x.k, DOT_KC if is_dots(x[0]) else entry.kc, entry.kernel.group)
         x.packed, x.packed_n, x.packed_j, x.max_b = <const char *> NULL, x.n, 0, 0
@@ -261,7 +271,7 @@ cdef class PackedKernel(FastPath):
         x.threads = usable_threads(threads)
         packed.shape, packed.dtype, packed.kc = (b.shape[0], b.shape[1]), b.dtype, x.kc
         packed.nbytes = pack_operand(x, NULL)
-        packed.buffer = new_buffer(max(1, packed.nbytes))
+        packed.buffer = new_buffer(max(1, packed.nbytes), self.extents.huge_page)
         if packed.buffer == NULL:
             raise MemoryError(f"no memory for {packed.nbytes} bytes of panels")
         if packed.nbytes:
@@ -358,7 +368,7 @@ cdef class PackedKernel(FastPath):
             batch.axes -= 1
         bytes = workspace_of_batch(x[0], batch[0])
         if bytes:
-            buffer = take_buffer(bytes)
+            buffer = take_buffer(bytes, self.extents.huge_page)
             if buffer == NULL:
                 raise MemoryError(f"no memory for {bytes} bytes of panels")
             x.buffer = buffer.memory

@@ -49,7 +49,7 @@ class Packed:
     @cached_property
     def kernel(self) -> PackedKernel:
         """The compiled rung, in the build for this CPU."""
-        return PackedKernel(self.tables, self._entries())
+        return PackedKernel(self.tables, self._entries(), machine.readings()._asdict())
 
     @cached_property
     def kernel_for_auto(self) -> PackedKernel:
@@ -60,7 +60,9 @@ class Packed:
             found = [_profile.parameters(isa.profile_name(), "auto", name) for name in (dtype, f"u{dtype}")]
             if least := [extent for parameters in found for extent in parameters.values()]:
                 extents[dtype] = min(least)
-        return PackedKernel(self.tables, self._entries(), extents) if extents else self.kernel
+        if not extents:
+            return self.kernel
+        return PackedKernel(self.tables, self._entries(), machine.readings()._asdict(), extents)
 
     def _entries(self) -> dict[tuple[str, str], tuple[int, int, int, int]]:
         return {names: (*self.default_blocks(*names), self.team_flop(*names)) for names in self.kernels}

@@ -2,6 +2,14 @@
 
 from libc.stddef cimport size_t
 
+cdef extern from "extents.hpp" nogil:
+    ctypedef struct Machine:
+        Py_ssize_t l1, l1_way, l2, l3, page, huge_page
+    ctypedef struct Extents:
+        Py_ssize_t in_place, at_once, conflict, a_in_l2, strip_columns, thin_b
+        Py_ssize_t a_of_a_thread, b_of_a_thread, min_b, round, huge_page
+    Extents extents_of(const Machine &)
+
 cdef extern from "problem.hpp" nogil:
     enum:
         DOT_KC
@@ -12,6 +20,7 @@ cdef extern from "problem.hpp" nogil:
         bint narrows
     ctypedef struct Product:
         const Kernel *kernel
+        const Extents *extents
         Py_ssize_t m, n, k
         const char *a
         Py_ssize_t rs_a, cs_a
@@ -55,8 +64,8 @@ cdef extern from "batch.hpp" nogil:
 cdef extern from "workspace.hpp" nogil:
     ctypedef struct Buffer:
         char *memory
-    Buffer *new_buffer(size_t)
-    Buffer *take_buffer(size_t)
+    Buffer *new_buffer(size_t, size_t)
+    Buffer *take_buffer(size_t, size_t)
     void give_buffer(Buffer *)
     void drop_buffer(Buffer *)
     size_t drop_buffers()

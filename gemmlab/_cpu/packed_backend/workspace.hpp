@@ -10,7 +10,6 @@
 namespace {
 
 constexpr int KEPT_BUFFERS = 8;
-constexpr size_t PAGE = (size_t)1 << 21;  // a huge page: panels are read from end to end, and its one entry covers them
 
 struct Buffer {
     size_t bytes;
@@ -26,10 +25,12 @@ void drop_buffer(Buffer *buffer) {
     free(buffer);
 }
 
-/* A buffer of so many bytes, or NULL where there is no memory. */
-Buffer *new_buffer(size_t bytes) {
+/* A buffer of so many bytes, or NULL where there is no memory. Panels are read from end to end, and one entry covers a
+   huge page of them; `huge_page` is its bytes, or 0. */
+Buffer *new_buffer(size_t bytes, size_t huge_page) {
     Buffer *buffer = (Buffer *)malloc(sizeof *buffer);
-    const size_t alignment = bytes < PAGE ? 64 : PAGE;
+    const bool huge = huge_page && bytes >= huge_page;
+    const size_t alignment = huge ? huge_page : 64;
     if (buffer) {
         buffer->bytes = (bytes + alignment - 1) / alignment * alignment;
         buffer->memory = (char *)aligned_alloc(alignment, buffer->bytes);
@@ -39,19 +40,19 @@ Buffer *new_buffer(size_t bytes) {
         return NULL;
     }
 #if defined(__linux__)
-    if (bytes >= PAGE) madvise(buffer->memory, buffer->bytes, MADV_HUGEPAGE);
+    if (huge) madvise(buffer->memory, buffer->bytes, MADV_HUGEPAGE);
 #endif
     return buffer;
 }
 
 /* A kept buffer of at least so many bytes, else a new one. */
-Buffer *take_buffer(size_t bytes) {
+Buffer *take_buffer(size_t bytes, size_t huge_page) {
     for (int i = 0; i < KEPT_BUFFERS; i++) {
         Buffer *buffer = take_kept(i);
         if (buffer && buffer->bytes >= bytes) return buffer;
         drop_buffer(buffer);
     }
-    return new_buffer(bytes);
+    return new_buffer(bytes, huge_page);
 }
 
 void give_buffer(Buffer *buffer) {
