@@ -8,6 +8,7 @@ from typing import Any
 from gemmlab import _registry
 from gemmlab._api import array_owner, einsum_product, foreign_operand, requested_backend, unwrapped
 from gemmlab._config import Scope, scope
+from gemmlab._cpu import machine
 from gemmlab._cpu.packed_backend._packed import PackedOperand
 from gemmlab._cpu.packed_backend.plan import Plan
 from gemmlab._errors import BackendUnavailable, UnsupportedProblem
@@ -25,7 +26,8 @@ class Explanation:
     rows : tuple of (str, bool, str)
         A backend's name, whether it is taken, and why.
     plan : Plan or None
-        How `cpu-packed` cuts the product, where it is taken: a named tuple, printed as one line below its row.
+        How `cpu-packed` cuts the product, where it is taken: a named tuple, printed as one line below its row, above
+        what the machine says of itself, from which its blocks follow.
     product : str
         The product that an einsum becomes: its sizes. Printed as the first line.
     """
@@ -41,6 +43,7 @@ class Explanation:
             lines.append(f"{'->' if taken else '  '} {name:<{width}}  {why}")
             if taken and self.plan is not None:
                 lines.append(f"   {'':<{width}}  plan: {self.plan.loops}")
+                lines.append(f"   {'':<{width}}  machine: {machine.readings()}")
         return "\n".join(lines)
 
     __repr__ = __str__

@@ -8,7 +8,6 @@ import platform
 import re
 from collections.abc import Mapping
 from functools import cache
-from mmap import PAGESIZE
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,35 +27,37 @@ class Cache(NamedTuple):
 
 
 class Readings(NamedTuple):
-    """What block sizes are worked out from, in bytes, within what processors have; of caches, what belongs to one core.
+    """What block sizes are worked out from, in bytes; of caches, what belongs to one core, within what processors have.
 
     Attributes
     ----------
     l1, l2 : int
         Of the data caches.
-    l1_way : int
-        Of one way of L1: addresses at this distance share a set.
+    l1_way, l2_way : int
+        Of one way of each: addresses at this distance share a set.
     l3 : int
         A core's share of L3; 0 without one.
-    page, huge_page : int
-        Of a page of memory, and of a huge one; 0 where the system has none.
+    huge_page : int
+        Of a huge page of memory; 0 where the system has none, or none of a few MiB.
     """
 
     l1: int
     l1_way: int
     l2: int
+    l2_way: int
     l3: int
-    page: int
     huge_page: int
 
     def __str__(self) -> str:
-        shares = f"L1 {_in_words(self.l1)}, L2 {_in_words(self.l2)}, L3 {_in_words(self.l3)} a core"
-        return f"{shares}; pages of {_in_words(self.page)} and {_in_words(self.huge_page)}"
+        caches = f"L1 {_in_words(self.l1)}, L2 {_in_words(self.l2)}, L3 {_in_words(self.l3)} a core"
+        return f"{caches}; huge pages of {_in_words(self.huge_page)}" if self.huge_page else f"{caches}; no huge pages"
 
 
-USUAL = {"L1": Cache(32 * KIB, 8), "L2": Cache(512 * KIB, 8)}  # where the system does not tell
+USUAL = {"L1": Cache(32 * KIB, 8), "L2": Cache(512 * KIB, 8), "L3": Cache(0)}  # where the system does not tell
 LEAST = {"L1": 16 * KIB, "L2": 128 * KIB, "L3": 0}  # of a core: a virtual machine may report anything
 MOST = {"L1": 192 * KIB, "L2": 8 * MIB, "L3": 8 * MIB}
+WAYS = 4, 32  # at least and at most
+HUGE_PAGES = 1 * MIB, 4 * MIB  # of more, a buffer would have few, and waste much of the last
 
 
 @cache
@@ -75,37 +76,37 @@ def caches() -> dict[str, int]:
 @cache
 def readings() -> Readings:
     """This machine's."""
-    return readings_of(data_caches(), PAGESIZE, _huge_page())
+    return readings_of(data_caches(), _huge_page())
 
 
-def readings_of(found: Mapping[str, Cache], page: int, huge_page: int) -> Readings:
-    """What caches and pages mean for one core; of caches that were not found, what is usual.
+def readings_of(found: Mapping[str, Cache], huge_page: int) -> Readings:
+    """What caches mean for one core; of those that were not found, what is usual.
 
     Examples
     --------
     Eight cores of two threads each, and their L3:
 
     >>> found = {"L1": Cache(32 << 10, 8, 2), "L2": Cache(512 << 10, 8, 2), "L3": Cache(32 << 20, 16, 16)}
-    >>> print(readings_of(found, 4096, 0))
-    L1 32 KiB, L2 512 KiB, L3 4 MiB a core; pages of 4 KiB and none
+    >>> print(readings_of(found, 2 << 20))
+    L1 32 KiB, L2 512 KiB, L3 4 MiB a core; huge pages of 2 MiB
     """
-    l1 = found.get("L1", USUAL["L1"])
-    threads = max(1, l1.cpus)  # of a core
-    share = {"L1": l1.size}
-    for level in ("L2", "L3"):
-        one = found.get(level, USUAL.get(level, Cache(0)))
-        share[level] = one.size * threads // max(threads, one.cpus)
-    size = {level: min(max(share[level], LEAST[level]), MOST[level]) for level in share}
-    way = size["L1"] // (l1.ways or USUAL["L1"].ways)
+    known = {level: found.get(level, usual) for level, usual in USUAL.items()}
+    threads = max(1, known["L1"].cpus)  # of a core
+    size = {}
+    for level, one in known.items():
+        share = one.size * threads // max(threads, one.cpus)
+        size[level] = min(max(share, LEAST[level]), MOST[level])
+    least, most = HUGE_PAGES
+    huge = huge_page if least <= huge_page <= most and huge_page.bit_count() == 1 else 0
     return Readings(
-        size["L1"], _power_of_two(max(way, 1 * KIB)), size["L2"], size["L3"], _power_of_two(max(page, 4 * KIB)),
-        _power_of_two(huge_page) if huge_page > page else 0,
-    )  # fmt: skip
+        size["L1"], _way(size["L1"], known["L1"]), size["L2"], _way(size["L2"], known["L2"]), size["L3"], huge
+    )
 
 
-def _power_of_two(x: int) -> int:
-    """The largest that is not over `x`."""
-    return 1 << x.bit_length() - 1
+def _way(size: int, cache: Cache) -> int:
+    """Bytes of a way: a power of two, as sets are found by some bits of an address."""
+    least, most = WAYS
+    return 1 << (size // min(max(cache.ways or 8, least), most)).bit_length() - 1
 
 
 def _in_words(x: int) -> str:

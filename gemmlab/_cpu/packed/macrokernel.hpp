@@ -29,6 +29,7 @@ constexpr int FEW_THREADS = 4;
 constexpr Count MANY_BLOCKS = 6;             // a thread: as many are as good as equal shares
 constexpr Count MIN_ROWS = 32;               // of a block of A, and two tiles at least
 constexpr Count MIN_COLUMNS = 1024;          // of a block of B, where k is so long that its memory would hold fewer
+constexpr Count STRIP_COLUMNS = 512;         // of a strip of C: each packed A is read once for so many
 
 /* The blocks of the five loops: see above. `mc` and `nc` of a product are upper bounds of these. */
 struct Blocks {
@@ -48,11 +49,12 @@ INLINE Count a_bytes(const Product &x, Count rows) {
 }
 INLINE Count max_b_bytes(const Product &x) { return x.max_b ? x.max_b : max(x.extents->min_b, x.threads * x.extents->b_of_a_thread); }
 
-/* Rows of a block of A: few enough for the `k` of them that is packed at once to stay in L2; and where blocks are few,
-   equal shares for the threads, some for each where there are rows enough. */
+/* Rows of a block of A: few enough for kc of them to stay in L2, and the `k` that is packed at once near it; and where
+   blocks are few, equal shares for the threads, some for each where there are rows enough. */
 Count block_rows(const Product &x, Count k) {
     const Count mr = x.kernel->mr;
-    const Count in_l2 = max(3 * mr, x.extents->a_in_l2 / bytes_of(*x.kernel, k) / mr * mr);
+    const Count row = bytes_of(*x.kernel, min(k, x.kc)), block = block_of_a_bytes(*x.extents, x.kernel->nr * row);
+    const Count in_l2 = max(3 * mr, min(block / row, x.extents->deep_a / bytes_of(*x.kernel, k)) / mr * mr);
     Count blocks = ceil_div(x.m, min(x.mc, in_l2));
     if (x.threads > 1 && blocks < MANY_BLOCKS * x.threads) {
         const Count fit = max(1, x.m / max(MIN_ROWS, 2 * mr)), some = blocks_a_thread(x.threads) * x.threads;
@@ -78,7 +80,7 @@ Blocks blocks_of(const Product &x) {
     blocks.kept = ceil_div(blocks.kr, x.kc);
     if (blocks.kept * a_bytes(x, blocks.mc) > x.extents->a_of_a_thread) blocks.kept = 1;
     blocks.ns = round_up_2(blocks.nc, nr);
-    if (blocks.kr > x.kc || x.narrows) blocks.ns = min(blocks.ns, round_up_2(x.extents->strip_columns, nr));
+    if (blocks.kr > x.kc || x.narrows) blocks.ns = min(blocks.ns, round_up_2(STRIP_COLUMNS, nr));
     blocks.separate = x.narrows || (blocks.kr == x.k && x.k > x.kc && x.rs_c % x.extents->conflict == 0);
     return blocks;
 }
@@ -96,7 +98,7 @@ Count shared_bytes(const Product &x) {
 Count own_bytes(const Product &x) {
     const Kernel &kernel = *x.kernel;
     const Count rows = min(x.m, x.mc), a = a_bytes(x, rows + (kernel.whole_panels ? kernel.mr : 0));
-    const Count sums = (rows + kernel.mr) * round_up_2(min(x.n, x.extents->strip_columns), kernel.nr) * kernel.sum;
+    const Count sums = (rows + kernel.mr) * round_up_2(min(x.n, STRIP_COLUMNS), kernel.nr) * kernel.sum;
     const bool separate = x.narrows || x.k > x.kc;
     return round_up_2(min(ceil_div(x.k, x.kc) * a, max(x.extents->a_of_a_thread, a)) + separate * sums, 64);
 }

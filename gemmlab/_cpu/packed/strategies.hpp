@@ -35,8 +35,12 @@ INLINE bool fits_in_memory(const Product &x) {
 INLINE bool is_dots(const Product &x) { return x.kernel->unpacked_vectors && x.n == 1; }
 INLINE bool is_in_place(const Product &x) {
     const Kernel &kernel = *x.kernel;
-    return kernel.unpacked_vectors && kernel.as_stored
-        && (x.m <= FEW_ROWS || round_up_2(x.n, kernel.lanes) * x.k * kernel.sum <= x.extents->in_place);
+    const Extents &extents = *x.extents;
+    if (!kernel.unpacked_vectors || !kernel.as_stored) return false;
+    const Count row = x.k * kernel.sum, b = round_up_2(x.n, kernel.lanes) * row;
+    return x.m <= FEW_ROWS || b <= extents.in_place
+        || (b <= extents.stored_in_l2 && x.m * row <= x.threads * extents.stored_in_l2 && !x.packed
+            && x.rs_b % (extents.conflict / 2));
 }
 INLINE bool is_in_pieces(const Product &x) {
     const Count thin = min(x.m, x.n), edge = max(x.m, x.n);

@@ -4,9 +4,9 @@ from libc.stddef cimport size_t
 
 cdef extern from "extents.hpp" nogil:
     ctypedef struct Machine:
-        Py_ssize_t l1, l1_way, l2, l3, page, huge_page
+        Py_ssize_t l1, l1_way, l2, l2_way, l3, huge_page
     ctypedef struct Extents:
-        Py_ssize_t in_place, at_once, conflict, a_in_l2, strip_columns, thin_b
+        Py_ssize_t at_once, conflict, l2, l2_way, in_place, stored_in_l2, deep_a, thin_b
         Py_ssize_t a_of_a_thread, b_of_a_thread, min_b, round, huge_page
     Extents extents_of(const Machine &)
 
