@@ -49,8 +49,9 @@ class Readings(NamedTuple):
     huge_page: int
 
     def __str__(self) -> str:
-        caches = f"L1 {_in_words(self.l1)}, L2 {_in_words(self.l2)}, L3 {_in_words(self.l3)} a core"
-        return f"{caches}; huge pages of {_in_words(self.huge_page)}" if self.huge_page else f"{caches}; no huge pages"
+        l3 = f"L3 {_in_words(self.l3)}" if self.l3 else "no L3"
+        pages = f"huge pages of {_in_words(self.huge_page)}" if self.huge_page else "no huge pages"
+        return f"a core has L1 {_in_words(self.l1)}, L2 {_in_words(self.l2)}, {l3}; {pages}"
 
 
 USUAL = {"L1": Cache(32 * KIB, 8), "L2": Cache(512 * KIB, 8), "L3": Cache(0)}  # where the system does not tell
@@ -88,7 +89,7 @@ def readings_of(found: Mapping[str, Cache], huge_page: int) -> Readings:
 
     >>> found = {"L1": Cache(32 << 10, 8, 2), "L2": Cache(512 << 10, 8, 2), "L3": Cache(32 << 20, 16, 16)}
     >>> print(readings_of(found, 2 << 20))
-    L1 32 KiB, L2 512 KiB, L3 4 MiB a core; huge pages of 2 MiB
+    a core has L1 32 KiB, L2 512 KiB, L3 4 MiB; huge pages of 2 MiB
     """
     known = {level: found.get(level, usual) for level, usual in USUAL.items()}
     threads = max(1, known["L1"].cpus)  # of a core
@@ -110,8 +111,7 @@ def _way(size: int, cache: Cache) -> int:
 
 
 def _in_words(x: int) -> str:
-    unit = "MiB" if x >= MIB else "KiB"
-    return f"{x / (MIB if x >= MIB else KIB):.4g} {unit}" if x else "none"
+    return f"{x / MIB:.4g} MiB" if x >= MIB else f"{x / KIB:.4g} KiB"
 
 
 @cache

@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import as_strided
 from randomness import RNG
 
-from gemmlab._cpu import machine
+import gemmlab
+from gemmlab._cpu import isa, machine
 from gemmlab._cpu.machine import Cache
 from gemmlab._cpu.packed_backend._packed import PackedKernel, extents_from
 from gemmlab._cpu.packed_backend.backend import Packed
@@ -122,7 +124,7 @@ def test_readings_are_of_one_core_and_within_what_there_is(name):
 
 
 def test_this_machine_has_readings():
-    assert str(machine.readings()).startswith("L1 ")
+    assert str(machine.readings()).startswith("a core has L1 ")
     extents = extents_from(machine.readings()._asdict())
     assert all(size > 0 for name, size in extents.items() if name != "huge_page")
 
@@ -202,3 +204,23 @@ def test_the_depth_of_a_block_does_not_hang_on_the_machine(name):
     for k in (100, 1000, 7777):
         a, b, c = (np.broadcast_to(np.zeros((), "float32"), shape) for shape in ((500, k), (k, 500), (500, 500)))
         assert kernel.plan(a, b, c).kc == Packed().kernel.plan(a, b, c).kc
+
+
+@each_machine
+def test_what_is_multiplied_as_it_is_stored_leaves_l2_room(name):
+    kernel, l2 = kernel_of(name), readings_of(name).l2
+    taken = 0
+    for _ in range(200):
+        m, k, n = (int(2 ** RNG.uniform(4, 11)) for _ in range(3))
+        a, b, c = (np.broadcast_to(np.zeros((), "float32"), shape) for shape in ((m, k), (k, n), (m, n)))
+        a, b = (as_strided(x, x.shape, (4 * x.shape[1], 4), writeable=False) for x in (a, b))
+        if m > 12 and kernel.plan(a, b, c).is_in_place:
+            assert b.size * 4 <= l2 / 4, (m, k, n)
+            taken += 1
+    assert taken or isa.chosen() == "plain"
+
+
+def test_explain_prints_the_readings(monkeypatch):
+    monkeypatch.setattr(machine, "readings", lambda: readings_of("no L3"))
+    told = str(gemmlab.explain(np.eye(3), np.eye(3), backend="cpu-packed"))
+    assert told.splitlines()[2].strip() == "machine: a core has L1 32 KiB, L2 256 KiB, no L3; huge pages of 2 MiB"

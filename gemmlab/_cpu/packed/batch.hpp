@@ -6,8 +6,8 @@
 namespace {
 
 constexpr int MAX_AXES = 64;
-constexpr double LARGE_FLOP = 3e7;  // of a product that is worth all threads,
-constexpr double FAIR_FLOP = 4e6;   // and if there are fewer products than threads
+constexpr double LARGE_FLOP = 3e7;  // of a product that is worth all threads
+constexpr double FAIR = 18;         // or if there are fewer products than threads, so often what a team costs
 
 struct Batch {
     int axes;  // leading ones, the last one fastest
@@ -22,7 +22,7 @@ Count products_in(const Batch &batch) {
 
 INLINE bool one_at_a_time(const Product &x, Count products) {
     const double flop = 2.0 * x.m * x.n * x.k;
-    return x.threads == 1 || products == 1 || flop >= (products < x.threads ? FAIR_FLOP : LARGE_FLOP);
+    return x.threads == 1 || products == 1 || flop >= (products < x.threads ? FAIR * x.team_flop : LARGE_FLOP);
 }
 
 /* Products with equal steps from each to the next. */
@@ -71,14 +71,14 @@ Product on_one_thread(const Product &x) {
 
 Count workspace_of_batch(const Product &x, const Batch &batch) {
     if (one_at_a_time(x, products_in(batch))) return workspace_of(x);
-    return x.threads * round_up_2(workspace_of(on_one_thread(x)), 64);
+    return x.threads * whole_lines(workspace_of(on_one_thread(x)));
 }
 
 void multiply_batch(const Product &x, const Batch &batch) {
     const Count products = products_in(batch);
     if (one_at_a_time(x, products)) return multiply_some(x, batch, 0, products);
     const Product alone = on_one_thread(x);
-    const Count own = round_up_2(workspace_of(alone), 64);
+    const Count own = whole_lines(workspace_of(alone));
     #pragma omp parallel num_threads(x.threads)
     {
         Product one = alone;

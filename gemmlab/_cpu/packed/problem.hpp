@@ -95,18 +95,20 @@ struct Product {
     const char *b; Count rs_b, cs_b;
     char *c; Count rs_c, cs_c;
     int threads;
+    double team_flop;    // what a team of two threads costs, in floating-point operations of one
     Count mc, kc, nc;    // blocks: rows of A at most, depth, columns of B at most
     Count max_b;         // bytes of a packed block of B; 0 for the default
     bool narrows;        // C is stored in another type than its sums
     bool accumulate;     // what C holds is the first addend
     const char *packed;  // all of B's panels, made before, or NULL; B is not read then
     Count packed_n, packed_j;  // columns in them, and the one where this B begins
-    char *buffer;        // of the plan's `workspace` bytes, at a multiple of 64
+    char *buffer;        // of the plan's `workspace` bytes, at a multiple of LINE
 };
 
 constexpr int MAX_MR = 32;
 constexpr int UNPACKED_ROWS = 6, MAX_UNPACKED_VECTORS = 4;  // of a tile on operands that are not packed
 constexpr int DOT_ROWS = 4;
+constexpr Count LINE = 128;       // bytes: two cache lines, which are often fetched together, or one of Apple
 constexpr Count DOT_KC = 4096;    // kc where B is one column of real numbers
 
 INLINE Count min(Count x, Count y) { return x < y ? x : y; }
@@ -117,6 +119,8 @@ INLINE Count round_up(Count extent, Count step) { return ceil_div(extent, step) 
 /* The same for powers of two, which need no division. */
 INLINE Count ceil_div_2(Count extent, int size) { return (extent + size - 1) >> __builtin_ctz(size); }
 INLINE Count round_up_2(Count extent, Count step) { return (extent + step - 1) & -step; }
+/* So many bytes, in whole cache lines: what one thread writes is in no line of another. */
+INLINE Count whole_lines(Count bytes) { return round_up_2(bytes, LINE); }
 /* Where part `i` of `count` equal parts begins. */
 INLINE Count share(Count extent, Count i, Count count) {
     return count == 1 ? extent * i : extent / count * i + min(i, extent % count);

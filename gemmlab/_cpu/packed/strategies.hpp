@@ -121,7 +121,7 @@ void multiply_small(const Product &x, const Steps &steps) {
 }
 
 /* DOT_ROWS rows of A, or those that are left. What is not adjacent is copied to the buffer first. */
-INLINE Count dots_bytes(const Product &x) { return round_up_2((DOT_ROWS + 1) * DOT_KC * x.kernel->sum, 64); }
+INLINE Count dots_bytes(const Product &x) { return whole_lines((DOT_ROWS + 1) * DOT_KC * x.kernel->sum); }
 void multiply_dot_rows(const Product &x, Count ir, char *buffer) {
     const Kernel &kernel = *x.kernel;
     const bool gathers_a = x.cs_a != kernel.sum || !kernel.as_stored;
@@ -202,7 +202,7 @@ Product piece_of(const Product &x) {
 void multiply_pieces(const Product &x) {
     const Product shape = piece_of(x);
     const Count across = ceil_div(x.n, shape.n), count = ceil_div(x.m, shape.m) * across;
-    const Count own = round_up_2(whole_bytes(shape), 64);
+    const Count own = whole_lines(whole_bytes(shape));
     Count taken = 0;
     #pragma omp parallel num_threads(x.threads)
     for (Count i = omp_get_thread_num(); i < count;
@@ -224,10 +224,10 @@ void multiply_unsliced(const Product &x) {
 }
 Count unsliced_bytes(const Product &x) {
     if (is_dots(x)) return x.threads * dots_bytes(x);
-    return is_in_pieces(x) ? x.threads * round_up_2(whole_bytes(piece_of(x)), 64) : whole_bytes(x);
+    return is_in_pieces(x) ? x.threads * whole_lines(whole_bytes(piece_of(x))) : whole_bytes(x);
 }
 
-INLINE Count sums_bytes(const Product &x) { return round_up_2(x.m * x.n * x.kernel->sum, 64); }
+INLINE Count sums_bytes(const Product &x) { return whole_lines(x.m * x.n * x.kernel->sum); }
 INLINE Count slices_in_round(const Product &x) {
     const Count fit = min(ROUND_SLICES, x.extents->round / sums_bytes(x));
     return min(ceil_div(x.k, x.kc), max(x.threads, fit));

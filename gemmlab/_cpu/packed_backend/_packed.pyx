@@ -210,7 +210,7 @@ cdef class PackedKernel(FastPath):
         if x.n == 1:
             x.cs_b, x.cs_c = cnp.PyArray_ITEMSIZE(b), cnp.PyArray_ITEMSIZE(c)
         x.kernel, x.extents, x.narrows = entry.kernel, &self.extents, entry.kernel.narrows
-        x.mc, x.nc = entry.mc, entry.nc
+        x.team_flop, x.mc, x.nc = entry.team_flop, entry.mc, entry.nc
         x.kc = even(x.k, DOT_KC if is_dots(x[0]) else entry.kc, entry.kernel.group)
         x.packed, x.packed_n, x.packed_j, x.max_b = <const char *> NULL, x.n, 0, 0
         x.accumulate = False

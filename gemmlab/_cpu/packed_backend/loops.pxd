@@ -29,6 +29,7 @@ cdef extern from "problem.hpp" nogil:
         char *c
         Py_ssize_t rs_c, cs_c
         int threads
+        double team_flop
         Py_ssize_t mc, kc, nc, max_b
         bint narrows, accumulate
         const char *packed
