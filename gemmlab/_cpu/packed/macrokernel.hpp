@@ -139,7 +139,7 @@ void multiply_block(const Kernel &kernel, const Block &x) {
             tile.rows = min(panels.height + (panel < panels.taller), x.rows - ir);
             tile.a = x.a + ir * row_bytes;
             tile.c = x.c + ir * x.rs_c + jr * x.cs_c;
-            kernel.packed[(tile.rows - 1) * 2 + (tile.columns > kernel.lanes)](tile);
+            kernel.packed[(tile.rows - 1) * kernel.vectors + ceil_div_2(tile.columns, kernel.lanes) - 1](tile);
         }
     }
     if (kernel.end) kernel.end();

@@ -5,30 +5,47 @@
                for v in 0..vectors:        sum[i][v] += A[i,p] * B[p, v's lanes]
 
    Each sum is one chain of multiply-adds in the order of p, in every instance: so a number of C has the same bits
-   whichever tile computes it. The registers, of 32 with AVX-512 and 16 else:
-
-                      sums        B       A, product      instance
-       f32, f64       14 x 2      2       0 + 0           A from memory, broadcast by the multiply-add itself
-       c64, c128      14 x 1 re, im   re, im              the same; B split into real and imaginary parts
-       integers       12 x 2      2       1 + 1
-       unpacked       6 x 4       4       0 + 0           operands as they are stored, for few rows and small products
-       AVX2, f32      6 x 2       2       1 + 0 */
+   whichever tile computes it. The sums of a tile leave registers for a row of B and a number of A; complex numbers are
+   split, a vector of real and one of imaginary parts in place of each vector of sums. */
 #pragma once
 
 #include "numeric.hpp"
 
 namespace {
 
+/* The register tiles: rows by vectors of sums. A dot product has DOT_VECTORS for each of DOT_ROWS rows everywhere. */
+struct Tiles {
+    int rows, vectors;     // float32 and float64
+    int complex_rows;      // by one vector of real and one of imaginary parts
+    int integer_rows;      // by as many vectors as float32
+    int unpacked_vectors;  // by at most UNPACKED_ROWS, of operands as they are stored
+};
+//                    f32, f64  complex  integers  unpacked    registers     chosen by
+constexpr Tiles V4    = {14, 2,   14,      12,       4};    // 32 x 64 bytes   measurement
+constexpr Tiles V3    = {6, 2,     6,       4,       2};    // 16 x 32 bytes   measurement
+constexpr Tiles V2    = {3, 4,     5,       3,       2};    // 16 x 16 bytes   measurement; loads B anew for each row
+constexpr Tiles NEON  = {12, 2,   12,      12,       4};    // 32 x 16 bytes   the number of registers: not timed
+constexpr Tiles PLAIN = {6, 2,     6,       4,       2};    // unknown         as for 16 registers: not timed
+
+constexpr int DOT_VECTORS = 4;
 #if defined(__AVX512F__)
-constexpr int FUSED_ROWS = 14, UNFUSED_ROWS = 12, UNPACKED_VECTORS = 4;
+constexpr Tiles TILES = V4;
+#elif defined(__AVX__)
+constexpr Tiles TILES = V3;
+#elif defined(__SSE4_2__)
+constexpr Tiles TILES = V2;
+#elif defined(__aarch64__)
+constexpr Tiles TILES = NEON;
 #else
-constexpr int FUSED_ROWS = 6, UNFUSED_ROWS = 4, UNPACKED_VECTORS = 2;
+constexpr Tiles TILES = PLAIN;
 #endif
-constexpr int VECTORS = 2;   // of a panel of B
 constexpr int AHEAD = 1024;  // bytes of a panel of B that are prefetched: it is longer than L1
 
-template <class Kind> constexpr int MR = Kind::FUSED ? FUSED_ROWS : UNFUSED_ROWS;
-template <class Kind> constexpr int NR = VECTORS / Kind::PARTS * LANES<typename Kind::Sum>;
+template <class Kind> constexpr bool IS_COMPLEX = Kind::PARTS == 2;
+template <class Kind>
+constexpr int MR = IS_COMPLEX<Kind> ? TILES.complex_rows : Kind::FUSED ? TILES.rows : TILES.integer_rows;
+template <class Kind> constexpr int VECTORS = IS_COMPLEX<Kind> ? 1 : TILES.vectors;  // of sums in a row
+template <class Kind> constexpr int NR = VECTORS<Kind> * LANES<typename Kind::Sum>;
 
 template <class Kind, int ROWS, int NV> using Registers = Vector<typename Kind::Sum>[ROWS][NV];
 
@@ -82,6 +99,24 @@ template <class Kind, int ROWS, int NV> INLINE void put(Registers<Kind, ROWS, NV
         put_rows<Kind, ROWS, NV, false>(sum, x);
 }
 
+/* The numbers of A that one step multiplies. Where instructions take a number from its place in a vector, adjacent ones
+   are loaded as vectors, if registers are left for these. */
+template <class Kind, int ROWS, bool ADJACENT> struct Numbers {
+    using T = typename Kind::Sum;
+    static constexpr int COUNT = ROWS * Kind::PARTS, N = LANES<T>;
+    static constexpr int LOADED = BY_ELEMENT && ADJACENT && COUNT <= 6 * N ? COUNT / N : 0;
+    Vector<T> vectors[LOADED + 1];
+    const char *const a;
+    const Count rs_a;
+    INLINE Numbers(const Tile &x) : a(x.a), rs_a(x.rs_a) {
+        UNROLL for (int v = 0; v < LOADED; v++) vectors[v] = load<T>(a + v * VECTOR_BYTES);
+    }
+    INLINE T at(int i, int part) const {
+        const int place = i * Kind::PARTS + part;
+        return place < LOADED * N ? vectors[place / N][place % N] : ((const T *)(a + i * rs_a))[part];
+    }
+};
+
 /* WHOLE: the last vector of B may be read to its end. PACKED: B is in a panel. */
 template <class Kind, int ROWS, int NV, bool WHOLE, bool PACKED> INLINE void multiply(Tile x) {
     using T = typename Kind::Sum;
@@ -96,16 +131,16 @@ template <class Kind, int ROWS, int NV, bool WHOLE, bool PACKED> INLINE void mul
             UNROLL for (int l = 0; l < NV * VECTOR_BYTES; l += LINE_BYTES) __builtin_prefetch(x.b + AHEAD + l);
         UNROLL for (int v = 0; v < LAST; v++) row[v] = load<T>(x.b + v * VECTOR_BYTES);
         row[LAST] = WHOLE ? load<T>(x.b + LAST * VECTOR_BYTES) : load_part<T>(x.b + LAST * VECTOR_BYTES, part);
+        const Numbers<Kind, ROWS, PACKED> numbers(x);
         UNROLL for (int i = 0; i < ROWS; i++) {
-            const T *number = (const T *)(x.a + i * x.rs_a);
-            if constexpr (Kind::PARTS == 2) {
-                const T re = number[0], im = number[1];
+            if constexpr (IS_COMPLEX<Kind>) {
+                const T re = numbers.at(i, 0), im = numbers.at(i, 1);
                 sum[i][0] = sum[i][0] + row[0] * re;
                 sum[i][1] = sum[i][1] + row[1] * re;
                 sum[i][0] = sum[i][0] - row[1] * im;
                 sum[i][1] = sum[i][1] + row[0] * im;
             } else {
-                const T y = *number;
+                const T y = numbers.at(i, 0);
                 UNROLL for (int v = 0; v < NV; v++) sum[i][v] = Kind::multiply_add(sum[i][v], row[v], y);
             }
         }
@@ -118,9 +153,9 @@ template <class Kind, int ROWS, int NV, bool WHOLE, bool PACKED> INLINE void mul
 /* A and B in panels, both read from start to end; the lines of C are on their way while the loop over p runs. */
 template <class Kind, int ROWS, int NV> void packed_tile(const Tile &x) {
     Tile y = x;
-    y.rs_a = Kind::STEP, y.cs_a = ROWS * Kind::STEP, y.rs_b = VECTORS * VECTOR_BYTES;
+    y.rs_a = Kind::STEP, y.cs_a = ROWS * Kind::STEP, y.rs_b = Kind::PARTS * VECTORS<Kind> * VECTOR_BYTES;
     UNROLL for (int i = 0; i < ROWS; i++)
-        for (int line = 0; line <= VECTORS * VECTOR_BYTES; line += LINE_BYTES)
+        for (int line = 0; line <= Kind::PARTS * VECTORS<Kind> * VECTOR_BYTES; line += LINE_BYTES)
             __builtin_prefetch(x.c + i * x.rs_c + line, 1);
     multiply<Kind, ROWS, NV, true, true>(y);
 }
@@ -133,7 +168,6 @@ template <class Kind, int ROWS, int NV, bool WHOLE> void unpacked_tile(const Til
 }
 
 /* Dot products: for each row of A, DOT_VECTORS vectors of sums over every DOT_VECTORS * LANES-th number of k. */
-constexpr int DOT_VECTORS = 4;
 template <class Kind, int ROWS> void dot(const Tile &x) {
     using T = typename Kind::Sum;
     constexpr int N = LANES<T>;
@@ -169,14 +203,14 @@ template <class Kind, int ROWS> void dot(const Tile &x) {
 template <int N> struct MicroKernels { MicroKernel at[N]; };
 
 template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> packed_tiles(std::integer_sequence<int, I...>) {
-    return {{packed_tile<Kind, I / VECTORS + 1, Kind::PARTS == 2 ? 2 : I % VECTORS + 1>...}};
+    return {{packed_tile<Kind, I / VECTORS<Kind> + 1, Kind::PARTS * (I % VECTORS<Kind> + 1)>...}};
 }
 template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> unpacked_tiles(std::integer_sequence<int, I...>) {
-    return {{unpacked_tile<Kind, I / 2 / UNPACKED_VECTORS + 1, I / 2 % UNPACKED_VECTORS + 1, I % 2>...}};
+    return {{unpacked_tile<Kind, I / 2 / TILES.unpacked_vectors + 1, I / 2 % TILES.unpacked_vectors + 1, I % 2>...}};
 }
 template <class Kind> constexpr auto PACKED_TILES =
-    packed_tiles<Kind>(std::make_integer_sequence<int, MR<Kind> * VECTORS>());
+    packed_tiles<Kind>(std::make_integer_sequence<int, MR<Kind> * VECTORS<Kind>>());
 template <class Kind> constexpr auto UNPACKED_TILES =
-    unpacked_tiles<Kind>(std::make_integer_sequence<int, UNPACKED_ROWS * UNPACKED_VECTORS * 2>());
+    unpacked_tiles<Kind>(std::make_integer_sequence<int, UNPACKED_ROWS * TILES.unpacked_vectors * 2>());
 
 }  // namespace

@@ -66,7 +66,8 @@ using Unpack = void (*)(const Sums &);
 struct Kernel {
     const char *dtype, *out;   // of A and B, and of C, by NumPy's names
     int mc, kc;                // default rows and depth of a block of A
-    int mr, nr, lanes;         // the register tile; sums in one vector
+    int mr, nr;                // the register tile
+    int lanes, vectors;        // sums in one vector, vectors of sums in one row of the tile
     int group, step;           // numbers of k that one step multiplies, and their bytes in a panel
     int stored, sum, result;   // bytes of a number of A or B as stored, of a sum, of a number of C
     int parts;                 // numbers that make one sum: 2 if complex
@@ -75,7 +76,7 @@ struct Kernel {
     bool whole_panels;         // panels of A have MR rows, but for the last
     int unpacked_vectors;      // widest tile on operands that are not packed; 0: none, and no dot products
     void (*begin)(), (*end)(); // around a run of tiles, or NULL
-    const MicroKernel *packed;    // [rows - 1][columns > lanes]
+    const MicroKernel *packed;    // [rows - 1][vectors - 1]
     const MicroKernel *unpacked;  // [rows - 1][vectors - 1][the last vector of B is whole]
     MicroKernel dot, dots;        // one row of A, and DOT_ROWS of them, by one column of B
     Pack pack_a, pack_b;
@@ -101,8 +102,8 @@ struct Product {
     char *buffer;        // of the plan's `workspace` bytes, at a multiple of 64
 };
 
-constexpr int MAX_MR = 32;
-constexpr int UNPACKED_ROWS = 6, MAX_UNPACKED_VECTORS = 4;  // of a tile on operands that are not packed
+constexpr int MAX_MR = 32, MAX_VECTORS = 4;
+constexpr int UNPACKED_ROWS = 6;  // of a tile on operands that are not packed
 constexpr int DOT_ROWS = 4;
 constexpr Count DOT_KC = 4096;    // kc where B is one column of real numbers
 

@@ -76,7 +76,8 @@ INLINE Tile unpacked_tile_of(const Product &x, Count columns) {
 
 void multiply_in_place(const Product &x) {
     const Kernel &kernel = *x.kernel;
-    const Count strip = strip_columns(x), row_bytes = kernel.lanes * kernel.sum;
+    const Count widest = kernel.unpacked_vectors * kernel.lanes, row_bytes = kernel.lanes * kernel.sum;
+    const Count strip = min(strip_columns(x), widest);  // a panel's columns are a few strips
     const bool gathers = gathers_b(x);
     for (Count jr = 0; jr < x.n; jr += strip) {
         const Count columns = min(strip, x.n - jr), vectors = ceil_div_2(columns, kernel.lanes);
@@ -92,7 +93,8 @@ void multiply_in_place(const Product &x) {
                                .width = columns, .padded = vectors * kernel.lanes, .depth = tile.depth});
                 tile.b = x.buffer;
             }
-            if (x.packed) tile.b = packed_panels(x, pc, jr, tile.depth);
+            if (x.packed)
+                tile.b = packed_panels(x, pc, jr & -kernel.nr, tile.depth) + (jr & (kernel.nr - 1)) * kernel.sum;
             run_unpacked_rows(x, tile, vectors, whole);
         }
     }

@@ -175,8 +175,8 @@ template <MicroKernel record, int N> struct Recorded {
         for (MicroKernel &one : at) one = record;
     }
 };
-constexpr Recorded<record_packed_tile, MAX_MR * 2> RECORDED_PACKED;
-constexpr Recorded<record_unpacked_tile, UNPACKED_ROWS * MAX_UNPACKED_VECTORS * 2> RECORDED_UNPACKED;
+constexpr Recorded<record_packed_tile, MAX_MR * MAX_VECTORS> RECORDED_PACKED;
+constexpr Recorded<record_unpacked_tile, UNPACKED_ROWS * MAX_VECTORS * 2> RECORDED_UNPACKED;
 
 RecordingKernel recording_kernel(const Kernel &kernel, const Recorder &recorder) {
     RecordingKernel recording = {kernel, recorder, false};
