@@ -493,13 +493,15 @@ def five_loops(plan, m, n, k):
         for pr in range(0, k, plan.kr):
             depths = [min(plan.kc, plan.kr - pc, k - pr - pc) for pc in range(0, min(plan.kr, k - pr), plan.kc)]
             for depth in depths:
-                yield from (("pack_b", (0, min(plan.nr, columns - j), depth)) for j in range(0, columns, plan.nr))
+                for p in range(0, depth, plan.rows_of_b):
+                    rows = min(plan.rows_of_b, depth - p)
+                    yield from (("pack_b", (0, min(plan.nr, columns - j), rows)) for j in range(0, columns, plan.nr))
             for ic in range(0, m, plan.mc):
                 rows = heights(min(plan.mc, m - ic), plan.mr)
                 for js in range(0, columns, plan.ns):
                     width = min(plan.ns, columns - js)
                     for depth in depths:
-                        if js == 0 or plan.kept < len(depths):
+                        if plan.packs_a and (js == 0 or plan.kept < len(depths)):
                             yield from (("pack_a", (height, 0, depth)) for height in rows)
                         for jr in range(0, width, plan.nr):
                             yield from (("packed_tile", (height, min(plan.nr, width - jr), depth)) for height in rows)
@@ -514,6 +516,20 @@ def in_place(plan, m, n, k, gathers_b):
             depth = min(plan.kc, k - pc)
             yield from [("pack_b", (0, columns, depth))] * gathers_b
             yield from (("unpacked_tile", (height, columns, depth)) for height in heights(m, plan.mr))
+
+
+def by_rows(plan, m, n, k):
+    rows_of_b = plan.rows_of_b or plan.kc
+    for jc in range(0, n, plan.nc):
+        columns = min(plan.nc, n - jc)
+        for pc in range(0, k, plan.kc):
+            depth = min(plan.kc, k - pc)
+            for p in range(0, depth, rows_of_b):
+                for height in heights(m, plan.mr):
+                    if columns >= plan.nr:
+                        yield "unpacked_tile", (height, plan.nr, min(rows_of_b, depth - p))
+                    if rest := columns % plan.nr:
+                        yield "unpacked_tile", (height, rest, min(rows_of_b, depth - p))
 
 
 def dot_products(plan, m, k, gathers_a, gathers_b):
@@ -537,6 +553,8 @@ def test_the_plan_that_is_told_is_the_one_that_runs():
         size, stored = a.itemsize, dtype != "float16"
         if plan.is_packed:
             expected = five_loops(plan, m, n, k)
+        elif plan.is_in_place and plan.nc:
+            expected = by_rows(plan, m, n, k)
         elif plan.is_in_place:
             expected = in_place(plan, m, n, k, n > 1 and b.strides[1] != size)
         else:
@@ -663,7 +681,8 @@ def test_explain_names_the_way():
         a, b = (np.broadcast_to(np.ones((), dtype), shape) for shape in ((m, k), (k, n)))
         return gemmlab.explain(a, b, backend="cpu-packed").rows[0][2]
 
-    assert "; in place; 1 thread" in way(8, 8, 8)
+    assert "; in place, by rows of C; 1 thread" in way(8, 8, 8)
+    assert "in place, by rows of B" in way(8, 900, 900)
     assert "five loops" in way(700, 700, 700)
     assert "dot products" in way(10, 1, 10)
     assert "five loops" in way(8, 8, 8, "int8")

@@ -25,7 +25,8 @@ struct Extents {
     Count conflict;       // rows of C at this distance, or a multiple of it, evict each other
     Count l2, l2_way;
     Count in_place;       // B that is multiplied as it is stored by any number of rows,
-    Count stored_in_l2;   // and B and a thread's part of A where both are read again from L2
+    Count few_rows_sums;  // sums of a few rows, which are loaded and stored once for some rows of B
+    Count short_k_b;      // B that whole rows of C pass by
     Count deep_a;         // a block of A, as deep as B is packed
     Count thin_b;         // packed B that only few rows use
     Count a_of_a_thread;  // packed A that a thread keeps
@@ -47,7 +48,7 @@ constexpr Count KIB = 1 << 10, MIB = 1 << 20;
 INLINE Extents extents_of(const Machine &x) {
     const Count last = min(max(x.l3, x.l2), 4 * MIB), deep = max(x.l2 / 4, 512 * KIB);
     return {.at_once = x.l1 / 4, .conflict = x.l1_way, .l2 = x.l2, .l2_way = x.l2_way, .in_place = min(8 * x.l1 / 3, x.l2 / 4),
-            .stored_in_l2 = x.l2 / 4, .deep_a = deep, .thin_b = deep, .a_of_a_thread = last / 2, .b_of_a_thread = last / 2, .min_b = last,
+            .few_rows_sums = x.l2 / 4, .short_k_b = x.l2 / 2, .deep_a = deep, .thin_b = deep, .a_of_a_thread = last / 2, .b_of_a_thread = last / 2, .min_b = last,
             .round = last, .huge_page = x.huge_page};
 }
 

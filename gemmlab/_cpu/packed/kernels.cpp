@@ -11,7 +11,8 @@ namespace {
 template <class Kind> constexpr void set_tiles(Kernel &x) {
     x.mr = MR<Kind>, x.nr = NR<Kind>, x.packed = PACKED_TILES<Kind>.at;
     if constexpr (Kind::UNPACKED) {
-        x.unpacked_vectors = UNPACKED_VECTORS, x.unpacked = UNPACKED_TILES<Kind>.at;
+        for (int rows = 1; rows <= UNPACKED_ROWS; rows++) x.unpacked_vectors[rows - 1] = unpacked_vectors(rows);
+        x.unpacked = UNPACKED_TILES<Kind>.at, x.half_packed = HALF_PACKED_TILES<Kind>.at;
         x.dot = dot<Kind, 1>, x.dots = dot<Kind, DOT_ROWS>;
     }
 }
@@ -42,7 +43,7 @@ template <class Kind, class S> requires(Kind::GROUP > 1) constexpr void set_pack
 /* Numbers stored as S, multiplied as this kind of number, into numbers stored as C. */
 template <class Kind, class S, class C = typename Kind::Sum> constexpr Kernel kernel(Kernel x) {
     using T = typename Kind::Sum;
-    x.lanes = LANES<T>, x.group = Kind::GROUP, x.step = Kind::STEP, x.parts = Kind::PARTS;
+    x.lanes = LANES<T>, x.vectors = VECTORS<Kind>, x.group = Kind::GROUP, x.step = Kind::STEP, x.parts = Kind::PARTS;
     x.stored = sizeof(S), x.sum = Kind::PARTS * sizeof(T), x.result = sizeof(C);
     x.as_stored = Kind::GROUP == 1 && (Kind::PARTS == 2 || __is_same(S, T));
     x.narrows = Kind::PARTS == 1 && !__is_same(C, T);

@@ -26,6 +26,7 @@
 namespace {
 
 constexpr int FEW_THREADS = 4;
+constexpr Count ROWS_OF_B = 32;              // that are read at the same time: more streams no processor reads ahead of
 constexpr Count MANY_BLOCKS = 6;             // a thread: as many are as good as equal shares
 constexpr Count MIN_ROWS = 32;               // of a block of A, and two tiles at least
 constexpr Count MIN_COLUMNS = 1024;          // of a block of B, where k is so long that its memory would hold fewer
@@ -34,6 +35,7 @@ constexpr Count STRIP_COLUMNS = 512;         // of a strip of C: each packed A i
 /* The blocks of the five loops: see above. `mc` and `nc` of a product are upper bounds of these. */
 struct Blocks {
     Count mc, nc, kr, ns;
+    bool packs_a;
     Count kept;     // blocks of packed A
     bool separate;  // a strip's sums are in a separate accumulator until they are whole
 };
@@ -65,10 +67,17 @@ Count block_rows(const Product &x, Count k) {
     return x.kernel->whole_panels ? round_up(rows, mr) : rows;
 }
 
+/* Whether A is packed: not where rows are adjacent numbers, and those of a tile do not evict each other. */
+INLINE bool packs_a(const Product &x) {
+    const Kernel &kernel = *x.kernel;
+    return !kernel.half_packed || !kernel.as_stored || x.cs_a != kernel.sum || x.rs_a % (x.extents->conflict / 2) == 0;
+}
+
 Blocks blocks_of(const Product &x) {
     const Kernel &kernel = *x.kernel;
     const Count max_b = max_b_bytes(x), nr = kernel.nr;
-    Blocks blocks = {.mc = 0, .nc = x.n, .kr = x.k, .ns = 0, .kept = 0, .separate = false};
+    Blocks blocks = {.mc = 0, .nc = x.n, .kr = x.k, .ns = 0, .packs_a = packs_a(x), .kept = 0,
+                     .separate = false};
     if (!x.packed) {
         const Count fit = max_b / bytes_of(kernel, x.k) & -nr;
         const Count columns = min(x.nc, max(fit, x.narrows ? nr : MIN_COLUMNS));
@@ -114,28 +123,32 @@ INLINE Panels panels_of_a(const Kernel &x, Count rows) {
     return {count, rows / count, rows % count};
 }
 
-/* A packed block of A, and the part of packed B and of C that it meets. */
+/* A block of A, packed or as it is stored, and the part of packed B and of C that it meets. */
 struct Block {
     Count rows, columns, depth;
-    const char *a, *b;
+    const char *a; Count rs_a, cs_a;  // where it is not packed
+    const char *b;
     char *c; Count rs_c, cs_c;
-    bool add;
+    bool add, packed;
 };
 
 /* 2nd and 1st loop: a block of C. */
 void multiply_block(const Kernel &kernel, const Block &x) {
     const Panels panels = panels_of_a(kernel, x.rows);
     const Count steps = ceil_div_2(x.depth, kernel.group), row_bytes = steps * kernel.step;
-    Tile tile = {.kernel = &kernel, .depth = steps, .b = x.b, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = x.add};
+    Tile tile = {.kernel = &kernel, .depth = steps, .rs_a = x.rs_a, .cs_a = x.cs_a, .b = x.b, .rs_c = x.rs_c,
+                 .cs_c = x.cs_c, .add = x.add};
+    const MicroKernel *const tiles = x.packed ? kernel.packed : kernel.half_packed;
+    const Count row_of_a = x.packed ? row_bytes : x.rs_a;
     if (kernel.begin) kernel.begin();
     for (Count jr = 0; jr < x.columns; jr += kernel.nr, tile.b += kernel.nr * row_bytes) {
         tile.columns = min(kernel.nr, x.columns - jr);
         Count ir = 0;
         for (Count panel = 0; panel < panels.count; panel++, ir += tile.rows) {
             tile.rows = min(panels.height + (panel < panels.taller), x.rows - ir);
-            tile.a = x.a + ir * row_bytes;
+            tile.a = x.a + ir * row_of_a;
             tile.c = x.c + ir * x.rs_c + jr * x.cs_c;
-            kernel.packed[(tile.rows - 1) * 2 + (tile.columns > kernel.lanes)](tile);
+            tiles[(tile.rows - 1) * kernel.vectors + ceil_div_2(tile.columns, kernel.lanes) - 1](tile);
         }
     }
     if (kernel.end) kernel.end();
@@ -157,16 +170,26 @@ struct PartOfB {
     Count pr, k, jc, columns;
 };
 
-/* Panels of a part of B, a block of k after the other: those that are this thread's to pack. */
+/* Panels of a part of B, a block of k after the other: those that are this thread's to pack. Where rows of B are adjacent
+   numbers, they are read in the order of memory: some of them at a time, through all panels. */
+INLINE Count rows_of_b_at_a_time(const Product &x) {
+    return x.cs_b == x.kernel->stored ? min(x.kc, ROWS_OF_B * x.kernel->group) : x.kc;
+}
 void pack_panels_of_b(const Product &x, char *to, const PartOfB &part, Count thread, Count threads) {
     const Kernel &kernel = *x.kernel;
     const Count nr = kernel.nr, panels = ceil_div_2(part.columns, nr), all = ceil_div(part.k, x.kc) * panels;
-    for (Count i = share(all, thread, threads); i < share(all, thread + 1, threads); i++) {
-        const Count pc = i / panels * x.kc, j = i % panels * nr, depth = min(x.kc, part.k - pc);
-        char *const panel = to + panels * nr * bytes_of(kernel, pc) + j * bytes_of(kernel, depth);
-        const char *const from = x.b + (part.pr + pc) * x.rs_b + (part.jc + j) * x.cs_b;
-        kernel.pack_b({.kernel = &kernel, .to = panel, .from = from, .across = x.cs_b, .along = x.rs_b,
-                       .width = min(nr, part.columns - j), .padded = nr, .depth = depth});
+    const Count end = share(all, thread + 1, threads), some = rows_of_b_at_a_time(x);
+    for (Count i = share(all, thread, threads), next; i < end; i = next) {
+        const Count pc = i / panels * x.kc, depth = min(x.kc, part.k - pc);
+        next = min(end, i - i % panels + panels);
+        char *const block = to + panels * nr * bytes_of(kernel, pc);
+        for (Count p = 0; p < depth; p += some)
+            for (Count panel = i; panel < next; panel++) {
+                const Count j = panel % panels * nr, rows = min(some, depth - p);
+                kernel.pack_b({.kernel = &kernel, .to = block + j * bytes_of(kernel, depth) + nr * bytes_of(kernel, p),
+                               .from = x.b + (part.pr + pc + p) * x.rs_b + (part.jc + j) * x.cs_b, .across = x.cs_b,
+                               .along = x.rs_b, .width = min(nr, part.columns - j), .padded = nr, .depth = rows});
+            }
     }
 }
 
@@ -201,14 +224,17 @@ void multiply_strip(const Product &x, const Blocks &blocks, const PartOfB &part,
     for (Count pc = 0, slot = 0; pc < part.k; pc += x.kc, slot++) {
         const Count depth = min(x.kc, part.k - pc);
         if (slot == blocks.kept) slot = 0;
-        char *const a = own + slot * one_block;
-        if (strip.pack || blocks.kept * x.kc < part.k)
-            pack_block_of_a(x, a, x.a + strip.ic * x.rs_a + (part.pr + pc) * x.cs_a, strip.rows, depth);
+        char *const packed_a = own + slot * one_block;
+        const char *const a = x.a + strip.ic * x.rs_a + (part.pr + pc) * x.cs_a;
+        if (blocks.packs_a && (strip.pack || blocks.kept * x.kc < part.k))
+            pack_block_of_a(x, packed_a, a, strip.rows, depth);
         const char *const panels =
             x.packed ? packed_panels(x, part.pr + pc, part.jc + strip.js, depth)
                      : x.buffer + wide * bytes_of(kernel, pc) + strip.js * bytes_of(kernel, depth);
-        Block block = {.rows = strip.rows, .columns = strip.columns, .depth = depth, .a = a, .b = panels,
-                       .c = whole.c, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = x.accumulate || part.pr + pc > 0};
+        Block block = {.rows = strip.rows, .columns = strip.columns, .depth = depth,
+                       .a = blocks.packs_a ? packed_a : a, .rs_a = x.rs_a, .cs_a = x.cs_a, .b = panels,
+                       .c = whole.c, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = x.accumulate || part.pr + pc > 0,
+                       .packed = blocks.packs_a};
         if (blocks.separate) block.c = sums, block.rs_c = whole.rs_from, block.cs_c = kernel.sum;
         multiply_block(kernel, block);
     }

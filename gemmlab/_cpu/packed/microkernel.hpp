@@ -5,14 +5,8 @@
                for v in 0..vectors:        sum[i][v] += A[i,p] * B[p, v's lanes]
 
    Each sum is one chain of multiply-adds in the order of p, in every instance: so a number of C has the same bits
-   whichever tile computes it. The registers, of 32 with AVX-512 and 16 else:
-
-                      sums        B       A, product      instance
-       f32, f64       14 x 2      2       0 + 0           A from memory, broadcast by the multiply-add itself
-       c64, c128      14 x 1 re, im   re, im              the same; B split into real and imaginary parts
-       integers       12 x 2      2       1 + 1
-       unpacked       6 x 4       4       0 + 0           operands as they are stored, for few rows and small products
-       AVX2, f32      6 x 2       2       1 + 0 */
+   whichever tile computes it. The sums of a tile leave registers for a row of B and a number of A; complex numbers are
+   split, a vector of real and one of imaginary parts in place of each vector of sums. */
 #pragma once
 
 #include "extents.hpp"
@@ -20,16 +14,41 @@
 
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int FUSED_ROWS = 14, UNFUSED_ROWS = 12, UNPACKED_VECTORS = 4;
-#else
-constexpr int FUSED_ROWS = 6, UNFUSED_ROWS = 4, UNPACKED_VECTORS = 2;
-#endif
-constexpr int VECTORS = 2;   // of a panel of B
-constexpr int AHEAD = bytes_ahead(VECTORS * VECTOR_BYTES, FUSED_ROWS);  // of a panel of B, which is longer than L1
+/* The register tiles: rows by vectors of sums. A dot product has DOT_VECTORS for each of DOT_ROWS rows everywhere. */
+struct Tiles {
+    int rows, vectors;     // float32 and float64
+    int complex_rows;      // by one vector of real and one of imaginary parts
+    int integer_rows;      // by as many vectors as float32
+    int unpacked_sums;     // vectors of sums, of operands as they are stored: see `unpacked_vectors`
+    int steps;             // of k in one pass of the loop: the fewer additions of addresses, the more multiply-adds
+};
+//                    f32, f64  complex  integers  unpacked  steps    registers     chosen by
+constexpr Tiles V4    = {14, 2,   14,      12,       24,      1};  // 32 x 64 bytes   measurement
+constexpr Tiles V3    = {6, 2,     6,       4,       12,      4};  // 16 x 32 bytes   measurement
+constexpr Tiles V2    = {3, 4,     5,       3,       12,      1};  // 16 x 16 bytes   measurement; loads B anew for each row
+constexpr Tiles NEON  = {12, 2,   12,      12,       24,      1};  // 32 x 16 bytes   the number of registers: not timed
+constexpr Tiles PLAIN = {6, 2,     6,       4,       12,      1};  // unknown         as for 16 registers: not timed
 
-template <class Kind> constexpr int MR = Kind::FUSED ? FUSED_ROWS : UNFUSED_ROWS;
-template <class Kind> constexpr int NR = VECTORS / Kind::PARTS * LANES<typename Kind::Sum>;
+constexpr int DOT_VECTORS = 4;
+#if defined(__AVX512F__)
+constexpr Tiles TILES = V4;
+#elif defined(__AVX__)
+constexpr Tiles TILES = V3;
+#elif defined(__SSE4_2__)
+constexpr Tiles TILES = V2;
+#elif defined(__aarch64__)
+constexpr Tiles TILES = NEON;
+#else
+constexpr Tiles TILES = PLAIN;
+#endif
+constexpr int PANEL_BYTES = TILES.vectors * VECTOR_BYTES;       // of a row of a panel of B,
+constexpr int AHEAD = bytes_ahead(PANEL_BYTES, TILES.rows);  // which is longer than L1, and prefetched
+
+template <class Kind> constexpr bool IS_COMPLEX = Kind::PARTS == 2;
+template <class Kind>
+constexpr int MR = IS_COMPLEX<Kind> ? TILES.complex_rows : Kind::FUSED ? TILES.rows : TILES.integer_rows;
+template <class Kind> constexpr int VECTORS = IS_COMPLEX<Kind> ? 1 : TILES.vectors;  // of sums in a row
+template <class Kind> constexpr int NR = VECTORS<Kind> * LANES<typename Kind::Sum>;
 
 template <class Kind, int ROWS, int NV> using Registers = Vector<typename Kind::Sum>[ROWS][NV];
 
@@ -83,58 +102,155 @@ template <class Kind, int ROWS, int NV> INLINE void put(Registers<Kind, ROWS, NV
         put_rows<Kind, ROWS, NV, false>(sum, x);
 }
 
-/* WHOLE: the last vector of B may be read to its end. PACKED: B is in a panel. */
-template <class Kind, int ROWS, int NV, bool WHOLE, bool PACKED> INLINE void multiply(Tile x) {
+/* Sums that were put into a buffer, to go on with. */
+template <class Kind, int ROWS, int NV, bool WHOLE> INLINE void get(Registers<Kind, ROWS, NV> &sum, const Tile &x) {
     using T = typename Kind::Sum;
-    constexpr int LAST = NV - 1;
-    Registers<Kind, ROWS, NV> sum;
-    const Part part = part_of_lanes<T>(x.columns - LAST * LANES<T>);
+    const Part part = part_of_lanes<T>(x.columns - (NV - 1) * LANES<T>);
+    UNROLL for (int i = 0; i < ROWS; i++) {
+        const char *row = x.c + i * x.rs_c, *end = row + (NV - 1) * VECTOR_BYTES;
+        UNROLL for (int v = 0; v < NV - 1; v++) sum[i][v] = load<T>(row + v * VECTOR_BYTES);
+        sum[i][NV - 1] = WHOLE ? load<T>(end) : load_part<T>(end, part);
+    }
+}
+template <class Kind, int ROWS, int NV> INLINE void clear(Registers<Kind, ROWS, NV> &sum) {
     UNROLL for (int i = 0; i < ROWS; i++)
-        UNROLL for (int v = 0; v < NV; v++) sum[i][v] = Vector<T>{};
-    for (Count p = 0; p < x.depth; p++) {
-        Vector<T> row[NV];
-        if (PACKED)
-            UNROLL for (int l = 0; l < NV * VECTOR_BYTES; l += LINE_BYTES) __builtin_prefetch(x.b + AHEAD + l);
-        UNROLL for (int v = 0; v < LAST; v++) row[v] = load<T>(x.b + v * VECTOR_BYTES);
-        row[LAST] = WHOLE ? load<T>(x.b + LAST * VECTOR_BYTES) : load_part<T>(x.b + LAST * VECTOR_BYTES, part);
-        UNROLL for (int i = 0; i < ROWS; i++) {
-            const T *number = (const T *)(x.a + i * x.rs_a);
-            if constexpr (Kind::PARTS == 2) {
-                const T re = number[0], im = number[1];
-                sum[i][0] = sum[i][0] + row[0] * re;
-                sum[i][1] = sum[i][1] + row[1] * re;
-                sum[i][0] = sum[i][0] - row[1] * im;
-                sum[i][1] = sum[i][1] + row[0] * im;
-            } else {
-                const T y = *number;
-                UNROLL for (int v = 0; v < NV; v++) sum[i][v] = Kind::multiply_add(sum[i][v], row[v], y);
-            }
+        UNROLL for (int v = 0; v < NV; v++) sum[i][v] = Vector<typename Kind::Sum>{};
+}
+
+/* The numbers of A that one step multiplies, from a panel. Where instructions take a number from its place in a vector,
+   they are loaded as vectors, if registers are left for these. */
+template <class Kind, int ROWS> struct PackedNumbers {
+    using T = typename Kind::Sum;
+    static constexpr int COUNT = ROWS * Kind::PARTS, N = LANES<T>, LOADED = BY_ELEMENT && COUNT <= 6 * N ? COUNT / N : 0;
+    Vector<T> vectors[LOADED + 1];
+    const char *const a;
+    INLINE PackedNumbers(const char *from) : a(from) {
+        UNROLL for (int v = 0; v < LOADED; v++) vectors[v] = load<T>(a + v * VECTOR_BYTES);
+    }
+    INLINE T at(int i, int part) const {
+        const int place = i * Kind::PARTS + part;
+        return place < LOADED * N ? vectors[place / N][place % N] : ((const T *)(a + i * Kind::STEP))[part];
+    }
+};
+
+/* The same as they are stored, each row at a distance from the one before. A few addresses and two distances are all that
+   the loop keeps in general registers: an instruction adds 0, 1, 2 or 4 times a distance by itself. */
+template <class Kind, int ROWS> struct StoredNumbers {
+    using T = typename Kind::Sum;
+    static constexpr int ROWS_AN_ADDRESS = 5, ADDRESSES = (ROWS + ROWS_AN_ADDRESS - 1) / ROWS_AN_ADDRESS;
+    const char *first[ADDRESSES];
+    const Count distance, three;
+
+    INLINE StoredNumbers(const Tile &x) : distance(x.rs_a), three(3 * x.rs_a) {
+        UNROLL for (int i = 0; i < ADDRESSES; i++) first[i] = x.a + i * ROWS_AN_ADDRESS * x.rs_a;
+    }
+    INLINE T at(int i, int) const {
+        const char *const x = first[i / ROWS_AN_ADDRESS];
+        const int times = i % ROWS_AN_ADDRESS;
+        return *(const T *)(times == 3 ? x + three : x + times * distance);
+    }
+    INLINE void step(Count bytes) {
+        UNROLL for (int i = 0; i < ADDRESSES; i++) {
+            first[i] += bytes;
+            asm("" : "+r"(first[i]));  // else the compiler keeps an address for each row, in memory
         }
-        x.a += x.cs_a;
-        x.b += x.rs_b;
+    }
+};
+
+/* One step of k, by a row of B in vectors. */
+template <class Kind, int ROWS, int NV, class Numbers>
+INLINE void multiply_add(Registers<Kind, ROWS, NV> &sum, const Numbers &numbers, const Vector<typename Kind::Sum> (&row)[NV]) {
+    using T = typename Kind::Sum;
+    UNROLL for (int i = 0; i < ROWS; i++) {
+        if constexpr (IS_COMPLEX<Kind>) {
+            const T re = numbers.at(i, 0), im = numbers.at(i, 1);
+            sum[i][0] = sum[i][0] + row[0] * re;
+            sum[i][1] = sum[i][1] + row[1] * re;
+            sum[i][0] = sum[i][0] - row[1] * im;
+            sum[i][1] = sum[i][1] + row[0] * im;
+        } else {
+            const T y = numbers.at(i, 0);
+            UNROLL for (int v = 0; v < NV; v++) sum[i][v] = Kind::multiply_add(sum[i][v], row[v], y);
+        }
+    }
+}
+
+/* A row of B: in a panel, with what comes later on its way, or as it is stored. WHOLE: the last vector may be read to its
+   end. */
+template <class T, int NV> INLINE void load_panel_row(Vector<T> (&row)[NV], const char *b) {
+    UNROLL for (int l = 0; l < NV * VECTOR_BYTES; l += LINE_BYTES) __builtin_prefetch(b + AHEAD + l);
+    UNROLL for (int v = 0; v < NV; v++) row[v] = load<T>(b + v * VECTOR_BYTES);
+}
+template <class T, int NV, bool WHOLE> INLINE void load_row(Vector<T> (&row)[NV], const char *b, Part part) {
+    UNROLL for (int v = 0; v < NV - 1; v++) row[v] = load<T>(b + v * VECTOR_BYTES);
+    row[NV - 1] = WHOLE ? load<T>(b + (NV - 1) * VECTOR_BYTES) : load_part<T>(b + (NV - 1) * VECTOR_BYTES, part);
+}
+
+/* The lines of C are on their way while the loop over k runs. */
+template <class Kind, int ROWS> INLINE void prefetch_c(const Tile &x) {
+    UNROLL for (int i = 0; i < ROWS; i++)
+        for (int line = 0; line <= Kind::PARTS * VECTORS<Kind> * VECTOR_BYTES; line += LINE_BYTES)
+            __builtin_prefetch(x.c + i * x.rs_c + line, 1);
+}
+template <class Kind> constexpr int ROW_OF_B = Kind::PARTS * VECTORS<Kind> * VECTOR_BYTES;  // bytes in a panel
+
+/* A and B in panels, both read from start to end. */
+template <class Kind, int ROWS, int NV> void packed_tile(const Tile &given) {
+    const Tile x = given;
+    Registers<Kind, ROWS, NV> sum;
+    const char *a = x.a, *b = x.b;
+    const auto step = [&]() __attribute__((always_inline)) {
+        Vector<typename Kind::Sum> row[NV];
+        load_panel_row<typename Kind::Sum>(row, b);
+        multiply_add<Kind, ROWS, NV>(sum, PackedNumbers<Kind, ROWS>(a), row);
+        a += ROWS * Kind::STEP, b += ROW_OF_B<Kind>;
+    };
+    prefetch_c<Kind, ROWS>(x);
+    clear<Kind, ROWS, NV>(sum);
+    Count p = 0;
+    for (; p + TILES.steps <= x.depth; p += TILES.steps)
+        UNROLL for (int q = 0; q < TILES.steps; q++) step();
+    for (; p < x.depth; p++) step();
+    put<Kind, ROWS, NV>(sum, x);
+}
+
+/* A as it is stored, B in panels. */
+template <class Kind, int ROWS, int NV> void half_packed_tile(const Tile &given) {
+    const Tile x = given;
+    Registers<Kind, ROWS, NV> sum;
+    StoredNumbers<Kind, ROWS> numbers(x);
+    prefetch_c<Kind, ROWS>(x);
+    clear<Kind, ROWS, NV>(sum);
+    const char *b = x.b;
+    for (Count p = 0; p < x.depth; p++, numbers.step(x.cs_a), b += ROW_OF_B<Kind>) {
+        Vector<typename Kind::Sum> row[NV];
+        load_panel_row<typename Kind::Sum>(row, b);
+        multiply_add<Kind, ROWS, NV>(sum, numbers, row);
     }
     put<Kind, ROWS, NV>(sum, x);
 }
 
-/* A and B in panels, both read from start to end; the lines of C are on their way while the loop over p runs. */
-template <class Kind, int ROWS, int NV> void packed_tile(const Tile &x) {
-    Tile y = x;
-    y.rs_a = Kind::STEP, y.cs_a = ROWS * Kind::STEP, y.rs_b = VECTORS * VECTOR_BYTES;
-    UNROLL for (int i = 0; i < ROWS; i++)
-        for (int line = 0; line <= VECTORS * VECTOR_BYTES; line += LINE_BYTES)
-            __builtin_prefetch(x.c + i * x.rs_c + line, 1);
-    multiply<Kind, ROWS, NV, true, true>(y);
-}
-
 /* A with any strides, B with adjacent columns, through all products that are given. */
-template <class Kind, int ROWS, int NV, bool WHOLE> void unpacked_tile(const Tile &x) {
-    Tile y = x;
-    for (Count i = 0; i < y.products; i++, y.a += y.a_step, y.b += y.b_step, y.c += y.c_step)
-        multiply<Kind, ROWS, NV, WHOLE, false>(y);
+template <class Kind, int ROWS, int NV, bool WHOLE> void unpacked_tile(const Tile &given) {
+    using T = typename Kind::Sum;
+    Tile x = given;
+    const Part part = part_of_lanes<T>(x.columns - (NV - 1) * LANES<T>);
+    for (Count i = 0; i < x.products; i++, x.a += x.a_step, x.b += x.b_step, x.c += x.c_step) {
+        Registers<Kind, ROWS, NV> sum;
+        StoredNumbers<Kind, ROWS> numbers(x);
+        if (x.resume) get<Kind, ROWS, NV, WHOLE>(sum, x);
+        else clear<Kind, ROWS, NV>(sum);
+        const char *b = x.b;
+        for (Count p = 0; p < x.depth; p++, numbers.step(x.cs_a), b += x.rs_b) {
+            Vector<T> row[NV];
+            load_row<T, NV, WHOLE>(row, b, part);
+            multiply_add<Kind, ROWS, NV>(sum, numbers, row);
+        }
+        put<Kind, ROWS, NV>(sum, x);
+    }
 }
 
 /* Dot products: for each row of A, DOT_VECTORS vectors of sums over every DOT_VECTORS * LANES-th number of k. */
-constexpr int DOT_VECTORS = 4;
 template <class Kind, int ROWS> void dot(const Tile &x) {
     using T = typename Kind::Sum;
     constexpr int N = LANES<T>;
@@ -170,14 +286,28 @@ template <class Kind, int ROWS> void dot(const Tile &x) {
 template <int N> struct MicroKernels { MicroKernel at[N]; };
 
 template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> packed_tiles(std::integer_sequence<int, I...>) {
-    return {{packed_tile<Kind, I / VECTORS + 1, Kind::PARTS == 2 ? 2 : I % VECTORS + 1>...}};
+    return {{packed_tile<Kind, I / VECTORS<Kind> + 1, Kind::PARTS * (I % VECTORS<Kind> + 1)>...}};
+}
+template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> half_packed_tiles(std::integer_sequence<int, I...>) {
+    return {{half_packed_tile<Kind, I / VECTORS<Kind> + 1, I % VECTORS<Kind> + 1>...}};
+}
+/* Vectors of the widest tile of so many rows of operands as they are stored. */
+constexpr int unpacked_vectors(int rows) {
+    return TILES.unpacked_sums / rows < MAX_UNPACKED_VECTORS ? TILES.unpacked_sums / rows : MAX_UNPACKED_VECTORS;
+}
+template <class Kind, int I> constexpr MicroKernel unpacked_tile_at() {
+    constexpr int ROWS = I / 2 / MAX_UNPACKED_VECTORS + 1, NV = I / 2 % MAX_UNPACKED_VECTORS + 1;
+    if constexpr (NV <= unpacked_vectors(ROWS)) return unpacked_tile<Kind, ROWS, NV, I % 2>;
+    else return nullptr;
 }
 template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> unpacked_tiles(std::integer_sequence<int, I...>) {
-    return {{unpacked_tile<Kind, I / 2 / UNPACKED_VECTORS + 1, I / 2 % UNPACKED_VECTORS + 1, I % 2>...}};
+    return {{unpacked_tile_at<Kind, I>()...}};
 }
 template <class Kind> constexpr auto PACKED_TILES =
-    packed_tiles<Kind>(std::make_integer_sequence<int, MR<Kind> * VECTORS>());
+    packed_tiles<Kind>(std::make_integer_sequence<int, MR<Kind> * VECTORS<Kind>>());
+template <class Kind> constexpr auto HALF_PACKED_TILES =
+    half_packed_tiles<Kind>(std::make_integer_sequence<int, MR<Kind> * VECTORS<Kind>>());
 template <class Kind> constexpr auto UNPACKED_TILES =
-    unpacked_tiles<Kind>(std::make_integer_sequence<int, UNPACKED_ROWS * UNPACKED_VECTORS * 2>());
+    unpacked_tiles<Kind>(std::make_integer_sequence<int, UNPACKED_ROWS * MAX_UNPACKED_VECTORS * 2>());
 
 }  // namespace

@@ -98,9 +98,9 @@ template <class Kind, bool TALL, bool WIDE> void tiles(const Tile &given) {
 }
 
 template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> amx_tiles(std::integer_sequence<int, I...>) {
-    return {{tiles<Kind, (I / VECTORS >= TILE_ROWS), I % VECTORS>...}};
+    return {{tiles<Kind, (I / VECTORS<Kind> >= TILE_ROWS), I % VECTORS<Kind>>...}};
 }
 template <class Kind> constexpr auto AMX_TILES =
-    amx_tiles<Kind>(std::make_integer_sequence<int, TILES_EDGE * VECTORS>());
+    amx_tiles<Kind>(std::make_integer_sequence<int, TILES_EDGE * VECTORS<Kind>>());
 
 }  // namespace

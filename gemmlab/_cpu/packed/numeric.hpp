@@ -84,6 +84,9 @@ INLINE Bfloat16 to_bfloat16(float x) {
 #if defined(__F16C__)
 INLINE float from_float16(Float16 x) { return _cvtsh_ss(x.bits); }
 INLINE Float16 to_float16(float x) { return {_cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT)}; }
+#elif defined(__aarch64__)
+INLINE float from_float16(Float16 x) { return (float)__builtin_bit_cast(__fp16, x); }
+INLINE Float16 to_float16(float x) { return __builtin_bit_cast(Float16, (__fp16)x); }
 #else
 INLINE float from_float16(Float16 x) {
     const uint32_t sign = (uint32_t)(x.bits & 0x8000) << 16, rest = x.bits & 0x7fff;
@@ -125,6 +128,8 @@ template <> struct Read<float, Float16> {
         return (Vector<float>)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)x));
 #elif defined(__F16C__)
         return (Vector<float>)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)x));
+#elif defined(__aarch64__)
+        return (Vector<float>)vcvt_f32_f16((float16x4_t)vld1_u8((const uint8_t *)x));
 #else
         Vector<float> floats;
         for (int i = 0; i < LANES<float>; i++) floats[i] = from_float16(((const Float16 *)x)[i]);

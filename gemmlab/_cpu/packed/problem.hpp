@@ -39,7 +39,8 @@ struct Tile {
     const char *a; Count rs_a, cs_a;
     const char *b; Count rs_b;
     char *c; Count rs_c, cs_c;
-    bool add;  // to what C holds
+    bool add;     // to what C holds
+    bool resume;  // go on with the sums that C holds
     Count products, a_step, b_step, c_step;
 };
 
@@ -60,6 +61,8 @@ struct Sums {
     bool add;
 };
 
+constexpr int UNPACKED_ROWS = 6, MAX_UNPACKED_VECTORS = 8;  // of a tile on operands that are not packed
+
 using MicroKernel = void (*)(const Tile &);
 using Pack = void (*)(const Panel &);
 using Unpack = void (*)(const Sums &);
@@ -68,17 +71,19 @@ using Unpack = void (*)(const Sums &);
 struct Kernel {
     const char *dtype, *out;   // of A and B, and of C, by NumPy's names
     int mc, kc;                // default rows and depth of a block of A
-    int mr, nr, lanes;         // the register tile; sums in one vector
+    int mr, nr;                // the register tile
+    int lanes, vectors;        // sums in one vector, vectors of sums in one row of the tile
     int group, step;           // numbers of k that one step multiplies, and their bytes in a panel
     int stored, sum, result;   // bytes of a number of A or B as stored, of a sum, of a number of C
     int parts;                 // numbers that make one sum: 2 if complex
     bool as_stored;            // panels hold the numbers of A and B as they are stored
     bool narrows;              // C is stored in another type than its sums
     bool whole_panels;         // panels of A have MR rows, but for the last
-    int unpacked_vectors;      // widest tile on operands that are not packed; 0: none, and no dot products
+    int unpacked_vectors[UNPACKED_ROWS];  // of the widest tile of so many rows on operands that are not packed
     void (*begin)(), (*end)(); // around a run of tiles, or NULL
-    const MicroKernel *packed;    // [rows - 1][columns > lanes]
-    const MicroKernel *unpacked;  // [rows - 1][vectors - 1][the last vector of B is whole]
+    const MicroKernel *packed;       // [rows - 1][vectors - 1]
+    const MicroKernel *half_packed;  // the same, but A is as it is stored; or NULL
+    const MicroKernel *unpacked;     // [rows - 1][vectors - 1][the last vector of B is whole]; or NULL
     MicroKernel dot, dots;        // one row of A, and DOT_ROWS of them, by one column of B
     Pack pack_a, pack_b;
     Pack widen;         // numbers of C as they are summed
@@ -105,8 +110,7 @@ struct Product {
     char *buffer;        // of the plan's `workspace` bytes, at a multiple of LINE
 };
 
-constexpr int MAX_MR = 32;
-constexpr int UNPACKED_ROWS = 6, MAX_UNPACKED_VECTORS = 4;  // of a tile on operands that are not packed
+constexpr int MAX_MR = 32, MAX_VECTORS = 4;
 constexpr int DOT_ROWS = 4;
 constexpr Count LINE = 128;       // bytes: two cache lines, which are often fetched together, or one of Apple
 constexpr Count DOT_KC = 4096;    // kc where B is one column of real numbers

@@ -6,6 +6,8 @@
 #include <utility>
 #if defined(__AVX__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include "problem.hpp"
@@ -15,6 +17,12 @@
 #define UNROLL _Pragma("GCC unroll 32")
 
 namespace {
+
+#if defined(__aarch64__)
+constexpr bool BY_ELEMENT = true;  // whether one factor of a multiply-add may be a number at some place in a vector
+#else
+constexpr bool BY_ELEMENT = false;
+#endif
 
 template <class T> struct Simd {
     static constexpr int LANES = VECTOR_BYTES / sizeof(T);
@@ -42,15 +50,30 @@ INLINE Part part_of(Count bytes) {
 }
 INLINE Bytes load_bytes(const void *x, Part part) { return (Bytes)_mm256_maskload_epi32((const int *)x, part); }
 INLINE void store_bytes(void *x, Part part, Bytes v) { _mm256_maskstore_epi32((int *)x, part, (__m256i)v); }
-#else
+#elif VECTOR_BYTES == 16
 using Part = Count;
 INLINE Part part_of(Count bytes) { return min(bytes, VECTOR_BYTES); }
-INLINE Bytes load_bytes(const void *x, Part part) {
-    Bytes v = {};
-    memcpy(&v, x, (size_t)part);
-    return v;
+template <class T> INLINE T read_at(const char *x) {
+    T number;
+    memcpy(&number, x, sizeof(T));
+    return number;
 }
-INLINE void store_bytes(void *x, Part part, Bytes v) { memcpy(x, &v, (size_t)part); }
+INLINE Bytes load_bytes(const void *x, Part part) {
+    const char *from = (const char *)x;
+    if (part == 16) return load<char>(x);
+    uint64_t low = 0, high = 0;
+    if (part >= 8) low = read_at<uint64_t>(from);
+    if (part & 4) (part > 8 ? high : low) = read_at<uint32_t>(from + (part & 8));
+    return (Bytes)Vector<uint64_t>{low, high};
+}
+INLINE void store_bytes(void *x, Part part, Bytes v) {
+    char *to = (char *)x;
+    if (part == 16) return store<char>(x, v);
+    const Vector<uint64_t> halves = (Vector<uint64_t>)v;
+    const uint64_t low = halves[0], last = part >= 8 ? halves[1] : low;
+    if (part >= 8) memcpy(to, &low, 8);
+    if (part & 4) memcpy(to + (part & 8), &last, 4);
+}
 #endif
 
 template <class T> INLINE Part part_of_lanes(Count lanes) { return part_of(lanes * (Count)sizeof(T)); }

@@ -79,8 +79,10 @@ struct Recording {
 
     /* A tile of C: all its rows are read, if they are added to, and then all are written. */
     void put(const Tile &x) const {
-        for (int written = !x.add; written < 2; written++)
-            for (Count i = 0; i < x.rows; i++) row(x.c + i * x.rs_c, x.cs_c, x.columns, kernel.sum, written);
+        for (int written = !x.add; written < 2; written++) sums(x, written);
+    }
+    void sums(const Tile &x, int written) const {
+        for (Count i = 0; i < x.rows; i++) row(x.c + i * x.rs_c, x.cs_c, x.columns, kernel.sum, written);
     }
 };
 
@@ -133,10 +135,22 @@ void record_packed_tile(const Tile &x) {
     to.put(x);
 }
 
+void record_half_packed_tile(const Tile &x) {
+    const Recording to(x.kernel);
+    const Kernel &kernel = to.kernel;
+    to.call(PACKED_TILE, x.rows, x.columns, x.depth, x.c);
+    for (Count p = 0; p < x.depth && to.wanted(); p++) {
+        to.read(x.b + p * kernel.nr * kernel.step, round_up_2(x.columns, kernel.lanes) * kernel.step);
+        for (Count i = 0; i < x.rows; i++) to.read(x.a + i * x.rs_a + p * x.cs_a, kernel.sum);
+    }
+    to.put(x);
+}
+
 void record_unpacked_tile(const Tile &x) {
     const Recording to(x.kernel);
     to.call(UNPACKED_TILE, x.rows, x.columns, x.depth, x.c);
     for (Tile y = x; y.products > 0; y.products--, y.a += y.a_step, y.b += y.b_step, y.c += y.c_step) {
+        if (y.resume) to.sums(y, 0);
         for (Count p = 0; p < y.depth && to.wanted(); p++) {
             to.read(y.b + p * y.rs_b, y.columns * to.kernel.sum);
             for (Count i = 0; i < y.rows; i++) to.read(y.a + i * y.rs_a + p * y.cs_a, to.kernel.sum);
@@ -169,22 +183,35 @@ void record_unpack(const Sums &x) {
         }
 }
 
+/* Sums that are added to C, or put there. */
+void record_accumulate(const Sums &x) {
+    const Recording to(x.kernel);
+    const Count sum = to.kernel.sum;
+    for (Count i = 0; i < x.rows && to.wanted(); i++) {
+        to.read(x.from + i * x.rs_from, x.columns * sum);
+        for (int written = !x.add; written < 2; written++)
+            to.row(x.c + i * x.rs_c, x.cs_c, x.columns, sum, written);
+    }
+}
+
 template <MicroKernel record, int N> struct Recorded {
     MicroKernel at[N];
     constexpr Recorded() : at() {
         for (MicroKernel &one : at) one = record;
     }
 };
-constexpr Recorded<record_packed_tile, MAX_MR * 2> RECORDED_PACKED;
+constexpr Recorded<record_packed_tile, MAX_MR * MAX_VECTORS> RECORDED_PACKED;
+constexpr Recorded<record_half_packed_tile, MAX_MR * MAX_VECTORS> RECORDED_HALF_PACKED;
 constexpr Recorded<record_unpacked_tile, UNPACKED_ROWS * MAX_UNPACKED_VECTORS * 2> RECORDED_UNPACKED;
 
 RecordingKernel recording_kernel(const Kernel &kernel, const Recorder &recorder) {
     RecordingKernel recording = {kernel, recorder, false};
     recording.begin = recording.end = NULL;
     recording.pack_a = record_pack_a, recording.pack_b = record_pack_b;
-    recording.packed = RECORDED_PACKED.at, recording.unpacked = RECORDED_UNPACKED.at;
+    recording.packed = RECORDED_PACKED.at, recording.unpacked = kernel.unpacked ? RECORDED_UNPACKED.at : NULL;
+    recording.half_packed = kernel.half_packed ? RECORDED_HALF_PACKED.at : NULL;
     recording.dot = recording.dots = record_dot;
-    recording.unpack = record_unpack;
+    recording.unpack = record_unpack, recording.accumulate = record_accumulate;
     return recording;
 }
 

@@ -6,14 +6,15 @@
 namespace {
 
 /* What is done for a product: its strategy, on one of its slices and pieces, and the blocks of that. */
-enum Strategy { FIVE_LOOPS, IN_PLACE, DOT_PRODUCTS };
+enum Strategy { FIVE_LOOPS, STRIPS, ROWS_OF_C, FEW_ROWS_OF_A, DOT_PRODUCTS };
 struct Plan {
     Strategy strategy;
     Count threads, slices, pieces;
     Count m, n, k;         // of a slice or piece
     Count mr, nr;          // the largest register tile
     Count mc, kc, nc, kr, ns, kept;
-    bool separate;         // accumulator: see `Blocks`
+    Count rows_of_b;       // that are read at a time
+    bool packs_a, separate;  // see `Blocks`
     Count panel_bytes;     // of a number in panels
     Count workspace;       // bytes
 };
@@ -37,11 +38,19 @@ Plan plan_of(const Product &x) {
     if (is_dots(one)) {
         plan.strategy = DOT_PRODUCTS, plan.mr = DOT_ROWS, plan.nr = 1;
     } else if (is_in_place(one)) {
-        plan.strategy = IN_PLACE, plan.mr = UNPACKED_ROWS, plan.nr = strip_columns(one);
+        plan.mr = UNPACKED_ROWS, plan.nr = strip_columns(one);
+        switch (order_in_place(one)) {
+            case BY_ROWS_OF_C: plan.strategy = ROWS_OF_C, plan.nc = min(one.n, short_k_columns(one)); break;
+            case BY_ROWS_OF_B:
+                plan.strategy = FEW_ROWS_OF_A, plan.nc = few_rows_columns(one), plan.rows_of_b = ROWS_OF_B;
+                break;
+            default: plan.strategy = STRIPS;
+        }
     } else {
         const Blocks blocks = blocks_of(one);
         plan.mc = blocks.mc, plan.nc = blocks.nc, plan.kr = blocks.kr, plan.ns = blocks.ns;
-        plan.kept = blocks.kept, plan.separate = blocks.separate;
+        plan.kept = blocks.kept, plan.packs_a = blocks.packs_a, plan.separate = blocks.separate;
+        plan.rows_of_b = rows_of_b_at_a_time(one);
     }
     return plan;
 }

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-STRATEGIES = ("five loops on packed panels", "in place", "dot products")  # in the order of `Strategy` in plan.hpp
+STRATEGIES = (  # in the order of `Strategy` in plan.hpp
+    "five loops on packed panels",
+    "in place, by strips",
+    "in place, by rows of C",
+    "in place, by rows of B",
+    "dot products",
+)
 
 
 class Plan(NamedTuple):
@@ -26,9 +32,14 @@ class Plan(NamedTuple):
         Rows and columns of the largest register tile.
     mc, kc, nc, kr, ns : int
         Blocks of at most `mc` rows, `kc` deep, of `nc` columns and `kr` of k of B packed at once, in strips of `ns`
-        columns of C: the extents of the five loops. All but `kc` are 0 without packed panels.
+        columns of C: the extents of the five loops. All but `kc` are 0 without packed panels, but `nc` where rows of B or C are
+        passed in blocks of columns.
     kept : int
         Blocks of packed A that are kept for the next strip.
+    rows_of_b : int
+        Rows of B that are read at a time, from the first column of a block to its last; 0: all of a block of k.
+    packs_a : bool
+        Whether the five loops pack A too, or take it as it is stored.
     separate : bool
         Whether a strip's sums are in a separate accumulator until they are whole.
     panel_bytes : int
@@ -52,19 +63,21 @@ class Plan(NamedTuple):
     kr: int
     ns: int
     kept: int
+    rows_of_b: int
+    packs_a: bool
     separate: bool
     panel_bytes: int
     workspace: int
 
     @property
     def is_packed(self) -> bool:
-        """Whether A and B are packed to panels."""
+        """Whether B is packed to panels, and perhaps A."""
         return self.strategy == STRATEGIES[0]
 
     @property
     def is_in_place(self) -> bool:
         """Whether A is multiplied as it is stored, and B too where its columns are adjacent."""
-        return self.strategy == STRATEGIES[1]
+        return self.strategy.startswith("in place")
 
     @property
     def summary(self) -> str:
@@ -83,5 +96,7 @@ class Plan(NamedTuple):
         if not self.is_packed:
             return tile
         blocks = f"mc {self.mc}, nc {self.nc}, {self.kr} of k packed at once, strips of {self.ns}"
+        if not self.packs_a:
+            return f"{tile}, {blocks}, A as it is stored" + (", separate accumulator" if self.separate else "")
         kept = f"{self.kept} block{'s' if self.kept > 1 else ''} of A kept"
         return f"{tile}, {blocks}, {kept}" + (", separate accumulator" if self.separate else "")

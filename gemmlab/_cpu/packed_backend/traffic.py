@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from gemmlab._cpu.packed_backend.plan import Plan
+from gemmlab._cpu.packed_backend.plan import STRATEGIES, Plan
 from gemmlab._cpu.rungs.traffic import Cache, asked, of_batch
 from gemmlab._problem import Problem
 
@@ -35,19 +35,28 @@ def moved(problem: Problem, caches: Mapping[str, int], plan: Plan, stored: int) 
 
 
 def _in_place(m: int, n: int, k: int, s: int, caches: Mapping[str, int], plan: Plan) -> dict[str, float]:
-    """For a strip of columns, for a block of k, for a tile of rows: all three as they are stored.
+    """For a block of columns, for some rows of B, then strips of columns and tiles of rows, in one order or the other:
+    all three as they are stored.
 
-    From a tile to the next the strip of B has to stay; from a block of k to the next the strip of C; from a strip to
-    the next all of A.
+    By strips, a strip of B has to stay from a tile to the next, a strip of C from a block of k to the next, and all of A
+    from a strip to the next. By rows, those of A that make a tile stay from a strip to the next, the block of B from a
+    tile to the next, and the block of C from some rows of B to the next.
     """
-    rows, columns, kc = plan.mr, min(n, plan.nr), plan.kc
-    strip_of_b, strip_of_c = kc * columns * s, m * columns * s
-    levels = {"l1": m * n * k * s * (1 / rows + 1 / columns) + 2.0 * m * n * s * -(-k // kc)}
+    rows, columns, depth, block = min(m, plan.mr), min(n, plan.nr), plan.rows_of_b or plan.kc, plan.nc or n
+    levels = {"l1": m * n * k * s * (1 / rows + 1 / columns) + 2.0 * m * n * s * -(-k // depth)}
+    strip_of_b, strip_of_c = depth * columns * s, m * columns * s
     for level, cache in asked(caches):
-        of_a = m * k * s * cache.passes((-(-n // columns), (m * k + k * columns) * s + strip_of_c))
-        of_b = k * n * s * cache.passes((-(-m // rows), strip_of_b + rows * (kc + columns) * s))
-        of_c = 2 * m * n * s * cache.passes((-(-k // kc), strip_of_b + m * kc * s + strip_of_c))
-        levels[level] = float(of_a + of_b + of_c)
+        if plan.strategy == STRATEGIES[1]:
+            of_a = cache.passes((-(-n // columns), (m * k + k * columns) * s + strip_of_c))
+            of_b = cache.passes((-(-m // rows), strip_of_b + rows * (depth + columns) * s))
+            of_c = cache.passes((-(-k // depth), strip_of_b + m * depth * s + strip_of_c))
+        else:
+            block_of_b, block_of_c = depth * block * s, m * block * s
+            one_strip = strip_of_b + rows * (depth + columns) * s
+            of_a = cache.passes((-(-n // block), (m * k + k * block) * s + block_of_c), (-(-block // columns), one_strip))
+            of_b = cache.passes((-(-m // rows), block_of_b + rows * (depth + block) * s))
+            of_c = cache.passes((-(-k // depth), block_of_b + m * depth * s + block_of_c))
+        levels[level] = float(m * k * s * of_a + k * n * s * of_b + 2 * m * n * s * of_c)
     return levels
 
 
@@ -75,7 +84,7 @@ class _Loops:
     def l1(self) -> float:
         """A tile loads a row of B and a column of A for each step; then packing, and C."""
         loads = self.m * self.n * self.k * self.panel * (self.tiles / self.plan.mc + 1 / self.plan.nr)
-        packing = (self.k * self.n + self.m * self.k * self.packings) * (self.stored + self.panel)
+        packing = (self.k * self.n + self.m * self.k * self.packings * self.plan.packs_a) * (self.stored + self.panel)
         return loads + packing + 2.0 * self.m * self.n * self.result * -(-self.k // self.plan.kc)
 
     @cached_property
@@ -122,7 +131,9 @@ class _Loops:
     def one_block_of_k(self, cache: Cache, columns: int) -> int:
         """Bytes from one use of a strip of C to the next: A as stored and packed, and the block packed before."""
         plan = self.plan
-        of_a = plan.mc * plan.kc * self.stored + cache.pieces(self.one_panel(cache)) * self.block_of_a
+        of_a = plan.mc * plan.kc * self.stored
+        if plan.packs_a:
+            of_a += cache.pieces(self.one_panel(cache)) * self.block_of_a
         return of_a + (plan.mc * self.result + plan.kc * self.panel) * columns
 
     def of_b(self, cache: Cache) -> float:
@@ -131,7 +142,7 @@ class _Loops:
         packing = block + plan.nc * plan.kr * self.stored
         one_block_of_b = packing + self.m * (plan.kr * self.stored + plan.nc * self.result)
         strips_of_c = plan.nc + plan.ns * (cache.pieces(self.one_block_of_k(cache, plan.ns)) - 1) * (plan.kr > plan.kc)
-        one_block_of_a = block + plan.mc * (plan.kr * (self.stored + self.panel) + strips_of_c * self.result)
+        one_block_of_a = block + plan.mc * (plan.kr * (self.stored + self.panel * plan.packs_a) + strips_of_c * self.result)
         written = 2 * (panels if one_block_of_b > cache.size else block)
         first = packing > cache.size  # what was packed first is no longer cached when all is packed
         later = (-(-self.m // plan.mc) - 1) * (one_block_of_a > cache.size)
@@ -139,7 +150,9 @@ class _Loops:
         return float(self.k * self.n * self.stored + written + read)
 
     def of_a(self, cache: Cache) -> float:
-        """Read to be packed; a block is written, and read for each panel of B."""
+        """Read to be packed; a block is written, and read for each panel of B. As it is stored, it is read alone."""
+        if not self.plan.packs_a:
+            return self.of_stored_a(cache)
         plan, block, panels = self.plan, self.block_of_a, self.m * self.k * self.panel
         operands = (self.m * self.k + self.k * self.n) * self.stored + self.m * self.n * self.result
         source = self.m * self.k * self.stored * cache.passes((self.packings, operands + self.block_of_b))
@@ -155,6 +168,15 @@ class _Loops:
             read += (packing if fresh else one_strip) > cache.size
             read += (-(-columns // plan.nr) - 1) * (self.one_panel(cache) > cache.size)
         return float(source + written + panels * read * -(-self.n // plan.nc))
+
+    def of_stored_a(self, cache: Cache) -> float:
+        """Read for each panel of B, and again for each strip."""
+        plan, read = self.plan, 0
+        for number, columns in enumerate(self.strips):
+            one_strip = plan.kr * (plan.mc + columns) * self.panel + 2 * plan.mc * columns * self.result
+            read += number == 0 or one_strip > cache.size
+            read += (-(-columns // plan.nr) - 1) * (self.one_panel(cache) > cache.size)
+        return float(self.m * self.k * self.stored * read * -(-self.n // plan.nc))
 
     def of_c(self, cache: Cache) -> float:
         """A strip is loaded and stored for each block of k; a separate accumulator is instead, and C is stored once."""

@@ -1,0 +1,536 @@
+/* cpu-packed without Python: random products of every kernel of one instruction set, against three plain loops.
+
+       kernels_test [SEED [PRODUCTS]]
+
+   PRODUCTS are those of each kernel. The seed is printed; with it the same products are made again. Python builds
+   and runs it: test_kernels.py for the instruction sets of this processor, support/kernel_program.py for NEON by qemu.
+
+   What is multiplied lies beside pages that cannot be read, what is between its numbers is NaN, and so is the workspace.
+   Every byte around C and between its numbers has to stay. A number of C has to have the promised bits: integers modulo
+   2^bits, floats of one chain of multiply-adds for each block of k. Dot products, and the instructions that multiply more
+   than one number of k, add in other orders: their sums of whole numbers are exact, and others within the error bound. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <algorithm>
+#include <vector>
+
+#include "batch.hpp"
+#include "cpu_features.h"
+#include "plan.hpp"
+
+extern "C" const void *gemmlab_kernels(void);
+
+namespace {
+
+uint64_t state;
+uint64_t random_bits() {  // splitmix64
+    uint64_t x = state += 0x9e3779b97f4a7c15;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+    x = (x ^ x >> 27) * 0x94d049bb133111eb;
+    return x ^ x >> 31;
+}
+Count from_to(Count least, Count most) { return least + (Count)(random_bits() % (uint64_t)(most - least + 1)); }
+bool one_in(int n) { return from_to(1, n) == 1; }
+
+// Numbers
+
+/* A number of any dtype: an integer's bits, with its sign in all 64, or a float's parts. */
+struct Number {
+    uint64_t bits;
+    double part[2];
+};
+
+struct Dtype {
+    const char *name;
+    char kind;  // float, complex, integer, unsigned, bool, half, brain float
+    int bytes;
+};
+constexpr Dtype DTYPES[] = {
+    {"float32", 'f', 4}, {"float64", 'f', 8}, {"complex64", 'c', 8}, {"complex128", 'c', 16}, {"float16", 'h', 2},
+    {"bfloat16", 'b', 2}, {"bool", '?', 1}, {"int8", 'i', 1}, {"uint8", 'u', 1}, {"int16", 'i', 2}, {"uint16", 'u', 2},
+    {"int32", 'i', 4}, {"uint32", 'u', 4}, {"int64", 'i', 8}};
+
+const Dtype &dtype_named(const char *name) {
+    for (const Dtype &x : DTYPES)
+        if (!strcmp(x.name, name)) return x;
+    printf("the program does not know %s: add it to DTYPES\n", name);
+    exit(1);
+}
+bool is_integer(const Dtype &x) { return strchr("iu?", x.kind); }
+/* Digits after the first one, and the least exponent, of a float of 16 bits. */
+int digits_of(const Dtype &x) { return x.kind == 'h' ? 10 : 7; }
+int least_exponent(const Dtype &x) { return x.kind == 'h' ? -14 : -126; }
+
+Number read(const Dtype &x, const char *from) {
+    Number number = {};
+    memcpy(&number.bits, from, std::min(x.bytes, 8));
+    if (x.kind == 'i') number.bits = (uint64_t)((int64_t)(number.bits << (64 - 8 * x.bytes)) >> (64 - 8 * x.bytes));
+    if (x.kind == '?') number.bits = number.bits != 0;
+    if (x.kind == 'f' || x.kind == 'c')
+        for (int i = 0; i < 1 + (x.kind == 'c'); i++) {
+            float single;
+            const bool is_single = x.bytes == (x.kind == 'c' ? 8 : 4);
+            if (is_single) memcpy(&single, from + 4 * i, 4), number.part[i] = single;
+            else memcpy(&number.part[i], from + 8 * i, 8);
+        }
+    if (x.kind == 'h' || x.kind == 'b') {
+        const int digits = digits_of(x), exponent = (int)(number.bits >> digits & (x.kind == 'h' ? 0x1f : 0xff));
+        const double fraction = (double)(number.bits & ((1u << digits) - 1)) + (exponent ? 1 << digits : 0);
+        const double size = ldexp(fraction, std::max(exponent, 1) - 1 + least_exponent(x) - digits);
+        number.part[0] = number.bits >> 15 ? -size : size;
+    }
+    return number;
+}
+/* Rounded once, to nearest even. */
+void write(const Dtype &x, char *to, const Number &number) {
+    if (is_integer(x)) memcpy(to, &number.bits, x.bytes);
+    if (x.kind == 'f' || x.kind == 'c')
+        for (int i = 0; i < 1 + (x.kind == 'c'); i++) {
+            const float single = (float)number.part[i];
+            const bool is_single = x.bytes == (x.kind == 'c' ? 8 : 4);
+            if (is_single) memcpy(to + 4 * i, &single, 4);
+            else memcpy(to + 8 * i, &number.part[i], 8);
+        }
+    if (x.kind == 'h' || x.kind == 'b') {
+        const double size = fabs(number.part[0]);
+        const int digits = digits_of(x), least = least_exponent(x), most = 1 - least;
+        int bits = (x.kind == 'h' ? 0x1f : 0xff) << digits;
+        if (size < ldexp(2 - ldexp(1, -digits - 1), most)) {
+            const int exponent = size > 0 ? std::max(ilogb(size), least) : least;
+            bits = ((exponent - least) << digits) + (int)nearbyint(ldexp(size, digits - exponent));
+        }
+        bits |= signbit(number.part[0]) ? 0x8000 : 0;
+        memcpy(to, &bits, 2);
+    }
+}
+/* Any integer; a float that is a small whole number, or any of some size. */
+Number random_number(const Dtype &x, bool whole, double scale) {
+    Number number = {};
+    number.bits = x.kind == '?' ? one_in(8) : random_bits();
+    for (double &part : number.part) {  // the second one is left out where there is none
+        const int most = x.kind == 'h' ? 1 : 4;
+        part = whole ? (double)from_to(-most, most) : ((double)(random_bits() >> 11) * 0x1p-52 - 1) * scale;
+    }
+    return number;
+}
+
+// Arrays beside pages that cannot be read
+
+constexpr size_t ARENA = 64 << 20, GUARD = 1 << 16;
+struct Arena {
+    char *start;
+    Arena() {
+        start = (char *)mmap(NULL, ARENA + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) + GUARD;
+        if (mprotect(start, ARENA, PROT_READ | PROT_WRITE)) perror("mprotect"), exit(1);
+    }
+    /* Memory at one end or the other. */
+    char *take(Count bytes, int alignment) {
+        if ((size_t)bytes + alignment > ARENA) printf("an operand is too large\n"), exit(1);
+        return one_in(2) ? start : start + (ARENA - bytes) / alignment * alignment;
+    }
+};
+
+/* Two axes of a batch, rows and columns. */
+struct Array {
+    const Dtype *dtype;
+    Count shape[4], strides[4], bytes;
+    char *low, *data;  // the first byte, and the first number
+
+    char *at(Count i, Count j, Count r, Count c) const {
+        return data + i * strides[0] + j * strides[1] + r * strides[2] + c * strides[3];
+    }
+};
+
+/* Axes in some order, with gaps, backwards, or repeated without memory; every byte of it is 255, which is NaN. */
+Array new_array(Arena &arena, const Dtype &dtype, const Count (&shape)[4], bool repeats) {
+    static constexpr int ORDERS[][4] = {{3, 2, 1, 0}, {3, 2, 1, 0}, {2, 3, 1, 0}, {2, 3, 1, 0}, {1, 3, 0, 2}, {0, 2, 3, 1}};
+    Array x = {.dtype = &dtype, .shape = {}, .strides = {}, .bytes = 0, .low = NULL, .data = NULL};
+    const auto &order = ORDERS[from_to(0, 5)];
+    const int part = dtype.kind == 'c' ? dtype.bytes / 2 : dtype.bytes, gaps = (int)from_to(1, 12);
+    Count reach = dtype.bytes, first = 0;
+    for (int axis : order) {
+        const Count extent = x.shape[axis] = shape[axis];
+        Count stride = reach + (one_in(gaps) ? part * from_to(1, 9) : 0);
+        if (repeats && one_in(24)) stride = 0;
+        reach = std::max(reach, stride * (extent - 1) + reach);
+        if (one_in(8)) first += (extent - 1) * stride, stride = -stride;
+        x.strides[axis] = stride;
+    }
+    x.bytes = reach;
+    x.low = arena.take(reach, part);
+    x.data = x.low + first;
+    memset(x.low, 255, (size_t)reach);
+    return x;
+}
+template <class Visit> void each(const Array &x, Visit visit) {
+    for (Count i = 0; i < x.shape[0]; i++)
+        for (Count j = 0; j < x.shape[1]; j++)
+            for (Count r = 0; r < x.shape[2]; r++)
+                for (Count c = 0; c < x.shape[3]; c++) visit(x.at(i, j, r, c));
+}
+void fill(const Array &x, bool whole, double scale) {
+    each(x, [&](char *to) { write(*x.dtype, to, random_number(*x.dtype, whole, scale)); });
+}
+
+// Three plain loops
+
+/* What one product is asked for, besides its operands. */
+struct Asked {
+    Product product;
+    Batch batch;
+    bool whole, exact;  // numbers; whether each bit of C is promised
+    double scale;
+};
+
+bool fused;  // whether a multiply-add rounds once
+
+template <class S> S multiply_add(S sum, S x, S y) {
+    if (fused) return (S)(sizeof(S) == 4 ? fmaf((float)x, (float)y, (float)sum) : fma(x, y, sum));
+    volatile S product = x * y;  // so that the compiler does not fuse it with the sum
+    return sum + product;
+}
+
+/* One number of C: what it held, and then blocks of k, one by one. `size` is the sum of the sizes of all addends. */
+template <class S> Number float_sum(const Asked &x, const Number *a, const Number *b, const Number &before, double &size) {
+    Number sums = before;
+    const bool is_complex = x.product.kernel->parts == 2;
+    size = fabs(before.part[0]) + fabs(before.part[1]);
+    for (Count pc = 0; pc < x.product.k; pc += x.product.kc) {
+        S re = 0, im = 0;
+        for (Count p = pc; p < std::min(pc + x.product.kc, x.product.k); p++) {
+            const S a_re = (S)a[p].part[0], a_im = (S)a[p].part[1], b_re = (S)b[p].part[0], b_im = (S)b[p].part[1];
+            re = multiply_add(re, b_re, a_re);
+            if (!x.exact) size += fabs((double)a_re) * fabs((double)b_re);
+            if (!is_complex) continue;
+            im = multiply_add(im, b_im, a_re);
+            re = multiply_add(re, -b_im, a_im), im = multiply_add(im, b_re, a_im);
+        }
+        const bool add = x.product.accumulate || pc > 0;
+        sums.part[0] = add ? (S)sums.part[0] + re : re, sums.part[1] = add ? (S)sums.part[1] + im : im;
+    }
+    return sums;
+}
+Number integer_sum(const Asked &x, const Number *a, const Number *b, const Number &before, bool is_bool) {
+    Number sum = before;
+    for (Count p = 0; p < x.product.k; p++)
+        sum.bits = is_bool ? sum.bits | (a[p].bits & b[p].bits) : sum.bits + a[p].bits * b[p].bits;
+    return sum;
+}
+
+/* Whether `got` is near enough to `sum`, whose addends have this size in all. */
+bool is_near(const Asked &x, const Dtype &of_c, const Number &got, const Number &sum, double size) {
+    const bool is_double = x.product.kernel->sum / x.product.kernel->parts == 8;
+    double bound = 2 * (double)(x.product.k + 8) * size * (is_double ? 0x1p-53 : 0x1p-24);
+    if (of_c.kind == 'h' || of_c.kind == 'b') bound += (fabs(sum.part[0]) + bound) * ldexp(1, -digits_of(of_c)) + 0x1p-24;
+    return fabs(got.part[0] - sum.part[0]) <= bound && fabs(got.part[1] - sum.part[1]) <= bound;
+}
+
+/* C as it has to be: in `memory`, which holds what C's memory held. Where bits are not promised, those that C has. */
+bool expect(const Asked &x, const Array &a, const Array &b, const Array &c, std::vector<char> &memory) {
+    const Product &p = x.product;
+    std::vector<Number> row(p.k), columns(p.n * p.k);
+    const bool is_double = p.kernel->sum / p.kernel->parts == 8;
+    bool right = true;
+    for (Count i = 0; i < c.shape[0]; i++)
+        for (Count j = 0; j < c.shape[1]; j++) {
+            for (Count q = 0; q < p.n; q++)
+                for (Count k = 0; k < p.k; k++) columns[q * p.k + k] = read(*b.dtype, b.at(i, j, k, q));
+            for (Count r = 0; r < p.m; r++) {
+                for (Count k = 0; k < p.k; k++) row[k] = read(*a.dtype, a.at(i, j, r, k));
+                for (Count q = 0; q < p.n; q++) {
+                    char *const to = memory.data() + (c.at(i, j, r, q) - c.low);
+                    const Number before = p.accumulate ? read(*c.dtype, to) : Number{}, *const column = &columns[q * p.k];
+                    double size = 0;
+                    const Number sum = is_integer(*c.dtype) ? integer_sum(x, row.data(), column, before, c.dtype->kind == '?')
+                                     : is_double ? float_sum<double>(x, row.data(), column, before, size)
+                                                 : float_sum<float>(x, row.data(), column, before, size);
+                    if (x.exact) write(*c.dtype, to, sum);
+                    else {
+                        right = right && is_near(x, *c.dtype, read(*c.dtype, c.at(i, j, r, q)), sum, size);
+                        memcpy(to, c.at(i, j, r, q), c.dtype->bytes);
+                    }
+                }
+            }
+        }
+    return right;
+}
+
+// Kernels that count which of their tiles are taken
+
+constexpr int MAX_TILES = MAX_MR * MAX_VECTORS;
+struct CountedKernel : Kernel {
+    const Kernel *real;
+    long packed_taken[MAX_TILES], unpacked_taken[MAX_TILES], dot_taken, dots_taken;
+};
+CountedKernel &counted(const Tile &x, long CountedKernel::*taken) {
+    CountedKernel &kernel = *(CountedKernel *)x.kernel;
+    if (taken) __atomic_fetch_add(&(kernel.*taken), 1, __ATOMIC_RELAXED);
+    return kernel;
+}
+template <int I> void packed_tile(const Tile &x) {
+    CountedKernel &kernel = counted(x, NULL);
+    __atomic_fetch_add(&kernel.packed_taken[I], 1, __ATOMIC_RELAXED);
+    kernel.real->packed[I](x);
+}
+template <int I> void unpacked_tile(const Tile &x) {
+    CountedKernel &kernel = counted(x, NULL);
+    __atomic_fetch_add(&kernel.unpacked_taken[I], 1, __ATOMIC_RELAXED);
+    kernel.real->unpacked[I](x);
+}
+void dot(const Tile &x) { counted(x, &CountedKernel::dot_taken).real->dot(x); }
+void dots(const Tile &x) { counted(x, &CountedKernel::dots_taken).real->dots(x); }
+
+template <int... I> CountedKernel counted_kernel(const Kernel &kernel, std::integer_sequence<int, I...>) {
+    static constexpr MicroKernel PACKED[] = {packed_tile<I>...}, UNPACKED[] = {unpacked_tile<I>...};
+    CountedKernel x = {kernel, &kernel, {}, {}, 0, 0};
+    x.packed = PACKED, x.unpacked = UNPACKED, x.dot = dot, x.dots = dots;
+    return x;
+}
+
+// Products
+
+/* What was done, of one kernel. */
+enum { PIECES = DOT_PRODUCTS + 1, SLICES, BATCHES, PACKED_B, ACCUMULATED, WAYS };
+constexpr const char *NAMES[] = {"five loops", "in place", "dot products", "pieces", "slices of k", "batches", "packed B",
+                                 "accumulated"};
+struct Done {
+    long products, ways[WAYS];
+};
+
+Arena arenas[5];
+bool failed(const Asked &x, const char *what, const Array &a, const Array &b, const Array &c) {
+    const Product &p = x.product;
+    printf("WRONG, %s: %s into %s, m %td, n %td, k %td, %d threads, mc %td, kc %td, nc %td%s%s, %s numbers\n", what,
+           p.kernel->dtype, p.kernel->out, p.m, p.n, p.k, p.threads, p.mc, p.kc, p.nc, p.packed ? ", packed B" : "",
+           p.accumulate ? ", accumulated" : "", x.whole ? "whole" : "random");
+    for (const Array *y : {&a, &b, &c})
+        printf("    shape %td %td %td %td, strides %td %td %td %td\n", y->shape[0], y->shape[1], y->shape[2], y->shape[3],
+               y->strides[0], y->strides[1], y->strides[2], y->strides[3]);
+    return false;
+}
+
+/* Memory for panels, exactly as many bytes as are asked for: those after them, up to the next 64, have to stay 255. */
+char *workspace(Arena &arena, Count bytes) {
+    char *const memory = arena.start + (ARENA - round_up(bytes, 64));
+    memset(memory, 255, (size_t)round_up(bytes, 64));
+    return memory;
+}
+bool is_kept(const char *end) {
+    for (; (uintptr_t)end % 64; end++)
+        if (*end != (char)255) return false;
+    return true;
+}
+
+/* Multiply in memory of random layouts, and compare each byte. */
+bool run(Asked &x, bool pack, Done &done) {
+    Product &p = x.product;
+    const Count *const s = x.batch.shape, m = p.m, n = p.n, k = p.k;
+    const Dtype &of_a = dtype_named(p.kernel->dtype), &of_c = dtype_named(p.kernel->out);
+    const Array a = new_array(arenas[0], of_a, {s[0], s[1], m, k}, true);
+    const Array b = new_array(arenas[1], of_a, {pack ? 1 : s[0], pack ? 1 : s[1], k, n}, true);
+    const Array c = new_array(arenas[2], of_c, {s[0], s[1], m, n}, false);
+    fill(a, x.whole, x.scale), fill(b, x.whole, x.whole ? 1 : 1 / x.scale);
+    if (p.accumulate) fill(c, x.whole, 1);
+    p.a = a.data, p.rs_a = a.strides[2], p.cs_a = a.strides[3];
+    p.b = b.data, p.rs_b = b.strides[2], p.cs_b = b.strides[3];
+    p.c = c.data, p.rs_c = c.strides[2], p.cs_c = c.strides[3];
+    p.packed_n = n;
+    for (int axis = 0; axis < 2; axis++) {
+        x.batch.a[axis] = a.strides[axis], x.batch.b[axis] = pack ? 0 : b.strides[axis], x.batch.c[axis] = c.strides[axis];
+    }
+    if (pack) {
+        const Count bytes = pack_operand(p, NULL);
+        char *const panels = workspace(arenas[4], bytes);
+        pack_operand(p, panels);
+        p.packed = panels;
+        if (!is_kept(panels + bytes)) return failed(x, "bytes after packed B", a, b, c);
+    }
+    const Count bytes = workspace_of_batch(p, x.batch);
+    p.buffer = workspace(arenas[3], bytes);
+    std::vector<char> memory(c.low, c.low + c.bytes);
+    const Product given = p;
+    multiply_batch(given, x.batch);
+
+    const Plan plan = plan_of(p);
+    const bool one_by_one = one_at_a_time(p, products_in(x.batch));
+    x.exact = x.whole || is_integer(of_c) || (plan.strategy != DOT_PRODUCTS && p.kernel->group == 1);
+    done.products += products_in(x.batch);
+    for (int way : {(int)plan.strategy, one_by_one && plan.pieces > 1 ? (int)PIECES : -1,
+                    one_by_one && plan.slices > 1 ? (int)SLICES : -1, x.batch.axes ? (int)BATCHES : -1,
+                    pack ? (int)PACKED_B : -1, p.accumulate ? (int)ACCUMULATED : -1})
+        if (way >= 0) done.ways[way]++;
+
+    Array whole_b = b;  // the packed one, for each product of a batch
+    if (pack) whole_b.strides[0] = whole_b.strides[1] = 0;
+    if (!expect(x, a, whole_b, c, memory)) return failed(x, "beyond the error bound", a, b, c);
+    if (memcmp(memory.data(), c.low, memory.size())) return failed(x, "bits of C, or bytes between them", a, b, c);
+    if (!is_kept(p.buffer + bytes)) return failed(x, "bytes after the workspace", a, b, c);
+    return true;
+}
+
+/* Blocks of k as even as the Python module makes them. */
+Count even(Count k, Count kc, Count group) { return round_up(ceil_div(k, ceil_div(k, kc)), group); }
+Count near_multiple(Count of, Count most) { return std::max<Count>(1, of * from_to(1, most) + from_to(-1, 1)); }
+
+Asked random_asked(const Kernel &kernel) {
+    Asked x = {};
+    Product &p = x.product;
+    p.kernel = &kernel, p.narrows = kernel.narrows, p.accumulate = one_in(3);
+    p.mc = one_in(2) ? kernel.mc : from_to(1, 3 * kernel.mr), p.nc = one_in(2) ? 4096 : from_to(1, 200);
+    p.threads = one_in(2) ? 1 : (int)from_to(2, 3);
+    x.whole = one_in(2), x.scale = ldexp(1, (int)from_to(-6, 6));
+    x.batch.shape[0] = x.batch.shape[1] = 1;
+    return x;
+}
+void set_depth(Product &p, Count k, Count kc) {
+    p.k = k;
+    p.kc = even(k, is_dots(p) ? DOT_KC : kc, p.kernel->group);
+}
+
+/* So deep that it is not multiplied in place, if there is such a depth. */
+void set_depth_of_five_loops(Product &p) {
+    const Count least = from_to(9, 30);
+    p.cs_b = p.kernel->sum;
+    for (Count k = least; k < 1 << 16; k *= 2) {
+        set_depth(p, k, p.kernel->kc);
+        if (plan_of(p).strategy == FIVE_LOOPS) return;
+    }
+    set_depth(p, least, p.kernel->kc);
+}
+
+enum class Shape { SMALL, EDGES, FEW_ROWS, ONE_COLUMN, DEEP, THIN, MANY_ROWS, BATCH, COUNT };
+Asked asked(const Kernel &kernel, Shape shape) {
+    Asked x = random_asked(kernel);
+    Product &p = x.product;
+    Count k = from_to(1, 40), kc = kernel.kc;
+    p.m = from_to(1, 40), p.n = from_to(1, 40);
+    if (one_in(2)) kc = kernel.group * from_to(1, 12);
+    if (shape == Shape::EDGES) {
+        p.m = near_multiple(kernel.mr, 3), p.n = near_multiple(one_in(2) ? kernel.nr : kernel.lanes, 3);
+        if (!one_in(8)) k = near_multiple(kc = kernel.group * from_to(1, 12), 3);
+        else k = near_multiple(kc = kernel.kc, 2), p.m = from_to(1, kernel.mr + 1), p.n = from_to(2, kernel.lanes + 1);
+    } else if (shape == Shape::FEW_ROWS) {
+        p.m = from_to(1, 12), p.n = from_to(41, 600);
+    } else if (shape == Shape::ONE_COLUMN) {
+        p.n = 1, k = one_in(6) ? near_multiple(DOT_KC, 2) : from_to(1, 300), p.m = from_to(1, k > 300 ? 6 : 40);
+    } else if (shape == Shape::DEEP) {
+        p.threads = (int)from_to(1, 3), kc = kernel.group * from_to(1, 9), k = kc * from_to(4, 12) + from_to(-1, 1);
+        p.m = from_to(1, 20), p.n = from_to(1, 20);
+    } else if (shape == Shape::THIN) {
+        p.threads = (int)from_to(2, 3), p.m = from_to(800, 1300), p.n = from_to(1, 12), k = from_to(1, 12);
+        if (one_in(2)) std::swap(p.m, p.n);
+    } else if (shape == Shape::BATCH) {
+        x.batch.axes = 2, x.batch.shape[0] = from_to(1, 4), x.batch.shape[1] = from_to(1, 4);
+        p.m = from_to(1, 20), p.n = from_to(1, 20), k = from_to(1, 20);
+    }
+    set_depth(p, k, kc);
+    if (shape == Shape::MANY_ROWS && one_in(5)) set_depth_of_five_loops(p);
+    return x;
+}
+
+/* A product that takes a tile of so many rows and columns in place, or, if `is_packed`, in five loops: blocks of so many
+   rows. */
+Asked asked_of_tile(const Kernel &kernel, Count rows, Count columns, bool is_packed) {
+    Asked x = random_asked(kernel);
+    Product &p = x.product;
+    p.mc = rows, p.m = is_packed ? rows * (12 / rows + 1) : rows, p.n = columns, p.threads = 1;
+    if (is_packed) set_depth_of_five_loops(p);
+    else set_depth(p, from_to(1, 20), kernel.kc);
+    return x;
+}
+
+/* Every number of 16 bits, multiplied by one: it stays what it is, and NaN stays NaN. */
+bool keeps_every_half(const Kernel &kernel) {
+    const Count count = 1 << 16;
+    std::vector<uint16_t> a(count), b(2, kernel.dtype[0] == 'f' ? 0x3c00 : 0x3f80), c(2 * count);
+    for (Count i = 0; i < count; i++) a[i] = (uint16_t)i;
+    Product p = {};
+    p.kernel = &kernel, p.m = count, p.n = 2, p.k = 1, p.mc = kernel.mc, p.kc = kernel.group, p.nc = 4096, p.threads = 1;
+    p.a = (char *)a.data(), p.rs_a = p.cs_a = 2, p.b = (char *)b.data(), p.rs_b = 4, p.cs_b = 2;
+    p.c = (char *)c.data(), p.rs_c = 4, p.cs_c = 2, p.narrows = kernel.narrows, p.packed_n = 2;
+    p.buffer = workspace(arenas[3], workspace_of(p));
+    multiply(p);
+    const int infinity = kernel.dtype[0] == 'f' ? 0x7c00 : 0x7f80, least = kernel.dtype[0] == 'f' ? 0x400 : 0x80;
+    for (Count i = 0; i < 2 * count; i++) {
+        const int given = a[i / 2], got = c[i];
+        const bool is_nan = (given & 0x7fff) > infinity, flushed = kernel.group > 1 && (given & 0x7fff) < least;
+        if (is_nan ? (got & 0x7fff) <= infinity : flushed ? got & 0x7fff : got != given && (given & 0x7fff)) {
+            printf("WRONG: %s %04x times one is %04x\n", kernel.dtype, given, got);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* (1 + e)^2 - 1 - 2e is e^2 where the multiply-add rounds once, and 0 where the product is rounded too. */
+bool is_fused(const Kernel &kernel) {
+    const double a[] = {-1 - 0x1p-29, 1 + 0x1p-30}, b[] = {1, 1, 1 + 0x1p-30, 1 + 0x1p-30};
+    double c[2];
+    Product p = {};
+    p.kernel = &kernel, p.m = 1, p.n = 2, p.k = p.kc = 2, p.mc = kernel.mc, p.nc = 4096, p.threads = 1;
+    p.a = (const char *)a, p.rs_a = 16, p.cs_a = 8, p.b = (const char *)b, p.rs_b = 16, p.cs_b = 8;
+    p.c = (char *)c, p.rs_c = 16, p.cs_c = 8, p.buffer = workspace(arenas[3], workspace_of(p));
+    multiply(p);
+    return c[0] != 0;
+}
+
+int taken(const long *tiles, int count) {
+    return (int)std::count_if(tiles, tiles + count, [](long x) { return x > 0; });
+}
+/* One kernel: every class of product, every tile. */
+bool check(const Kernel &real, long products) {
+    const CountedKernel kernel = counted_kernel(real, std::make_integer_sequence<int, MAX_TILES>());
+    const int packed = kernel.mr * kernel.vectors;
+    const int unpacked = kernel.as_stored ? UNPACKED_ROWS * kernel.unpacked_vectors * 2 : 0;
+    Done done = {};
+    for (long i = 0; i < products; i++) {
+        Asked x = asked(kernel, (Shape)(i % (long)Shape::COUNT));
+        if (!run(x, one_in(4), done)) return false;
+    }
+    for (int tile = 0; tile < packed + unpacked; tile++) {
+        const bool is_packed = tile < packed, whole = !is_packed && (tile - packed) % 2;
+        const int place = is_packed ? tile : (tile - packed) / 2, wide = is_packed ? kernel.vectors : kernel.unpacked_vectors;
+        const long &times = is_packed ? kernel.packed_taken[tile] : kernel.unpacked_taken[tile - packed];
+        for (int attempt = 0; attempt < 30 && !times; attempt++) {
+            Count columns = (place % wide + 1) * kernel.lanes - (whole ? 0 : from_to(!is_packed, kernel.lanes - 1));
+            if (columns == 1) columns += wide * kernel.lanes;  // the last one: a single column is for dot products
+            Asked x = asked_of_tile(kernel, place / wide + 1, columns, is_packed);
+            if (!run(x, is_packed && one_in(4), done)) return false;
+        }
+    }
+    if (real.stored == 2 && real.narrows && strstr(real.dtype, "float16") && !keeps_every_half(kernel)) return false;
+
+    const int of_packed = taken(kernel.packed_taken, packed), of_unpacked = taken(kernel.unpacked_taken, unpacked);
+    printf("%-10s into %-10s %6ld products:", kernel.dtype, kernel.out, done.products);
+    bool all = of_packed == packed && of_unpacked == unpacked;
+    for (int way = 0; way < WAYS; way++) {
+        const bool expected = (way != IN_PLACE || (kernel.unpacked_vectors && kernel.as_stored))
+                           && (way != DOT_PRODUCTS || kernel.unpacked_vectors);
+        if (expected) printf(" %ld %s,", done.ways[way], NAMES[way]);
+        all = all && (!expected || done.ways[way]);
+    }
+    const bool has_dots = kernel.unpacked_vectors;
+    all = all && (!has_dots || (kernel.dot_taken && kernel.dots_taken));
+    printf(" %d of %d packed tiles, %d of %d unpacked%s\n", of_packed, packed, of_unpacked, unpacked,
+           all ? "" : ": WRONG, some were never taken");
+    return all;
+}
+
+}  // namespace
+
+int main(int count, char **given) {
+    state = count > 1 ? strtoull(given[1], NULL, 0) : (uint64_t)time(NULL);
+    const long products = count > 2 ? strtol(given[2], NULL, 0) : 1000;
+    const Kernel *kernel = (const Kernel *)gemmlab_kernels();
+    (void)cpu_has_amx();  // asks Linux for its registers
+    printf("seed %llu, %ld products of each kernel\n", (unsigned long long)state, products);
+    for (const Kernel *x = kernel; x->dtype; x++)
+        if (!strcmp(x->dtype, "float64")) fused = is_fused(*x);
+    for (; kernel->dtype; kernel++, fflush(stdout))
+        if (!check(*kernel, products)) return 1;
+    puts(fused ? "right; multiply-adds are fused" : "right; multiply-adds are not fused");
+}

@@ -1,0 +1,38 @@
+"""The compiled kernels of each instruction set, by a program without Python: see kernels_test.cpp."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+from helpers import ROOT
+from kernel_program import PROGRAMS, compiled, linked, main
+from randomness import fresh_seed
+
+from gemmlab._cpu import isa
+
+PACKED = ROOT / "gemmlab" / "_cpu" / "packed"
+
+
+@pytest.fixture(scope="module")
+def tests_object(tmp_path_factory):
+    return compiled("g++", ROOT / "tests" / "_cpu" / "kernels_test.cpp", tmp_path_factory.mktemp("kernels"))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+@pytest.mark.parametrize("level", [*isa.available(), *isa.extras_here()])
+def test_every_kernel_takes_every_tile_and_strategy_and_is_right(level, tests_object, tmp_path):
+    library = next(PACKED.glob(f"{level}/kernels.*.so"))
+    program = linked("g++", [tests_object, library], tmp_path / "kernels_test", f"-Wl,-rpath,{library.parent}")
+    done = subprocess.run([program, str(fresh_seed()), "200"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_missing_package_is_named(monkeypatch, capsys):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert main([]) == 2
+    said = capsys.readouterr().err
+    assert all(package in said for package in PROGRAMS.values())
+    assert said.count("\n") == 1

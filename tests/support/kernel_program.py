@@ -1,0 +1,62 @@
+"""Build tests/_cpu/kernels_test.cpp and run it. As a command: on AArch64's instruction set, by qemu where this is another
+processor.
+
+    python tests/support/kernel_program.py [SEED [PRODUCTS]]
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+CPU = ROOT / "gemmlab" / "_cpu"
+INCLUDE = [f"-I{folder}" for folder in (CPU, CPU / "rungs", CPU / "packed", CPU / "packed_backend")]
+PROGRAMS = {"aarch64-linux-gnu-g++": "g++-aarch64-linux-gnu", "qemu-aarch64": "qemu-user"}  # and their Debian packages
+
+
+def flags() -> list[str]:
+    """What setup.py compiles cpu-packed with; the module cannot be imported without setuptools."""
+    assigned = {
+        node.targets[0].id: node.value
+        for node in ast.parse((ROOT / "setup.py").read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    return [*ast.literal_eval(assigned["GNU_FLAGS"]), *ast.literal_eval(assigned["CXX_FLAGS"]), "-fopenmp", *INCLUDE]
+
+
+def compiled(compiler: str, source: Path, folder: Path) -> Path:
+    """The object file of a source, without flags for an instruction set."""
+    made = folder / f"{source.stem}.o"
+    subprocess.run([compiler, *flags(), "-c", str(source), "-o", str(made)], check=True)
+    return made
+
+
+def linked(compiler: str, objects: list[Path], program: Path, *options: str) -> Path:
+    """A program of compiled objects and libraries."""
+    subprocess.run([compiler, *map(str, objects), "-o", str(program), "-fopenmp", *options], check=True)
+    return program
+
+
+def main(arguments: list[str]) -> int:
+    """Compile, link statically, and run."""
+    missing = [package for program, package in PROGRAMS.items() if shutil.which(program) is None]
+    if missing:
+        print(f"NEON's kernels are not tested: apt-get install {' '.join(missing)}", file=sys.stderr)
+        return 2
+    compiler, emulator = PROGRAMS
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        sources = CPU / "packed" / "kernels.cpp", ROOT / "tests" / "_cpu" / "kernels_test.cpp"
+        objects = [compiled(compiler, source, folder) for source in sources]
+        program = linked(compiler, objects, folder / "kernels_test", "-static")
+        return subprocess.run([emulator, str(program), *arguments], check=False, env=dict(os.environ)).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
