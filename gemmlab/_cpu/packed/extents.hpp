@@ -39,15 +39,15 @@ constexpr Count KIB = 1 << 10, MIB = 1 << 20;
 
 /* L1    A quarter is for what is used at once. Rows that are a way apart share a set. Of B as it is stored, three eighths
          stay, and the rest is read again from L2 for each tile of rows (measured).
-   L2    A quarter is for B as it is stored, and as much for A: up to there packing costs more than it gains (measured).
-         A quarter is also for A as deep as B is packed, and for B that few rows use. 512 KiB of these pay on a smaller
-         L2 too (simulated): a part of them comes from L3 then, but B is read, or A packed, for fewer blocks.
+   L2    Half is for B as it is stored, and half for A: up to there packing costs more than it gains (measured). A
+         quarter is for A as deep as B is packed, and for B that few rows use. 512 KiB of these pay on a smaller L2 too
+         (simulated): a part of them comes from L3 then, but B is read, or A packed, for fewer blocks.
    L3    Half of a core's share is for packed A that is used again, half for its part of packed B. A machine without L3
          has L2 for that. Of a share, 4 MiB are believed: a virtual machine may report what others use too. */
 INLINE Extents extents_of(const Machine &x) {
     const Count last = min(max(x.l3, x.l2), 4 * MIB), deep = max(x.l2 / 4, 512 * KIB);
     return {.at_once = x.l1 / 4, .conflict = x.l1_way, .l2 = x.l2, .l2_way = x.l2_way, .in_place = min(8 * x.l1 / 3, x.l2 / 4),
-            .stored_in_l2 = x.l2 / 4, .deep_a = deep, .thin_b = deep, .a_of_a_thread = last / 2, .b_of_a_thread = last / 2, .min_b = last,
+            .stored_in_l2 = x.l2 / 2, .deep_a = deep, .thin_b = deep, .a_of_a_thread = last / 2, .b_of_a_thread = last / 2, .min_b = last,
             .round = last, .huge_page = x.huge_page};
 }
 
