@@ -131,13 +131,13 @@ def test_this_machine_has_readings():
 
 # By hand from the formulas of extents.hpp, in KiB.
 EXTENTS = {
-    "260 MiB for two": {"at_once": 12, "conflict": 4, "in_place": 128, "stored_in_l2": 1024, "deep_a": 512,
+    "260 MiB for two": {"at_once": 12, "conflict": 4, "in_place": 128, "stored_in_l2": 1536, "deep_a": 512,
                         "thin_b": 512, "a_of_a_thread": 2048, "b_of_a_thread": 2048, "min_b": 4096, "round": 4096},
-    "Zen 3": {"at_once": 8, "conflict": 4, "stored_in_l2": 256, "deep_a": 512, "thin_b": 512, "b_of_a_thread": 2048,
+    "Zen 3": {"at_once": 8, "conflict": 4, "stored_in_l2": 384, "deep_a": 512, "thin_b": 512, "b_of_a_thread": 2048,
               "min_b": 4096},
-    "L2 of 256 KiB": {"in_place": 64, "stored_in_l2": 128, "deep_a": 512, "b_of_a_thread": 1024, "min_b": 2048},
+    "L2 of 256 KiB": {"in_place": 64, "stored_in_l2": 192, "deep_a": 512, "b_of_a_thread": 1024, "min_b": 2048},
     "no L3": {"conflict": 8, "b_of_a_thread": 128, "min_b": 256},
-    "Apple": {"conflict": 16, "in_place": 341, "stored_in_l2": 1536, "deep_a": 768, "b_of_a_thread": 1536,
+    "Apple": {"conflict": 16, "in_place": 341, "stored_in_l2": 2304, "deep_a": 768, "b_of_a_thread": 1536,
               "huge_page": 0},
 }  # fmt: skip
 
@@ -215,7 +215,7 @@ def test_what_is_multiplied_as_it_is_stored_leaves_l2_room(name):
         a, b, c = (np.broadcast_to(np.zeros((), "float32"), shape) for shape in ((m, k), (k, n), (m, n)))
         a, b = (as_strided(x, x.shape, (4 * x.shape[1], 4), writeable=False) for x in (a, b))
         if m > 12 and kernel.plan(a, b, c).is_in_place:
-            assert b.size * 4 <= l2 / 2, (m, k, n)
+            assert b.size * 4 <= 3 * l2 / 4, (m, k, n)
             taken += 1
     assert taken or isa.chosen() == "plain"
 

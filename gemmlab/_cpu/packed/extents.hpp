@@ -25,7 +25,7 @@ struct Extents {
     Count conflict;       // rows of C at this distance, or a multiple of it, evict each other
     Count l2, l2_way;
     Count in_place;       // B that is multiplied as it is stored by any number of rows,
-    Count stored_in_l2;   // and B and a thread's part of A where both are read again from L2
+    Count stored_in_l2;   // or B with a thread's part of A and C, below this
     Count deep_a;         // a block of A, as deep as B is packed
     Count thin_b;         // packed B that only few rows use
     Count a_of_a_thread;  // packed A that a thread keeps
@@ -39,16 +39,17 @@ constexpr Count KIB = 1 << 10, MIB = 1 << 20;
 
 /* L1    A quarter is for what is used at once. Rows that are a way apart share a set. Of B as it is stored, three eighths
          stay, and the rest is read again from L2 for each tile of rows (measured).
-   L2    Half is for B as it is stored, and half for A: up to there packing costs more than it gains (measured). A
+   L2    Where three quarters hold all operands as they are stored, packing costs more than it gains (measured). A
          quarter is for A as deep as B is packed, and for B that few rows use. 512 KiB of these pay on a smaller L2 too
          (simulated): a part of them comes from L3 then, but B is read, or A packed, for fewer blocks.
    L3    Half of a core's share is for packed A that is used again, half for its part of packed B. A machine without L3
          has L2 for that. Of a share, 4 MiB are believed: a virtual machine may report what others use too. */
 INLINE Extents extents_of(const Machine &x) {
     const Count last = min(max(x.l3, x.l2), 4 * MIB), deep = max(x.l2 / 4, 512 * KIB);
-    return {.at_once = x.l1 / 4, .conflict = x.l1_way, .l2 = x.l2, .l2_way = x.l2_way, .in_place = min(8 * x.l1 / 3, x.l2 / 4),
-            .stored_in_l2 = x.l2 / 2, .deep_a = deep, .thin_b = deep, .a_of_a_thread = last / 2, .b_of_a_thread = last / 2, .min_b = last,
-            .round = last, .huge_page = x.huge_page};
+    return {.at_once = x.l1 / 4, .conflict = x.l1_way, .l2 = x.l2, .l2_way = x.l2_way,
+            .in_place = min(8 * x.l1 / 3, x.l2 / 4), .stored_in_l2 = 3 * x.l2 / 4, .deep_a = deep, .thin_b = deep,
+            .a_of_a_thread = last / 2, .b_of_a_thread = last / 2, .min_b = last, .round = last,
+            .huge_page = x.huge_page};
 }
 
 /* Bytes of packed A that L2 holds, one block of k deep, while panels of B of so many bytes pass: the paper's inequality.
@@ -57,8 +58,8 @@ INLINE Count block_of_a_bytes(const Extents &x, Count panel) {
     return max(x.l2 / 4, x.l2 - (1 + ceil_div(panel, x.l2_way)) * x.l2_way);
 }
 
-/* Bytes of a panel of B that the micro-kernel reads ahead of a step of k, which takes so many bytes and cycles: as many as
-   pass while a line comes from L3, in about 112 cycles. It is worked out when the kernel is compiled, for its registers. */
+/* Bytes of a panel of B that the micro-kernel reads ahead of a step of k, which takes so many bytes and cycles: as many
+   as pass while a line comes from L3, in about 112 cycles. The kernel's registers say how many, so this is compiled. */
 constexpr int bytes_ahead(int bytes, int cycles) {
     int ahead = 256;
     while (2 * ahead * cycles <= 112 * bytes) ahead *= 2;

@@ -38,9 +38,9 @@ INLINE bool is_in_place(const Product &x) {
     const Extents &extents = *x.extents;
     if (!kernel.unpacked_vectors || !kernel.as_stored) return false;
     const Count row = x.k * kernel.sum, b = round_up_2(x.n, kernel.lanes) * row;
-    return x.m <= FEW_ROWS || b <= extents.in_place
-        || (b <= extents.stored_in_l2 && x.m * row <= x.threads * extents.stored_in_l2 && !x.packed
-            && x.rs_b % (extents.conflict / 2));
+    if (x.m <= FEW_ROWS || b <= extents.in_place) return true;
+    const Count others = x.m * (row + x.n * kernel.sum), room = (extents.stored_in_l2 - b) * x.threads;
+    return others < room && !x.packed && x.rs_b % (extents.conflict / 2);
 }
 INLINE bool is_in_pieces(const Product &x) {
     const Count thin = min(x.m, x.n), edge = max(x.m, x.n);
