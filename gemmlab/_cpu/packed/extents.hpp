@@ -1,6 +1,6 @@
-/* What the loops take for a cache or a page, worked out from what the machine says of itself. Every such number is here,
-   with its formula; the numbers beside the loops are counts that no machine changes. None of these changes a bit of a
-   result: the depth of a block, kc, which does, is in the table of kernels.cpp.
+/* What the loops take for a cache or a page, worked out from what the machine says of itself. Every such number is
+   here, with its formula; the numbers beside the loops are counts that no machine changes. None of these changes a bit
+   of a result: the depth of a block, kc, which does, is in the table of kernels.cpp.
 
    The source is Low, Igual, Smith and Quintana-Orti, "Analytical Modeling Is Enough for High-Performance BLIS" (ACM
    TOMS 2016): a block is to stay in its cache while others pass, so it gets the ways that these leave. Where the loops
@@ -37,8 +37,8 @@ struct Extents {
 
 constexpr Count KIB = 1 << 10, MIB = 1 << 20;
 
-/* L1    A quarter is for what is used at once. Rows that are a way apart share a set. Of B as it is stored, three eighths
-         stay, and the rest is read again from L2 for each tile of rows (measured).
+/* L1    A quarter is for what is used at once. Rows that are a way apart share a set. Of B as it is stored, three
+         eighths stay, and the rest is read again from L2 for each tile of rows (measured).
    L2    Where three quarters hold all operands as they are stored, packing costs more than it gains (measured). A
          quarter is for A as deep as B is packed, and for B that few rows use. 512 KiB of these pay on a smaller L2 too
          (simulated): a part of them comes from L3 then, but B is read, or A packed, for fewer blocks.
@@ -52,8 +52,8 @@ INLINE Extents extents_of(const Machine &x) {
             .huge_page = x.huge_page};
 }
 
-/* Bytes of packed A that L2 holds, one block of k deep, while panels of B of so many bytes pass: the paper's inequality.
-   One way is for C, and as many for B as a panel fills. */
+/* Bytes of packed A that L2 holds, one block of k deep, while panels of B of so many bytes pass: the paper's
+   inequality. One way is for C, and as many for B as a panel fills. */
 INLINE Count block_of_a_bytes(const Extents &x, Count panel) {
     return max(x.l2 / 4, x.l2 - (1 + ceil_div(panel, x.l2_way)) * x.l2_way);
 }
