@@ -26,7 +26,7 @@ FLOATS = ["float32", "float64", "complex64", "complex128", "float16"]
 LAYOUTS = ["C", "F", "stepped", "reversed", "repeated"]
 # Sizes that reach each path: tiny, in place, five loops, few rows, few columns, one column, one row, deep.
 PATHS = [
-    (3, 5, 4), (7, 66, 33), (40, 40, 40), (1100, 170, 250), (5, 700, 900), (700, 3, 900), (400, 1, 5000),
+    (3, 5, 4), (7, 66, 33), (40, 40, 40), (1300, 150, 220), (5, 700, 900), (700, 3, 900), (400, 1, 5000),
     (1, 300, 700), (1, 1, 9000), (20, 30, 9000), (150, 260, 3),
 ]  # fmt: skip
 

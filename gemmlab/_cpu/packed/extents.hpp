@@ -1,6 +1,6 @@
-/* What the loops take for a cache or a page, worked out from what the machine says of itself. Every such number is here,
-   with its formula; the numbers beside the loops are counts that no machine changes. None of these changes a bit of a
-   result: the depth of a block, kc, which does, is in the table of kernels.cpp.
+/* What the loops take for a cache or a page, worked out from what the machine says of itself. Every such number is
+   here, with its formula; the numbers beside the loops are counts that no machine changes. None of these changes a bit
+   of a result: the depth of a block, kc, which does, is in the table of kernels.cpp.
 
    The source is Low, Igual, Smith and Quintana-Orti, "Analytical Modeling Is Enough for High-Performance BLIS" (ACM
    TOMS 2016): a block is to stay in its cache while others pass, so it gets the ways that these leave. Where the loops
@@ -38,28 +38,29 @@ struct Extents {
 
 constexpr Count KIB = 1 << 10, MIB = 1 << 20;
 
-/* L1    A quarter is for what is used at once. Rows that are a way apart share a set. Of B as it is stored, three eighths
-         stay, and the rest is read again from L2 for each tile of rows (measured).
-   L2    A quarter is for B as it is stored, and as much for A: up to there packing costs more than it gains (measured).
-         A quarter is also for A as deep as B is packed, and for B that few rows use. 512 KiB of these pay on a smaller
-         L2 too (simulated): a part of them comes from L3 then, but B is read, or A packed, for fewer blocks.
+/* L1    A quarter is for what is used at once. Rows that are a way apart share a set. Of B as it is stored, three
+         eighths stay, and the rest is read again from L2 for each tile of rows (measured).
+   L2    Half is for B as it is stored where rows of C pass by it; a quarter for the sums of a few rows, for A as deep as B
+         is packed, and for B that few rows use. 512 KiB of these pay on a smaller L2 too
+         (simulated): a part of them comes from L3 then, but B is read, or A packed, for fewer blocks.
    L3    Half of a core's share is for packed A that is used again, half for its part of packed B. A machine without L3
          has L2 for that. Of a share, 4 MiB are believed: a virtual machine may report what others use too. */
 INLINE Extents extents_of(const Machine &x) {
     const Count last = min(max(x.l3, x.l2), 4 * MIB), deep = max(x.l2 / 4, 512 * KIB);
-    return {.at_once = x.l1 / 4, .conflict = x.l1_way, .l2 = x.l2, .l2_way = x.l2_way, .in_place = min(8 * x.l1 / 3, x.l2 / 4),
-            .few_rows_sums = x.l2 / 4, .short_k_b = x.l2 / 2, .deep_a = deep, .thin_b = deep, .a_of_a_thread = last / 2, .b_of_a_thread = last / 2, .min_b = last,
-            .round = last, .huge_page = x.huge_page};
+    return {.at_once = x.l1 / 4, .conflict = x.l1_way, .l2 = x.l2, .l2_way = x.l2_way,
+            .in_place = min(8 * x.l1 / 3, x.l2 / 4), .few_rows_sums = x.l2 / 4, .short_k_b = x.l2 / 2, .deep_a = deep,
+            .thin_b = deep, .a_of_a_thread = last / 2, .b_of_a_thread = last / 2, .min_b = last, .round = last,
+            .huge_page = x.huge_page};
 }
 
-/* Bytes of packed A that L2 holds, one block of k deep, while panels of B of so many bytes pass: the paper's inequality.
-   One way is for C, and as many for B as a panel fills. */
+/* Bytes of packed A that L2 holds, one block of k deep, while panels of B of so many bytes pass: the paper's
+   inequality. One way is for C, and as many for B as a panel fills. */
 INLINE Count block_of_a_bytes(const Extents &x, Count panel) {
     return max(x.l2 / 4, x.l2 - (1 + ceil_div(panel, x.l2_way)) * x.l2_way);
 }
 
-/* Bytes of a panel of B that the micro-kernel reads ahead of a step of k, which takes so many bytes and cycles: as many as
-   pass while a line comes from L3, in about 112 cycles. It is worked out when the kernel is compiled, for its registers. */
+/* Bytes of a panel of B that the micro-kernel reads ahead of a step of k, which takes so many bytes and cycles: as many
+   as pass while a line comes from L3, in about 112 cycles. The kernel's registers say how many, so this is compiled. */
 constexpr int bytes_ahead(int bytes, int cycles) {
     int ahead = 256;
     while (2 * ahead * cycles <= 112 * bytes) ahead *= 2;

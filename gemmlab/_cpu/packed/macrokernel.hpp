@@ -49,7 +49,9 @@ INLINE Count bytes_of(const Kernel &x, Count depth) { return ceil_div_2(depth, x
 INLINE Count a_bytes(const Product &x, Count rows) {
     return round_up(rows, x.kernel->mr) * bytes_of(*x.kernel, min(x.k, x.kc));
 }
-INLINE Count max_b_bytes(const Product &x) { return x.max_b ? x.max_b : max(x.extents->min_b, x.threads * x.extents->b_of_a_thread); }
+INLINE Count max_b_bytes(const Product &x) {
+    return x.max_b ? x.max_b : max(x.extents->min_b, x.threads * x.extents->b_of_a_thread);
+}
 
 /* Rows of a block of A: few enough for kc of them to stay in L2, and the `k` that is packed at once near it; and where
    blocks are few, equal shares for the threads, some for each where there are rows enough. */
