@@ -1,8 +1,8 @@
 """The compiled extensions: flags, OpenMP, and one build of each kernel per instruction set.
 
-One source cannot make two extensions, so each kernel is copied into a folder per instruction set (v2/, v3/, v4/, or
-plain/ off x86; ignored by git) and built there. Which copy runs is decided at import, by the CPU that runs it: nothing
-here looks at the CPU that builds.
+One source cannot make two extensions, so each kernel is copied into a folder per instruction set (v2/, v3/, v4/ on x86,
+neon/ on AArch64, plain/ elsewhere; ignored by git) and built there. Which copy runs is decided at import, by the CPU
+that runs it: nothing here looks at the CPU that builds.
 
 cpu-packed's kernels are C++20 without Python: plain shared libraries. Each is compiled with other instructions, so no
 function may be shared with another library: exceptions, type information and the C++ library stay out.
@@ -36,7 +36,8 @@ C_HEADERS = [path.as_posix() for folder in ("gemmlab/_cpu", ROOFLINE) for path i
 CXX_HEADERS = [*C_HEADERS, *(path.as_posix() for path in Path("gemmlab/_cpu").rglob("*.hpp"))]
 
 GNU_STYLE = os.name != "nt"
-X86 = platform.machine().lower() in ("x86_64", "amd64")
+MACHINE = platform.machine().lower()
+X86, AARCH64 = MACHINE in ("x86_64", "amd64"), MACHINE in ("aarch64", "arm64")
 V4 = ["-march=x86-64-v4", "-mprefer-vector-width=512"]
 ISA_FLAGS = {"v2": ["-march=x86-64-v2"], "v3": ["-march=x86-64-v3"], "v4": V4}
 EXTRA_FLAGS = {  # what only some CPUs of x86-64-v4 have, for cpu-packed
@@ -44,7 +45,7 @@ EXTRA_FLAGS = {  # what only some CPUs of x86-64-v4 have, for cpu-packed
     "amx": [*V4, "-mamx-tile", "-mamx-bf16", "-mamx-int8"],
 }
 if not (X86 and GNU_STYLE):
-    ISA_FLAGS, EXTRA_FLAGS = {"plain": []}, {}
+    ISA_FLAGS, EXTRA_FLAGS = {"neon" if AARCH64 and GNU_STYLE else "plain": []}, {}
 
 # A rung's loops stay as they are written: GCC's unroll-and-jam would turn one rung into another. And every
 # multiply-add is fused: for some processors GCC leaves chains of them unfused, and a tile of one row had other bits.

@@ -1,12 +1,13 @@
 """Which build of the compiled kernels runs here.
 
-Every kernel is compiled once per instruction set: x86-64-v2 (SSE4.2), v3 (AVX2 and FMA) and v4 (AVX-512)
-on x86, one `plain` build elsewhere. The best that the CPU has is taken; GEMMLAB_ISA pins one. What only some CPUs of v4
-have, `extras`, multiplies a few dtypes in `cpu-packed`.
+Every kernel is compiled once per instruction set: x86-64-v2 (SSE4.2), v3 (AVX2 and FMA) and v4 (AVX-512) on x86, NEON
+on AArch64, one `plain` build elsewhere. The best that the CPU has is taken; GEMMLAB_ISA pins one. What only some CPUs
+of v4 have, `extras`, multiplies a few dtypes in `cpu-packed`.
 """
 
 from __future__ import annotations
 
+import os
 import platform
 from functools import cache
 from importlib import import_module
@@ -19,13 +20,16 @@ from gemmlab._errors import BackendUnavailable
 
 LEVELS = ("v2", "v3", "v4")
 EXTRAS = ("dot", "amx")
-VECTOR_BYTES = {"v2": 16, "v3": 32, "v4": 64, "plain": 16}
+VECTOR_BYTES = {"v2": 16, "v3": 32, "v4": 64, "neon": 16, "plain": 16}
 
 
 @cache
 def available() -> tuple[str, ...]:
     """Instruction sets that this CPU has and this build has kernels for, weakest first."""
-    if platform.machine().lower() not in ("x86_64", "amd64"):
+    processor = platform.machine().lower()
+    if processor in ("aarch64", "arm64") and os.name != "nt":
+        return ("neon",)
+    if processor not in ("x86_64", "amd64"):
         return ("plain",)
     return tuple(isa for isa in LEVELS if _features.has_level(int(isa[1:]))) or ("plain",)
 
@@ -37,7 +41,7 @@ def chosen() -> str:
         return available()[-1]
     wanted, *named = config.isa.split("+")
     if wanted not in available() or (named and wanted != "v4") or not set(named) <= set(extras_here()):
-        known = set(named) <= set(EXTRAS) and wanted in (*LEVELS, "plain")
+        known = set(named) <= set(EXTRAS) and wanted in VECTOR_BYTES
         wrong = "is not what this CPU has" if known else "is not one of v2, v3, v4, v4+dot, v4+amx"
         here = ", ".join([*available(), *(f"v4+{extra}" for extra in extras_here())])
         raise BackendUnavailable(f"GEMMLAB_ISA={config.isa} {wrong}; here it may be {here}, or leave it unset")

@@ -140,7 +140,8 @@ for name in ("cpu-naive", "cpu-ikj", "cpu-blocked", "cpu-blocked-local"):
             assert np.array_equal(c, a @ b), (name, dtype, m, n, k)
             a, b = rng.random((m, k), dtype), rng.random((k, n), dtype)
             assert error_over_bound(a, b, gemmlab.matmul(a, b, backend=name)) <= 1, (name, dtype, m, n, k)
-built = [module for module in sys.modules if module.startswith("gemmlab._cpu.rungs.v") or ".plain" in module]
+folders = tuple(f"gemmlab._cpu.rungs.{name}." for name in isa.VECTOR_BYTES)
+built = [module for module in sys.modules if module.startswith(folders)]
 assert len(built) >= 4 and all(f"gemmlab._cpu.rungs.{sys.argv[1]}" in module for module in built), built
 """
 
@@ -194,6 +195,13 @@ def test_a_pin_that_the_cpu_lacks_is_one_clear_line(pinned):
 def test_the_best_that_the_cpu_has_is_taken(pinned, level, best):
     pinned(None, level)
     assert isa.chosen() == best
+
+
+@pytest.mark.parametrize(("processor", "name"), [("aarch64", "neon"), ("arm64", "neon"), ("riscv64", "plain")])
+def test_other_processors_have_one_build(pinned, monkeypatch, processor, name):
+    pinned(None, level=0)
+    monkeypatch.setattr(platform, "machine", lambda: processor)
+    assert isa.chosen() == name
 
 
 # Machine code: a rung stays what its name says

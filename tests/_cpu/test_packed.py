@@ -414,14 +414,15 @@ HOT_TILES = {
            *(f"unpacked_tile<{kind}, 6, 4, true>" for kind in REAL)],
     "v3": [*(f"packed_tile<{kind}, 6, 2>" for kind in (*REAL, *COMPLEX)),
            *(f"unpacked_tile<{kind}, 6, 2, true>" for kind in REAL)],
+    "v2": [f"packed_tile<{kind}, 3, 4>" for kind in REAL],
     "dot": [f"packed_tile<{kind}, 14, 2>" for kind in ("DotBfloat16", "DotInt16", "DotInt8")],
 }  # fmt: skip
-MULTIPLY = ("vfm", "vfnm", "vpmull", "vdpbf16", "vpdp")
+MULTIPLY = ("vfm", "vfnm", "mulp", "vpmull", "vdpbf16", "vpdp")
 KERNELS = Path(isa.__file__).parent / "packed"
 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="no objdump")
-@pytest.mark.skipif(isa.available() == ("plain",), reason="registers are counted on x86")
+@pytest.mark.skipif(not set(isa.available()) & set(isa.LEVELS), reason="registers are counted on x86")
 @pytest.mark.parametrize("level", HOT_TILES)
 def test_the_hot_loop_spills_no_register(level):
     library = next(KERNELS.glob(f"{level}/kernels.*.so"), None)

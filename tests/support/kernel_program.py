@@ -1,5 +1,4 @@
-"""Build tests/_cpu/kernels_test.cpp and run it. As a command: on AArch64's instruction set, by qemu where this is another
-processor.
+"""Build tests/_cpu/kernels_test.cpp and run it. As a command: for AArch64, with NEON's kernels, emulated by qemu.
 
     python tests/support/kernel_program.py [SEED [PRODUCTS]]
 """
