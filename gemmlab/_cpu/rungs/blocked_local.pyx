@@ -54,8 +54,8 @@ cdef void multiply_block(real *A, Py_ssize_t lda, real *B, Py_ssize_t ldb, real 
     """C[:rows, j0:j1] += A[:rows, :depth] B[:depth, j0:j1]; the `first` block of k starts from zero, unless the
     product accumulates.
 
-    A strip always has its full width, so that its length is a constant: one that would stick out of the matrix
-    is moved back into it, and adds only its columns from `j` on.
+    A strip always has its full width, so that its length is a constant: one that would stick out of the block
+    is moved left, and adds only its columns from `j` on.
     """
     cdef Py_ssize_t strip = STRIP_BYTES // <Py_ssize_t> sizeof(real)
     cdef Py_ssize_t i, j, s, start
@@ -63,25 +63,47 @@ cdef void multiply_block(real *A, Py_ssize_t lda, real *B, Py_ssize_t ldb, real 
         for s in range(blocks(j1 - j0, strip)):
             j = j0 + s * strip
             start = min(j, n - strip)
-            if start >= 0:
-                multiply_strip(A + i * lda, B + start, ldb, C + i * ldc + start,
-                               strip, j - start, min(j1 - start, strip), depth, first)
+            if start == j and j1 - j >= strip:
+                multiply_strip(A + i * lda, B + j, ldb, C + i * ldc + j, depth, first)
+            elif start >= 0:
+                multiply_part(A + i * lda, B + start, ldb, C + i * ldc + start,
+                              strip, j - start, min(j1 - start, strip), depth, first)
             else:
-                multiply_strip(A + i * lda, B, ldb, C + i * ldc, n, j, j1, depth, first)
+                multiply_part(A + i * lda, B, ldb, C + i * ldc, n, j, j1, depth, first)
 
 
-cdef inline void multiply_strip(real *A, real *B, Py_ssize_t ldb, real *C, Py_ssize_t width,
-                                Py_ssize_t from_, Py_ssize_t to, Py_ssize_t depth, bint first) noexcept nogil:
-    """C[from_:to] += A[:depth] B[:depth, from_:to]; the sums of all `width` columns stay in a buffer until the end."""
+cdef void multiply_strip(real *A, real *B, Py_ssize_t ldb, real *C, Py_ssize_t depth, bint first) noexcept nogil:
+    """C[:strip] += A[:depth] B[:depth, :strip]."""
+    cdef Py_ssize_t strip = STRIP_BYTES // <Py_ssize_t> sizeof(real)
     cdef real buffer[MOST_IN_STRIP]
+    cdef Py_ssize_t j
+    sum_up(A, B, ldb, buffer, strip, depth)
+    for j in range(strip):
+        C[j] = buffer[j] if first else C[j] + buffer[j]
+
+
+cdef void multiply_part(real *A, real *B, Py_ssize_t ldb, real *C, Py_ssize_t width,
+                        Py_ssize_t from_, Py_ssize_t to, Py_ssize_t depth, bint first) noexcept nogil:
+    """C[from_:to] += A[:depth] B[:depth, from_:to]; the sums of all `width` columns stay in a buffer until the end."""
+    cdef Py_ssize_t strip = STRIP_BYTES // <Py_ssize_t> sizeof(real)
+    cdef real buffer[MOST_IN_STRIP]
+    cdef Py_ssize_t j
+    if width == strip:
+        sum_up(A, B, ldb, buffer, strip, depth)
+    else:
+        sum_up(A, B, ldb, buffer, width, depth)
+    for j in range(from_, to):
+        C[j] = buffer[j] if first else C[j] + buffer[j]
+
+
+cdef inline void sum_up(real *A, real *B, Py_ssize_t ldb, real *buffer, Py_ssize_t width, Py_ssize_t depth) noexcept nogil:
+    """buffer[:width] = A[:depth] B[:depth, :width]."""
     cdef Py_ssize_t j, p
     for j in range(width):
         buffer[j] = 0
     for p in range(depth):
         for j in range(width):
             buffer[j] += A[p] * B[p * ldb + j]
-    for j in range(from_, to):
-        C[j] = buffer[j] if first else C[j] + buffer[j]
 
 
 cdef Gemm32 f32 = gemm[float]
