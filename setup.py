@@ -49,7 +49,7 @@ if not (X86 and GNU_STYLE):
 # A rung's loops stay as they are written: GCC's unroll-and-jam would turn one rung into another. And every
 # multiply-add is fused: for some processors GCC leaves chains of them unfused, and a tile of one row had other bits.
 GNU_FLAGS = ["-O3", "-ffp-contract=fast", "--param=avoid-fma-max-bits=0", "-fno-loop-unroll-and-jam"]
-RUNG_FLAGS = ["-fno-tree-loop-distribute-patterns"]  # a buffer of eight vectors is cleared by eight stores, not `rep stos`
+RUNG_FLAGS = ["-fno-tree-loop-distribute-patterns"]  # no `rep stos` to clear a buffer of eight vectors: it takes longer
 CXX_FLAGS = ["-std=c++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-fvisibility=hidden", "-g0",
              "-Wno-uninitialized"]  # GCC 12 warns of its own intrinsics
 OPENMP_CHOICES = [(["-fopenmp"], ["-fopenmp"]), (["-Xpreprocessor", "-fopenmp"], ["-lomp"]), (["/openmp:llvm"], [])]
@@ -107,7 +107,8 @@ class BuildExt(build_ext):
         if not self.probe(CXX_PROBE, CXX_FLAGS, [], ".cpp"):
             raise CompileError("gemmlab needs a C++20 compiler, GCC 12 or Clang (on Debian or Ubuntu: apt install g++)")
         for one in self.extensions:
-            own = CXX_FLAGS if one.language == "c++" else rung_flags if one.name.startswith("gemmlab._cpu.rungs") else []
+            of_rungs = rung_flags if one.name.startswith("gemmlab._cpu.rungs") else []
+            own = CXX_FLAGS if one.language == "c++" else of_rungs
             one.extra_compile_args = compile_flags + own + one.extra_compile_args
             one.extra_link_args = link_flags
             one.language = "c"  # links without the C++ library

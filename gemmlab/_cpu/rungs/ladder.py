@@ -74,7 +74,7 @@ class Rung:
         return Kernel(address["float32"], address["float64"], serial=not self.params, blocks=self.block_rule())
 
     def block_rule(self) -> tuple[int, int, int, int]:
-        """What block sizes follow from, in bytes: the narrowest and the widest row piece of a block of B, L1, and a way.
+        """What block sizes follow from, in bytes: least and largest width of a block of B, L1, and one of its ways.
 
         `blocks.pxd` has the rule and its reasons.
         """
