@@ -169,7 +169,7 @@ cdef int start_team(int threads) except -1:
 
 
 def default_blocks(rule, Py_ssize_t itemsize, Py_ssize_t m, Py_ssize_t n, Py_ssize_t ldb, int threads):
-    """`bs_r`, `bs_c` and `bs_k` of a blocked rung, by the rule in `rungs/blocks.pxd`: bytes (least, widest, l1, way)."""
+    """`bs_r`, `bs_c` and `bs_k` of a blocked rung. `rule`: least, widest, l1 and way, in bytes (`rungs/blocks.pxd`)."""
     cdef BlockRule bytes_ = rule_of(rule)
     cdef RungParams params
     params.threads = threads

@@ -13,11 +13,12 @@
 
 Source: the appendix of the Russian oneAPI report (2021). No other pointer can reach the buffer and its length
 is known, so the compiler keeps it in vector registers through the whole loop over p (STRIP is eight vectors:
-enough independent sums to hide the latency of a multiply-add).
+enough independent sums to hide the latency of a multiply-add). A whole strip is added to C from these registers.
 
 Traffic: as `cpu-blocked`, but C is loaded and stored once per block instead of once per multiply-add. One load of B
 remains for each vector multiply-add. B is not packed: the distance between rows of a block is that of the whole
-matrix, and where it is a power of two they share few cache sets (conflict misses). Packing is the next rung.
+matrix, and where it is a power of two they share few cache sets (conflict misses), so that a block has few rows
+(`blocks.pxd`). Packing is the next rung.
 """
 
 from cython.parallel cimport prange
@@ -54,8 +55,8 @@ cdef void multiply_block(real *A, Py_ssize_t lda, real *B, Py_ssize_t ldb, real 
     """C[:rows, j0:j1] += A[:rows, :depth] B[:depth, j0:j1]; the `first` block of k starts from zero, unless the
     product accumulates.
 
-    A strip always has its full width, so that its length is a constant: one that would stick out of the block
-    is moved left, and adds only its columns from `j` on.
+    A strip always has its full width, so that its length is a constant: one that would stick out of the matrix
+    is moved back into it. `multiply_part` adds some of a strip's columns, `multiply_strip` all of them, from registers.
     """
     cdef Py_ssize_t strip = STRIP_BYTES // <Py_ssize_t> sizeof(real)
     cdef Py_ssize_t i, j, s, start
@@ -96,7 +97,8 @@ cdef void multiply_part(real *A, real *B, Py_ssize_t ldb, real *C, Py_ssize_t wi
         C[j] = buffer[j] if first else C[j] + buffer[j]
 
 
-cdef inline void sum_up(real *A, real *B, Py_ssize_t ldb, real *buffer, Py_ssize_t width, Py_ssize_t depth) noexcept nogil:
+cdef inline void sum_up(real *A, real *B, Py_ssize_t ldb, real *buffer,
+                        Py_ssize_t width, Py_ssize_t depth) noexcept nogil:
     """buffer[:width] = A[:depth] B[:depth, :width]."""
     cdef Py_ssize_t j, p
     for j in range(width):

@@ -4,9 +4,9 @@ A block of B, bs_k rows of bs_c numbers, is used for bs_r rows of A while it sta
 
     half of L1       the rest is for A, for C, and for lines that prefetchers load beside each row of the block
     MOST_ROWS_OF_B   each row may be on its own page of memory, and the smallest first-level TLBs have 64 entries
-    3/4 of the ways  a line can be in one set only, given by its address modulo a way. If rows of B are a multiple of a
-                     way (4 KiB) apart, or nearly so, the rows of a narrow block share their sets, and only as many
-                     stay as there are ways, 8 or 12 on most processors; A and C need the other quarter
+    3/4 of the ways  a line can be in one set only, given by its address modulo a way. If rows of B are a multiple
+                     of a way (4 KiB) apart, or nearly so, the rows of a narrow block share their sets, and only
+                     as many stay as there are ways, 8 or 12 on most processors; A and C need the other quarter
 
 `least` is the narrowest width. `cpu-blocked` takes it, with the columns of B in even shares. Each multiply-add loads what
 was stored one row of B earlier, about twelve cycles with the multiply-add itself, so a row needs more vectors than that:
@@ -46,7 +46,7 @@ cdef inline Py_ssize_t rows_of_c(Py_ssize_t m, Py_ssize_t threads) noexcept nogi
 
 
 cdef inline Py_ssize_t even_width(Py_ssize_t row, Py_ssize_t width) noexcept nogil:
-    """Equal shares of a row of B, near `width`, in whole lines: one more, since the first block begins within a line."""
+    """Equal shares of a row of B, near `width`, in whole lines; one more, as the first block begins within a line."""
     cdef Py_ssize_t shares = max(1, (row + width // 2) // width)
     return (row // shares // LINE_BYTES + 2) * LINE_BYTES
 
