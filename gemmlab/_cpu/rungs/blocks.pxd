@@ -8,11 +8,11 @@ A block of B, bs_k rows of bs_c numbers, is used for bs_r rows of A while it sta
                      a way (4 KiB) apart, or nearly so, the rows of a narrow block share their sets, and only as
                      many stay as there are ways, 8 or 12 on most processors; A and C need the other quarter
 
-`least` is the narrowest width. `cpu-blocked` takes it, with the columns of B in even shares. Each multiply-add loads what
-was stored one row of B earlier, about twelve cycles with the multiply-add itself, so a row needs more vectors than that:
-2 KiB are 32 vectors of AVX-512, and 64 of AVX2. `cpu-blocked-local` keeps its sums in registers, so the width of its
-buffer is enough, and the block can have many rows, which saves loads and stores of C. Where the ways allow only few,
-the block has more columns instead, at most `widest`: columns beside each other are in different sets.
+`least` is the narrowest width. `cpu-blocked` takes it, with the columns of B in even shares. Each multiply-add loads
+what was stored one row of B earlier, about twelve cycles with the multiply-add itself, so a row needs more vectors than
+that: 2 KiB are 32 vectors of AVX-512, and 64 of AVX2. `cpu-blocked-local` keeps its sums in registers, so the width of
+its buffer is enough, and the block can have many rows, which saves loads and stores of C. Where the ways allow only
+few, the block has more columns instead, at most `widest`: columns beside each other are in different sets.
 """
 
 from gemmlab._cpu.rungs.rung cimport LINE_BYTES, RungParams
