@@ -2,6 +2,7 @@
 
 cimport numpy as cnp
 
+from gemmlab._cpu.rungs.blocks cimport BlockRule
 from gemmlab._cpu.rungs.rung cimport RungParams
 
 
@@ -20,10 +21,9 @@ cdef class Kernel(FastPath):
     cdef void *f64
     cdef int convention
     cdef readonly bint serial
-    cdef RungParams blocks32
-    cdef RungParams blocks64
+    cdef BlockRule rule
 
-    cdef RungParams params(self, int type_num, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k)
+    cdef RungParams params(self, int type_num, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, Py_ssize_t ldb)
     cdef void call(self, int type_num, char *a, Py_ssize_t lda, bint at, char *b, Py_ssize_t ldb, bint bt,
                    char *c, Py_ssize_t ldc, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k,
                    RungParams *params) noexcept nogil

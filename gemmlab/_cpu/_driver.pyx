@@ -11,6 +11,7 @@ import warnings
 
 cimport numpy as cnp
 
+from gemmlab._cpu.rungs.blocks cimport BlockRule, choose_blocks
 from gemmlab._cpu.rungs.rung cimport Gemm32, Gemm64, RungParams
 from gemmlab._cpu import machine
 
@@ -63,9 +64,6 @@ CONVENTIONS = {"rung": RUNG, "fortran": FORTRAN, "blis": BLIS}
 cdef double TEAM_FLOP = 2.2e5
 team_flop = TEAM_FLOP
 cdef double SHORT_FLOP = 1e7  # a product of less is over in a tick of the clock
-
-# A block row of C has at most this many rows, so that its part of A stays in the second-level cache.
-cdef Py_ssize_t MAX_ROWS = 192
 
 # Rows go to whichever thread is free: on a shared machine no thread is as fast as the other. The bits are the
 # same for every schedule.
@@ -170,14 +168,19 @@ cdef int start_team(int threads) except -1:
     return min(wanted, team_started)
 
 
-def balanced_rows(Py_ssize_t m, Py_ssize_t threads):
-    """Rows of a block row of C: equal shares for the threads, of at most MAX_ROWS."""
-    return rows_per_block(m, threads)
+def default_blocks(rule, Py_ssize_t itemsize, Py_ssize_t m, Py_ssize_t n, Py_ssize_t ldb, int threads):
+    """`bs_r`, `bs_c` and `bs_k` of a blocked rung. `rule`: least, widest, l1 and way, in bytes (`rungs/blocks.pxd`)."""
+    cdef BlockRule bytes_ = rule_of(rule)
+    cdef RungParams params
+    params.threads = threads
+    choose_blocks(&bytes_, itemsize, m, n, ldb, &params)
+    return params.bs_r, params.bs_c, params.bs_k
 
 
-cdef inline Py_ssize_t rows_per_block(Py_ssize_t m, Py_ssize_t threads) noexcept nogil:
-    cdef Py_ssize_t shares = threads * ((m + threads * MAX_ROWS - 1) // (threads * MAX_ROWS))
-    return max(1, (m + shares - 1) // shares)
+cdef BlockRule rule_of(rule) except *:
+    cdef BlockRule bytes_
+    bytes_.least, bytes_.widest, bytes_.l1, bytes_.way = rule
+    return bytes_
 
 
 def layout(cnp.ndarray x):
@@ -249,25 +252,25 @@ cdef class Kernel(FastPath):
         How they are called: as a rung, as a BLAS's `sgemm_` and `dgemm_`, or as `bli_sgemm` and `bli_dgemm`.
     serial : bool
         Whether they ignore the number of threads (then none is recorded but 1).
-    blocks : mapping of str to (bs_c, bs_k), optional
-        Default block sizes for each dtype.
+    blocks : tuple of int
+        What block sizes follow from, as in `default_blocks`; a kernel without blocks ignores it.
     """
 
-    def __init__(self, size_t float32, size_t float64, *, str convention="rung", bint serial=False, blocks=None):
+    def __init__(self, size_t float32, size_t float64, *, str convention="rung", bint serial=False,
+                 blocks=(1, 1, 1, 1)):
         self.f32 = <void *> float32
         self.f64 = <void *> float64
         self.convention = CONVENTIONS[convention]
         self.serial = serial
-        self.blocks32.bs_c, self.blocks32.bs_k = blocks["float32"] if blocks else (1, 1)
-        self.blocks64.bs_c, self.blocks64.bs_k = blocks["float64"] if blocks else (1, 1)
+        self.rule = rule_of(blocks)
 
-    cdef RungParams params(self, int type_num, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k):
+    cdef RungParams params(self, int type_num, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, Py_ssize_t ldb):
         """The default parameters of a product."""
-        cdef RungParams params = self.blocks32 if type_num == cnp.NPY_FLOAT else self.blocks64
-        params.threads = 1
+        cdef RungParams params
+        params.threads, params.accumulate = 1, False
         if self.convention == RUNG and not self.serial:
             params.threads = usable_threads(threads_for(2.0 * m * n * k, TEAM_FLOP))
-        params.bs_r = rows_per_block(m, params.threads)
+        choose_blocks(&self.rule, 4 if type_num == cnp.NPY_FLOAT else 8, m, n, ldb, &params)
         return params
 
     cdef void call(self, int type_num, char *a, Py_ssize_t lda, bint at, char *b, Py_ssize_t ldb, bint bt,
@@ -322,7 +325,7 @@ cdef class Kernel(FastPath):
                   and (self.convention != FORTRAN or leading(out, 0) <= 0x7fffffff)
                   and clear_of(out, a) and clear_of(out, b)):
             return None
-        params = self.params(type_num, m, n, k)
+        params = self.params(type_num, m, n, k, leading(b, 0))
         cdef char *a_ = <char *> cnp.PyArray_DATA(a)
         cdef char *b_ = <char *> cnp.PyArray_DATA(b)
         cdef char *c_ = <char *> cnp.PyArray_DATA(out)

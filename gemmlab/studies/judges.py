@@ -12,7 +12,7 @@ from functools import partial
 from types import EllipsisType
 from typing import NamedTuple
 
-from gemmlab.analysis.attainable import bandwidths, lowest_limit, peak
+from gemmlab.analysis.attainable import bandwidths, limits, lowest_limit, peak
 from gemmlab.analysis.findings import Band, Claim, Finding, cpu_findings, judge_ratio, near, ratio_band_text
 from gemmlab.analysis.formatting import listed, number, percent
 from gemmlab.measure.comparison import overlap
@@ -195,13 +195,22 @@ def _limit(scenario: Scenario, record: Record, name: str) -> str:
 
 
 def _served_by_caches(scenario: Scenario, record: Record, name: str) -> str:
-    """Whether a product reads faster than memory could, so that caches do what the other one's rung does by itself."""
+    """Whether caches do for a product what the faster rung does by itself.
+
+    The cache that its operands come from and the rate at which they do; or, if that is not known, whether its
+    instructions read more than memory gives.
+    """
     group, read = scenario.group_of(record), record["bytes_model_l1"]
     memory = bandwidths(group).get("DRAM") if group is not None else None
-    rate = read / record["median_s"] / 1e9 if read else 0.0
-    if not memory or rate <= memory:
+    if group is None or not memory:
         return ""
-    return f"Caches serve {name}: it reads {number(rate)} GB/s, and memory gives {number(memory)}."
+    feeding = next((limit for limit in reversed(limits(group, record)) if limit.holds), None)
+    if feeding is not None and feeding.level in ("L2", "L3"):
+        gb_per_s = feeding.reached / feeding.intensity, feeding.by_memory / feeding.intensity
+        rates = f"{number(gb_per_s[0])} GB/s of the measured {number(gb_per_s[1])}; memory gives {number(memory)}"
+        return f"{feeding.level} feeds {name} with {number(1 / feeding.intensity)} bytes per flop: {rates}."
+    rate = read / record["median_s"] / 1e9 if read else 0.0
+    return f"Caches serve {name}: it reads {number(rate)} GB/s, and memory gives {number(memory)}." * (rate > memory)
 
 
 # Points

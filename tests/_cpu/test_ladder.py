@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import output_of, run_python
+from randomness import RNG
 
 import gemmlab
 from gemmlab import BackendUnavailable, Problem, _front
@@ -44,19 +45,62 @@ def problem_of(m, n, k, dtype="float32"):
 @pytest.mark.parametrize("l1", [16 * KIB, 32 * KIB, 48 * KIB, 64 * KIB, 128 * KIB, None])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", BLOCKED)
-def test_a_block_of_b_fits_three_quarters_of_l1(name, dtype, l1, monkeypatch):
+def test_a_block_of_b_takes_up_to_half_of_l1(name, dtype, l1, monkeypatch):
     monkeypatch.setattr(machine, "caches", lambda: {"L1": l1} if l1 else {})
     params = RUNGS[name].resolve(problem_of(1000, 1000, 1000, dtype), {})
     block = params["bs_c"] * params["bs_k"] * np.dtype(dtype).itemsize
-    room = (l1 or 32 * KIB) * 3 // 4
-    assert room / 2 <= block <= room
+    room = (l1 or 32 * KIB) // 2
+    assert min(room, 48 * KIB) / 2 <= block <= room
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", BLOCKED)
 def test_a_block_is_whole_vectors_wide(name, dtype):
     vector = isa.VECTOR_BYTES[isa.chosen()] // np.dtype(dtype).itemsize
-    assert RUNGS[name].default_block(dtype)[0] % vector == 0
+    assert RUNGS[name].resolve(problem_of(1000, 1000, 1000, dtype), {})["bs_c"] % vector == 0
+
+
+MADE_UP_L1 = [(16, 4), (32, 8), (48, 12), (64, 16), (128, 8)]  # KiB and ways
+PIECES = [(128, 1024), (256, 1024), (512, 1024), (2048, 2048)]  # the strips of v2, v3 and v4; cpu-blocked
+
+
+@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize(("l1", "ways"), MADE_UP_L1)
+def test_the_rows_of_a_block_find_room_in_the_sets_of_l1(l1, ways, piece):
+    way = l1 * KIB // ways
+    for n in (*RNG.integers(64, 5000, 40).tolist(), 512, 1000, 1024, 1025, 1536, 2047, 2048, 4032, 4096):
+        for size in (4, 8):
+            _, columns, rows = _driver.default_blocks((*piece, l1 * KIB, way), size, n, n, n, 1)
+            starts = [row * n * size for row in range(rows)]
+            lines = [line for at in starts for line in range(at // 64, (at + min(columns, n) * size - 1) // 64 + 1)]
+            fullest = max(np.bincount([line % (way // 64) for line in lines]))
+            assert fullest <= ways, f"n {n}, itemsize {size}: {rows} rows of {columns}"
+
+
+@pytest.mark.parametrize(
+    ("l1", "n", "strip", "blocked", "local"),
+    [
+        (32, 1400, 32, (496, 8), (64, 48)),  # AVX2
+        (32, 2048, 32, (544, 6), (256, 6)),  # 8 KiB between rows: as many as ways
+        (48, 1400, 64, (496, 12), (128, 48)),  # AVX-512
+        (48, 2048, 64, (544, 9), (256, 9)),
+        (48, 512, 32, (544, 9), (256, 18)),  # 2 KiB: twice as many rows of narrow blocks
+    ],
+)
+def test_default_blocks_of_some_machines(l1, n, strip, blocked, local):
+    def sizes(*widths):
+        return _driver.default_blocks((*widths, l1 * KIB, 4 * KIB), 4, n, n, n, 1)[1:]
+
+    assert (sizes(2048, 2048), sizes(8 * strip, 1024)) == (blocked, local)
+
+
+def test_default_blocks_follow_the_leading_dimension_of_b():
+    def rows(b):
+        problem = Problem(np.empty((9, 64), np.float32), b, np.empty((9, 1400), np.float32))
+        return RUNGS["cpu-blocked-local"].resolve(problem, {})["bs_k"]
+
+    b = np.empty((64, 2048), np.float32)[:, :1400]
+    assert rows(b) == 6 < rows(np.asfortranarray(b)) == rows(np.ascontiguousarray(b))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
@@ -99,8 +143,7 @@ def plan_of():
 
     def plan_of(rung, a, b):
         address = ctypes.cast(spy, ctypes.c_void_p).value
-        blocks = {dtype: rung.default_block(dtype) for dtype in ("float32", "float64")}
-        _front.register_kernel("spy", _driver.Kernel(address, address, blocks=blocks))
+        _front.register_kernel("spy", _driver.Kernel(address, address, blocks=rung.block_rule()))
         multiply(a, b, backend="spy")
         return seen
 
@@ -186,9 +229,7 @@ def test_a_pin_that_the_cpu_lacks_is_one_clear_line(pinned):
     pinned("v4", level=3)
     with pytest.raises(BackendUnavailable) as caught:
         isa.chosen()
-    assert str(caught.value) == (
-        "GEMMLAB_ISA=v4 is not what this CPU has; here it may be v2, v3, or leave it unset"
-    )
+    assert str(caught.value) == ("GEMMLAB_ISA=v4 is not what this CPU has; here it may be v2, v3, or leave it unset")
 
 
 @pytest.mark.parametrize(("level", "best"), [(2, "v2"), (3, "v3"), (4, "v4")])

@@ -243,6 +243,15 @@ def test_the_cpu_ladder_is_judged_as_the_report_does():
     assert all(finding.text.count("does not hold") == 0 for finding in found.values())
 
 
+def test_the_cpu_ladder_names_the_cache_that_feeds_the_slow_rung():
+    study = STUDIES["cpu-ladder"]
+    rungs = made.gemm("cpu-ikj", 1008, 40, intensity=0.5), made.gemm("cpu-blocked", 1008, 60, intensity=20)
+    records = [record | {"problem": record["problem"] | {"suite": study.name}} for record in rungs]
+    finding = verdicts(study, made.ceilings() + records)["cpu-blocked over cpu-ikj, speed-up"]
+    assert finding.holds is False
+    assert "L3 feeds ikj with 2 bytes per flop: 80 GB/s of the measured 120; memory gives 40." in finding.text
+
+
 def stages(source_s, disk_s, build_s):
     study = STUDIES["cold-start"]
     rows = {"source": (source_s, 1.0), "disk": (disk_s, build_s), "loaded": (0.01, None)}

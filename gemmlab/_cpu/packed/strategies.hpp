@@ -14,7 +14,7 @@
 
 namespace {
 
-constexpr Count FEW_ROWS = 96, FEW_ROWS_OF_PANELS = 12;
+constexpr Count FEW_ROWS = 128, FEW_ROWS_OF_PANELS = 12;
 constexpr Count SHORT_K = 48;
 constexpr Count THIN = 256;
 constexpr Count PIECES_A_THREAD = 4;
@@ -37,11 +37,20 @@ INLINE bool is_dots(const Product &x) { return x.kernel->unpacked && x.n == 1; }
 /* Rows of B can be read as they are stored. */
 INLINE bool has_rows_of_b(const Product &x) { return !x.packed && x.cs_b == x.kernel->sum; }
 INLINE bool is_short(const Product &x) { return x.k <= SHORT_K && has_rows_of_b(x); }
+/* B, and a thread's part of A and C, stay in L2. A vector as long as a cache line is two loads where it begins in the
+   middle of one: B pays for its packing sooner then. */
+INLINE bool stays_in_l2(const Product &x, Count b) {
+    const Kernel &kernel = *x.kernel;
+    const Count vector = kernel.lanes * kernel.sum, others = x.m * (x.k + x.n) * kernel.sum;
+    const Count most = vector < 64 || x.rs_b % vector == 0 ? 3 * x.extents->l2 / 4 : x.extents->l2 / 4;
+    return others < (most - b) * x.threads && x.rs_b % (x.extents->conflict / 2);
+}
 INLINE bool is_in_place(const Product &x) {
     const Kernel &kernel = *x.kernel;
-    return kernel.unpacked && kernel.as_stored
-        && (x.m <= (has_rows_of_b(x) ? FEW_ROWS : FEW_ROWS_OF_PANELS) || is_short(x)
-            || round_up_2(x.n, kernel.lanes) * x.k * kernel.sum <= x.extents->in_place);
+    const Count b = round_up_2(x.n, kernel.lanes) * x.k * kernel.sum;
+    if (!kernel.unpacked || !kernel.as_stored) return false;
+    if (!has_rows_of_b(x)) return x.m <= FEW_ROWS_OF_PANELS || b <= x.extents->in_place;
+    return x.m <= FEW_ROWS || is_short(x) || b <= x.extents->in_place || stays_in_l2(x, b);
 }
 INLINE bool is_in_pieces(const Product &x) {
     const Count thin = min(x.m, x.n), edge = max(x.m, x.n);

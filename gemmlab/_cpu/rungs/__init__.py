@@ -6,6 +6,7 @@
     blocked.pyx          cpu-blocked: blocks of B stay in L1
     blocked_local.pyx    cpu-blocked-local: sums of a row piece in registers
     rung.pxd rung.h      what the rungs share: their signature, their parameters, the width of vectors
+    blocks.pxd           block sizes where a call leaves them open
     traffic.py           modelled traffic of each rung
 
 Each .pyx is compiled once per instruction set, into v2/ v3/ v4/ (or plain/).

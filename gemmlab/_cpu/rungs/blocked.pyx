@@ -12,7 +12,8 @@ Source: algorithm 2 of the Russian oneAPI report (2021).
 
 Traffic: B passes from memory once for each block row, m / bs_r times instead of m times; C is loaded and
 stored once for each block of k, k / bs_k times. The inner loop still loads and stores C for each
-multiply-add, and the one store a cycle caps it near half of the peak.
+multiply-add, and the one store a cycle caps it near half of the peak. By default a row of a block is about 2 KiB wide:
+the next row of B loads what this one stored, and has to wait if a row has too few vectors (`blocks.pxd`).
 """
 
 from cython.parallel cimport prange

@@ -13,11 +13,12 @@
 
 Source: the appendix of the Russian oneAPI report (2021). No other pointer can reach the buffer and its length
 is known, so the compiler keeps it in vector registers through the whole loop over p (STRIP is eight vectors:
-enough independent sums to hide the latency of a multiply-add).
+enough independent sums to hide the latency of a multiply-add). A whole strip is added to C from these registers.
 
 Traffic: as `cpu-blocked`, but C is loaded and stored once per block instead of once per multiply-add. One load of B
 remains for each vector multiply-add. B is not packed: the distance between rows of a block is that of the whole
-matrix, and where it is a power of two they share few cache sets (conflict misses). Packing is the next rung.
+matrix, and where it is a power of two they share few cache sets (conflict misses), so that a block has few rows
+(`blocks.pxd`). Packing is the next rung.
 """
 
 from cython.parallel cimport prange
@@ -55,7 +56,7 @@ cdef void multiply_block(real *A, Py_ssize_t lda, real *B, Py_ssize_t ldb, real 
     product accumulates.
 
     A strip always has its full width, so that its length is a constant: one that would stick out of the matrix
-    is moved back into it, and adds only its columns from `j` on.
+    is moved back into it. `multiply_part` adds some of a strip's columns, `multiply_strip` all of them, from registers.
     """
     cdef Py_ssize_t strip = STRIP_BYTES // <Py_ssize_t> sizeof(real)
     cdef Py_ssize_t i, j, s, start
@@ -63,25 +64,48 @@ cdef void multiply_block(real *A, Py_ssize_t lda, real *B, Py_ssize_t ldb, real 
         for s in range(blocks(j1 - j0, strip)):
             j = j0 + s * strip
             start = min(j, n - strip)
-            if start >= 0:
-                multiply_strip(A + i * lda, B + start, ldb, C + i * ldc + start,
-                               strip, j - start, min(j1 - start, strip), depth, first)
+            if start == j and j1 - j >= strip:
+                multiply_strip(A + i * lda, B + j, ldb, C + i * ldc + j, depth, first)
+            elif start >= 0:
+                multiply_part(A + i * lda, B + start, ldb, C + i * ldc + start,
+                              strip, j - start, min(j1 - start, strip), depth, first)
             else:
-                multiply_strip(A + i * lda, B, ldb, C + i * ldc, n, j, j1, depth, first)
+                multiply_part(A + i * lda, B, ldb, C + i * ldc, n, j, j1, depth, first)
 
 
-cdef inline void multiply_strip(real *A, real *B, Py_ssize_t ldb, real *C, Py_ssize_t width,
-                                Py_ssize_t from_, Py_ssize_t to, Py_ssize_t depth, bint first) noexcept nogil:
-    """C[from_:to] += A[:depth] B[:depth, from_:to]; the sums of all `width` columns stay in a buffer until the end."""
+cdef void multiply_strip(real *A, real *B, Py_ssize_t ldb, real *C, Py_ssize_t depth, bint first) noexcept nogil:
+    """C[:strip] += A[:depth] B[:depth, :strip]."""
+    cdef Py_ssize_t strip = STRIP_BYTES // <Py_ssize_t> sizeof(real)
     cdef real buffer[MOST_IN_STRIP]
+    cdef Py_ssize_t j
+    sum_up(A, B, ldb, buffer, strip, depth)
+    for j in range(strip):
+        C[j] = buffer[j] if first else C[j] + buffer[j]
+
+
+cdef void multiply_part(real *A, real *B, Py_ssize_t ldb, real *C, Py_ssize_t width,
+                        Py_ssize_t from_, Py_ssize_t to, Py_ssize_t depth, bint first) noexcept nogil:
+    """C[from_:to] += A[:depth] B[:depth, from_:to]; the sums of all `width` columns stay in a buffer until the end."""
+    cdef Py_ssize_t strip = STRIP_BYTES // <Py_ssize_t> sizeof(real)
+    cdef real buffer[MOST_IN_STRIP]
+    cdef Py_ssize_t j
+    if width == strip:
+        sum_up(A, B, ldb, buffer, strip, depth)
+    else:
+        sum_up(A, B, ldb, buffer, width, depth)
+    for j in range(from_, to):
+        C[j] = buffer[j] if first else C[j] + buffer[j]
+
+
+cdef inline void sum_up(real *A, real *B, Py_ssize_t ldb, real *buffer,
+                        Py_ssize_t width, Py_ssize_t depth) noexcept nogil:
+    """buffer[:width] = A[:depth] B[:depth, :width]."""
     cdef Py_ssize_t j, p
     for j in range(width):
         buffer[j] = 0
     for p in range(depth):
         for j in range(width):
             buffer[j] += A[p] * B[p * ldb + j]
-    for j in range(from_, to):
-        C[j] = buffer[j] if first else C[j] + buffer[j]
 
 
 cdef Gemm32 f32 = gemm[float]

@@ -6,7 +6,6 @@ caches of the machine that runs.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -15,13 +14,25 @@ import numpy as np
 
 from gemmlab._backend import Availability, Param, check_params
 from gemmlab._cpu import isa, machine
-from gemmlab._cpu._driver import DEFAULT_SCHEDULE, SCHEDULES, Kernel, allowed_threads, balanced_rows, default_threads
+from gemmlab._cpu._driver import (
+    DEFAULT_SCHEDULE,
+    SCHEDULES,
+    Kernel,
+    allowed_threads,
+    default_blocks,
+    default_threads,
+    layout,
+    leading_dimension,
+)
 from gemmlab._cpu.layouts import not_its_dtype, run_in_layouts
 from gemmlab._cpu.rungs import traffic
 from gemmlab._problem import Problem
 
 ITEMSIZE = {"float32": 4, "float64": 8}
 USUAL_L1 = 32 * 1024  # where the system does not tell
+L1_WAY = 4096  # bytes: no larger than a page, since the set is looked up before the address is translated
+ROW_PIECE = 2048  # bytes of a row of B in a block of `cpu-blocked`
+WIDEST_OF_STRIPS = 1024  # the same in `cpu-blocked-local`, where L1 holds few rows
 REPORT_R = "oneAPI matrix multiplication report, Nizhny Novgorod 2021"
 
 
@@ -41,8 +52,8 @@ SCHEDULE = Param(
 EDGES = (16, 32, 48, 64, 96, 128, 192, 256, 512, 1024)
 BLOCKS = (
     size("bs_r", EDGES, "rows of a block row of C; by default equal shares for the threads, at most 192"),
-    size("bs_c", EDGES, "columns of a block of B; by default from the L1 cache"),
-    size("bs_k", EDGES, "rows of a block of B; by default what keeps the block within 3/4 of the L1 cache"),
+    size("bs_c", EDGES, "columns of a block of B; by default from the L1 cache and the width of vectors"),
+    size("bs_k", EDGES, "rows of a block of B; by default as many as stay in the L1 cache, by its size and its sets"),
     SCHEDULE,
 )
 
@@ -60,21 +71,17 @@ class Rung:
     def kernel(self) -> Kernel:
         """The compiled rung, in the build for this CPU."""
         address = isa.load("gemmlab._cpu.rungs", self.module).address
-        blocks = {dtype: self.default_block(dtype) for dtype in ITEMSIZE}
-        return Kernel(address["float32"], address["float64"], serial=not self.params, blocks=blocks)
+        return Kernel(address["float32"], address["float64"], serial=not self.params, blocks=self.block_rule())
 
-    def default_block(self, dtype: str) -> tuple[int, int]:
-        """`bs_c` and `bs_k`: columns and rows of a block of B that fits 3/4 of the L1 cache.
+    def block_rule(self) -> tuple[int, int, int, int]:
+        """What block sizes follow from, in bytes: least and largest width of a block of B, L1, and one of its ways.
 
-        `cpu-blocked` takes a square block, a multiple of the vector. `cpu-blocked-local` takes a block as
-        wide as its buffer, eight vectors, and as deep as the cache allows in multiples of 16.
+        `blocks.pxd` has the rule and its reasons.
         """
-        room = machine.caches().get("L1", USUAL_L1) * 3 // 4 // ITEMSIZE[dtype]
-        vector = isa.VECTOR_BYTES[isa.chosen()] // ITEMSIZE[dtype]
+        l1 = machine.caches().get("L1", USUAL_L1)
         if self.name == "cpu-blocked-local":
-            return 8 * vector, max(16, room // (8 * vector) // 16 * 16)
-        square = max(vector, math.isqrt(room) // vector * vector)
-        return square, square
+            return 8 * isa.VECTOR_BYTES[isa.chosen()], WIDEST_OF_STRIPS, l1, L1_WAY
+        return ROW_PIECE, ROW_PIECE, l1, L1_WAY
 
     def probe(self) -> Availability:
         """Available wherever the package was built."""
@@ -92,9 +99,11 @@ class Rung:
             return {}
         if "bs_r" not in self.params:
             return {"schedule": DEFAULT_SCHEDULE, **given}
-        bs_c, bs_k = self.default_block(problem.dtype.name)
-        bs_r = balanced_rows(problem.m, self.threads(problem))
-        return {"bs_r": bs_r, "bs_c": bs_c, "bs_k": bs_k, "schedule": DEFAULT_SCHEDULE, **given}
+        ldb = leading_dimension(problem.b) if layout(problem.b) == "C" else problem.n  # another layout is copied
+        sizes = default_blocks(
+            self.block_rule(), problem.dtype.itemsize, problem.m, problem.n, ldb, self.threads(problem)
+        )
+        return dict(zip(("bs_r", "bs_c", "bs_k"), sizes, strict=True)) | {"schedule": DEFAULT_SCHEDULE} | given
 
     def threads(self, problem: Problem) -> int:
         """Threads that one product of this problem runs on."""

@@ -1,0 +1,65 @@
+"""Default block sizes of the blocked rungs: from the L1 cache, the problem, and the distance between rows of B.
+
+A block of B, bs_k rows of bs_c numbers, is used for bs_r rows of A while it stays in L1. Three things limit its rows:
+
+    half of L1       the rest is for A, for C, and for lines that prefetchers load beside each row of a block
+    MOST_ROWS_OF_B   each row may be on its own page of memory, and the smallest first-level TLBs have 64 entries
+    3/4 of the ways  a line can be in one set only, given by its address modulo a way. If rows of B are a multiple of
+                     a way (4 KiB) apart, or nearly so, the rows of a narrow block share their sets, and only as
+                     many stay as there are ways, 8 or 12 on most processors; A and C need the other quarter
+
+`least` is the narrowest width. `cpu-blocked` takes it, with the columns of B in even shares. Each multiply-add loads
+what was stored one row of B earlier, about twelve cycles with the multiply-add itself, so a row needs more vectors than
+that: 2 KiB are 32 vectors of AVX-512, and 64 of AVX2. `cpu-blocked-local` keeps its sums in registers, so the width of
+its buffer is enough, and the block can have many rows, which saves loads and stores of C. Where the ways allow only
+few, the block has more columns instead, at most `widest`: columns beside each other are in different sets.
+"""
+
+from gemmlab._cpu.rungs.rung cimport LINE_BYTES, RungParams
+
+cdef enum:
+    MOST_ROWS_OF_C = 192  # of a block row, so that its part of A stays in the second-level cache
+    MOST_ROWS_OF_B = 48
+
+# In bytes: widths of a block of B, the L1 cache, and one of its ways (a power of two).
+cdef struct BlockRule:
+    Py_ssize_t least, widest, l1, way
+
+
+cdef inline void choose_blocks(const BlockRule *rule, Py_ssize_t itemsize, Py_ssize_t m, Py_ssize_t n, Py_ssize_t ldb,
+                               RungParams *params) noexcept nogil:
+    """Block sizes for params.threads; m, n and ldb in numbers."""
+    cdef Py_ssize_t width = rule.least
+    if rule.least == rule.widest:
+        width = even_width(n * itemsize, width)
+    params.bs_r = rows_of_c(m, params.threads)
+    params.bs_k = rows_of_b(rule, width, ldb * itemsize)
+    while 2 * width <= rule.widest and rows_of_b(rule, 2 * width, ldb * itemsize) >= params.bs_k:
+        width *= 2
+    params.bs_c = width // itemsize
+
+
+cdef inline Py_ssize_t rows_of_c(Py_ssize_t m, Py_ssize_t threads) noexcept nogil:
+    """Rows of a block row of C: equal shares for the threads."""
+    cdef Py_ssize_t shares = threads * ((m + threads * MOST_ROWS_OF_C - 1) // (threads * MOST_ROWS_OF_C))
+    return max(1, (m + shares - 1) // shares)
+
+
+cdef inline Py_ssize_t even_width(Py_ssize_t row, Py_ssize_t width) noexcept nogil:
+    """Equal shares of a row of B, near `width`, in whole lines; one more, as the first block begins within a line."""
+    cdef Py_ssize_t shares = max(1, (row + width // 2) // width)
+    return (row // shares // LINE_BYTES + 2) * LINE_BYTES
+
+
+cdef inline Py_ssize_t rows_of_b(const BlockRule *rule, Py_ssize_t width, Py_ssize_t distance) noexcept nogil:
+    """Rows of `width` bytes at this distance that L1 keeps while A and C pass by."""
+    cdef Py_ssize_t ways = rule.l1 // rule.way * 3 // 4
+    cdef Py_ssize_t touched = width + LINE_BYTES - 1
+    cdef Py_ssize_t row, apart, above = 0, below = 0  # rows that share sets with the first, on either side
+    for row in range(min(MOST_ROWS_OF_B, rule.l1 // 2 // width)):
+        apart = row * distance & rule.way - 1
+        above += apart < touched
+        below += rule.way - apart < touched
+        if max(above, below) > ways:
+            return max(1, row)
+    return max(1, min(MOST_ROWS_OF_B, rule.l1 // 2 // width))
