@@ -61,7 +61,7 @@ def explain(
     Examples
     --------
     >>> import numpy as np, gemmlab
-    >>> print(gemmlab.explain(np.eye(2), np.eye(2)).rows[0][0])
+    >>> print(gemmlab.explain(np.eye(2, dtype=int), np.eye(2, dtype=int)).rows[0][0])
     cpu-packed
     """
     if isinstance(a, str):

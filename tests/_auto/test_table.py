@@ -22,6 +22,7 @@ from gemmlab._cpu import _driver, _features, isa
 from gemmlab.measure import problems
 
 HERE = (_features.processor(), isa.chosen(), numpy_library())
+of_this_processor = table.of_this_processor.__wrapped__  # conftest.py replaces it in all tests
 SIZES = {  # m, n, k and batch of a product of each class
     "stack": (3, 4, 5, 2),
     "small": (20, 30, 40, 1),
@@ -163,7 +164,7 @@ def test_rows_are_those_of_this_processor_instruction_set_and_library(monkeypatc
     own = row("small")
     others = [replace(own, **{name: "another"}) for name in ("processor", "isa", "library")]
     monkeypatch.setattr(table, "shipped", lambda: (*others, own))
-    assert table.of_this_processor.__wrapped__() == (own,)
+    assert of_this_processor() == (own,)
 
 
 def test_the_shipped_table_is_well_formed():
@@ -345,6 +346,11 @@ def test_empty_products_are_right(with_rows):
     for m, n, k in ((0, 3, 4), (3, 0, 4), (3, 4, 0)):
         for _ in range(2):
             assert np.array_equal(gemmlab.matmul(np.ones((m, k)), np.ones((k, n))), np.zeros((m, n)))
+
+
+def test_the_audit_of_auto_passes_with_products_of_numpy(with_rows):
+    with_rows(*(row(kind, layout=layout) for kind in CLASSES for layout in ("CCC", "CFC", "FCC", "FFC")))
+    assert gemmlab.verify("auto", dtypes=["float64"]).passed
 
 
 def test_nothing_heavy_is_loaded_for_the_choice():
