@@ -9,6 +9,7 @@ threads, that nobody measured has no row.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from gemmlab._problem import Problem
 
 DTYPES = tuple(np.dtype(code).name for code in "?bBhHiIqQefdFD")
 NUMPY = "cpu-numpy"
+NUMPYS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 Product: TypeAlias = tuple[str, str, str]  # dtype, layout, class of shape
 
 
@@ -98,13 +100,16 @@ def numpy_library() -> str:
 def in_force() -> Mapping[Product, Row]:
     """The rows that hold with the settings of now.
 
-    NumPy's threads cannot be set for one call without cost, so there is none where `config.threads` limits them. A
-    dtype that `gemmlab tune auto` measured here follows the profile alone.
+    NumPy's threads cannot be set for one call without cost, so there is none where `config.threads` limits them, or the
+    environment gives NumPy's library other threads than ours. A dtype that `gemmlab tune auto` measured here follows
+    the profile alone.
     """
     rows = of_this_processor()
     if not rows or config.threads is not None or NUMPY in config.block:
         return {}
     threads, here = max_threads(), isa.profile_name()
+    if any(os.environ.get(name, str(threads)) != str(threads) for name in NUMPYS_THREADS):
+        return {}
     return {
         row.product: row for row in rows if row.threads == threads and not _profile.is_tuned(here, "auto", row.dtype)
     }

@@ -87,7 +87,7 @@ class Pair:
     @property
     def least(self) -> float:
         """The ratio is at least this beyond noise."""
-        return min(self.low, self.ratio * (1 - self.margin_percent / 100))
+        return min(self.low, self.ratio / (1 + self.margin_percent / 100))
 
     @property
     def most(self) -> float:

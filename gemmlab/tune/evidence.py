@@ -46,7 +46,7 @@ class Gain:
         if self.ratio <= 1 + gain:
             return False
         noisy = next((pair for pair in self.pairs if pair.noisy), None)
-        if noisy is not None and geometric_mean(max(pair.least, 0.01) for pair in self.pairs) <= 1:
+        if noisy is not None and geometric_mean(pair.least for pair in self.pairs) <= 1:
             raise Undecided(f"{self.what}: {mark_of(noisy)}")
         return True
 

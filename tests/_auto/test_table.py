@@ -243,6 +243,15 @@ def test_a_row_is_about_a_number_of_threads(with_rows):
     assert taken(a, b) == compiled(a, b) == "cpu-packed"
 
 
+@pytest.mark.parametrize("name", table.NUMPYS_THREADS)
+def test_a_row_is_about_numpys_threads_too(name, with_rows, monkeypatch):
+    with_rows(row("small"))
+    monkeypatch.setenv(name, str(_driver.max_threads()))
+    assert compiled(*operands("small")) == "cpu-numpy"
+    monkeypatch.setenv(name, str(_driver.max_threads() + 1))
+    assert compiled(*operands("small")) == taken(*operands("small")) == "cpu-packed"
+
+
 @pytest.mark.skipif(_driver.max_threads() < 2, reason="one thread is all there is")
 def test_a_limit_of_threadpoolctl_is_followed_by_both_ways(with_rows):
     with_rows(row("small", threads=1))
