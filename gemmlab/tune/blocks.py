@@ -116,9 +116,7 @@ def _tuned(chosen: Any, dtype: str, rounds: int, measure: Measure) -> Tuned:
     return Tuned(dtype, defaults | cost, speed, speed)
 
 
-def _gains(
-    what: str, choices: Sequence[Blocks], records: Sequence[Record]
-) -> tuple[float, dict[int, Gain]]:
+def _gains(what: str, choices: Sequence[Blocks], records: Sequence[Record]) -> tuple[float, dict[int, Gain]]:
     """The speed of the first choice in GFLOP/s, the geometric mean over the edges; and what each other one gains, by
     its place, if it was measured at all edges of the first."""
     times: dict[int, dict[int, Record]] = {}
