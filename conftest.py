@@ -38,6 +38,16 @@ def pytest_runtest_setup(item):
         randomness.start(item.config.option.seed, item.nodeid)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def without_shipped_rows():
+    """`auto` is `cpu-packed` on every processor that the tests run on; tests/_auto puts rows of its own in force."""
+    from gemmlab._auto import table
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table, "of_this_processor", tuple)
+        yield
+
+
 def pytest_ignore_collect(collection_path, config):
     benchmarking = config.getoption("benchmark_only", default=False)
     if collection_path.is_relative_to(ROOT / "bench"):

@@ -30,7 +30,8 @@ KERNELS = {
     ROOFLINE: ["_fma.pyx", "_stream.pyx"],
     PACKED: ["kernels.cpp"],
 }
-PLAIN = ["gemmlab/_cpu/_features", "gemmlab/_cpu/_driver", "gemmlab/_front", f"{GLUE}/_packed", f"{ROOFLINE}/_cache"]
+PLAIN = ["gemmlab/_cpu/_features", "gemmlab/_cpu/_driver", "gemmlab/_auto/_choice", "gemmlab/_front", f"{GLUE}/_packed",
+         f"{ROOFLINE}/_cache"]
 INCLUDE = ["gemmlab/_cpu", RUNGS, PACKED, GLUE, ROOFLINE, numpy.get_include()]
 C_HEADERS = [path.as_posix() for folder in ("gemmlab/_cpu", ROOFLINE) for path in Path(folder).rglob("*.h")]
 CXX_HEADERS = [*C_HEADERS, *(path.as_posix() for path in Path("gemmlab/_cpu").rglob("*.hpp"))]

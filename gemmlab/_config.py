@@ -92,7 +92,8 @@ class Config:
         self._listeners.append(listener)
         listener()
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
+        """Call all listeners: a setting is another, or a limit that threadpoolctl sets for this library."""
         for listener in self._listeners:
             listener()
 
@@ -105,7 +106,7 @@ class Config:
         if not isinstance(name, str) or not name:
             raise TypeError(f"config.backend must be a backend's name, not {name!r}")
         self._backend, self._backend_setting = name, f"gemmlab.config.backend = {name!r}"
-        self._changed()
+        self.changed()
 
     @property
     def backend_setting(self) -> str:
@@ -119,7 +120,7 @@ class Config:
     @threads.setter
     def threads(self, threads: int | None) -> None:
         self._threads = check_threads(threads)
-        self._changed()
+        self.changed()
 
     @property
     def block(self) -> frozenset[str]:
@@ -128,7 +129,7 @@ class Config:
     @block.setter
     def block(self, names: str | Iterable[str]) -> None:
         self._block = _names(names) if isinstance(names, str) else frozenset(names)
-        self._changed()
+        self.changed()
 
     @property
     def cache_dir(self) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gemmlab import _registry
+from gemmlab import _auto, _registry
 from gemmlab._api import array_owner, einsum_product, foreign_operand, requested_backend, unwrapped
 from gemmlab._config import Scope, scope
 from gemmlab._cpu import machine
@@ -64,7 +64,7 @@ def explain(
     Examples
     --------
     >>> import numpy as np, gemmlab
-    >>> print(gemmlab.explain(np.eye(2), np.eye(2)).rows[0][0])
+    >>> print(gemmlab.explain(np.eye(2, dtype=int), np.eye(2, dtype=int)).rows[0][0])
     cpu-packed
     """
     if isinstance(a, str):
@@ -79,7 +79,7 @@ def explain(
     if (row := _row_of_another_kind(a, b, name, accumulate)) is not None:
         return Explanation((row,))
     problem = Problem.from_call(a, b, dtype=dtype)
-    problem.accumulate = accumulate
+    problem.accumulate, problem.threads = accumulate, within.threads
     params = within.params if backend is None else {}  # as for `matmul`
     try:
         wanted = _registry.choose(problem, params).name if name == "auto" else _registry.resolve_name(name)
@@ -138,7 +138,14 @@ def _why_auto(problem: Problem, taken: str) -> str:
     if taken in _registry.faster_by_profile(problem):
         return "auto: gemmlab tune auto found it faster for products of this size here"
     if taken == _registry.AUTO[0]:
-        return "auto: our own kernel for every dtype that it has"
+        kind = _auto.shape_class(problem.m, problem.n, problem.k, problem.batch)
+        return f"auto: our own kernel for every dtype that it has; no measured row gives this product to NumPy ({kind})"
+    if (row := _auto.row_of(problem)) is not None:
+        ratios, records = " and ".join(f"{ratio:.2f}" for ratio in row.ratios), ", ".join(row.records)
+        return (
+            f"auto: NumPy is faster here for this class of shape, {row.shape_class}: cpu-packed had {ratios} of its "
+            f"speed ({records}); backend='cpu-packed' keeps the promised bits"
+        )
     return f"auto: {problem.dtype} goes to NumPy, no other backend handles it"
 
 

@@ -36,6 +36,11 @@ def register_kernel(str name, kernel):
     kernels[name] = kernel
 
 
+def is_registered(str name):
+    """Whether plain products of this backend take the fast path already."""
+    return name in kernels
+
+
 def settings_changed():
     """Read `gemmlab.config` again, and forget all kernels: their backends may be blocked now."""
     global default_backend

@@ -155,6 +155,11 @@ class Problem:
             self._b = self._converted(self._b)
         return self._b
 
+    @property
+    def needs_conversion(self) -> bool:
+        """Whether `a` or `b` is stored in another dtype or byte order than `dtype`, or not aligned."""
+        return any(x.dtype != self.dtype or not _is_plain(x) for x in (self._a, self._b))
+
     def _converted(self, x: Array) -> Array:
         """A copy in `dtype`; what is broadcast along a leading axis is converted once and broadcast again."""
         self.copies += 1

@@ -37,6 +37,11 @@ def parameters(machine: str, backend: str, dtype: str) -> Parameters:
     return {str(name): value for name, value in found.items() if type(value) is int and 1 <= value <= MAX_SIZE}
 
 
+def is_tuned(machine: str, backend: str, dtype: str) -> bool:
+    """Whether a dtype was tuned, also where nothing better than the defaults was found."""
+    return dtype in _machines().get(machine, {}).get(backend, {})
+
+
 def store(machine: str, backend: str, found: Mapping[str, Parameters]) -> None:
     """Store the parameters of each dtype, replacing earlier ones. OSError if the file cannot be written."""
     machines = {name: dict(backends) for name, backends in _read().items()}

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
-from gemmlab import _profile
+from gemmlab import _auto, _profile
 from gemmlab._backend import Availability, Backend, BackendInfo, Params
 from gemmlab._config import config
 from gemmlab._cpu import isa
@@ -75,7 +75,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("dpnp", "dpctl", "oneapi"), ("sycl",)),
     **dict.fromkeys(("cupy", "nvidia"), ("cuda",)),
 }
-AUTO = ("cpu-packed", "cpu-numpy")
+AUTO = ("cpu-packed", "cpu-numpy")  # the table that `gemmlab._auto` reads gives some products to the second
 # The backend or family of "auto" for device arrays. A vendor's library, if it was installed with the array package.
 AUTO_ON = {"opencl": "opencl"} | {runtime: f"{runtime}-{VENDORS[runtime]}" for runtime in ("sycl", "cuda")}
 
@@ -246,11 +246,12 @@ def info(name: str) -> BackendInfo:
 
 
 def choose(problem: Problem, params: Params | None = None) -> Backend:
-    """The backend that "auto" selects for a problem: the fastest by this machine's profile, else the first of AUTO.
+    """The backend that "auto" selects for a problem: the fastest by this machine's profile, or NumPy by the shipped
+    table, else the first of AUTO.
 
-    With parameters the profile is not used: they belong to `cpu-packed`.
+    With parameters neither is used: they belong to `cpu-packed`.
     """
-    for name in (*([] if params else faster_by_profile(problem)), *AUTO):
+    for name in (*([] if params else faster_here(problem)), *AUTO):
         if availability(name).ok and refusal(backend := get(name), problem) is None:
             memory_shortage = getattr(backend, "memory_shortage", None)
             if memory_shortage is None or memory_shortage(problem) is None:
@@ -259,6 +260,11 @@ def choose(problem: Problem, params: Params | None = None) -> Backend:
         what = f"adds products of {problem.dtype} to out here"
         raise UnsupportedProblem(f"no backend of auto ({', '.join(AUTO)}) {what}: compute out += a @ b")
     raise BackendUnavailable(f"no backend of auto ({', '.join(AUTO)}) can do this problem here: see gemmlab.explain")
+
+
+def faster_here(problem: Problem) -> list[str]:
+    """Backends that were measured to be faster than `cpu-packed` for a problem."""
+    return faster_by_profile(problem) or ([] if _auto.row_of(problem) is None else [AUTO[1]])
 
 
 def faster_by_profile(problem: Problem) -> list[str]:

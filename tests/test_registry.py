@@ -232,6 +232,9 @@ WHICH = """
 import os
 import numpy as np
 import gemmlab
+from gemmlab._auto import table
+
+table.of_this_processor = tuple  # no rows, whatever is shipped for this processor
 
 def taken(**options):
     with gemmlab.trace() as calls:
@@ -456,7 +459,7 @@ def test_an_installed_plugin_changes_nothing_by_itself(site):
         """
 import sys, gemmlab, numpy as np
 with gemmlab.trace() as calls:
-    gemmlab.matmul(np.eye(2), np.eye(2))
+    gemmlab.matmul(np.eye(2, dtype=int), np.eye(2, dtype=int))
     gemmlab.matmul(np.eye(2), np.eye(2), backend="cpu")
 assert [call.backend for call in calls] == ["cpu-packed", "cpu-packed"]
 assert "example_backends" not in sys.modules

@@ -30,9 +30,9 @@ def pack(b: npt.ArrayLike) -> PackedOperand:
     Returns
     -------
     PackedOperand
-        Pass it to `matmul` instead of `b`; the product has the same bits. It has `shape`, `dtype` and `nbytes`, and
-        holds a copy of the elements: 4 bytes for each float16 and float32, 8 for each float64, 2 or 4 for each
-        bfloat16.
+        Pass it to `matmul` instead of `b`; the product has the bits of `cpu-packed`. It has `shape`, `dtype` and
+        `nbytes`, and holds a copy of the elements: 4 bytes for each float16 and float32, 8 for each float64, 2 or 4 for
+        each bfloat16.
 
     Raises
     ------

@@ -5,7 +5,7 @@ _front.matmul -> general_matmul -> Problem (everything checked) -> a backend, by
 
 from __future__ import annotations
 
-from gemmlab import _front, _registry
+from gemmlab import _auto, _front, _registry
 from gemmlab._api.array import GemmArray, multiply_wrapped
 from gemmlab._api.calls import run
 from gemmlab._api.choosing import requested_backend
@@ -62,9 +62,12 @@ def general_matmul(
 
 def _register_kernel(name: str, backend: Backend) -> None:
     """Let plain products of this backend take the fast path from now on."""
-    if name == "auto" and backend.name != _registry.resolve_name("auto"):
-        return  # auto chose it for this product only
+    if _front.is_registered(name):
+        return
+    if name == "auto":  # whatever it chose for this product
+        if not _registry.availability(_registry.AUTO[0]).ok:
+            return
+        backend = _registry.get(_registry.AUTO[0])
     limits_a_library = backend.kind == "baseline" and config.threads is not None
     if backend.name in _registry.BUILT_IN and hasattr(backend, "kernel") and not limits_a_library:
-        kernel = getattr(backend, "kernel_for_auto", backend.kernel) if name == "auto" else backend.kernel
-        _front.register_kernel(name, kernel)
+        _front.register_kernel(name, _auto.compiled_way(backend.kernel) if name == "auto" else backend.kernel)

@@ -5,6 +5,7 @@ cdef extern from "cpu_features.h" nogil:
     bint cpu_has_level(int level)
     bint cpu_has_dot()
     bint cpu_has_amx()
+    void cpu_processor(char *name, size_t size)
     int openmp_version()
     const char *compiler()
 
@@ -19,6 +20,16 @@ def has_extra(str name not None):
     if name == "dot":
         return bool(cpu_has_dot())
     return name == "amx" and bool(cpu_has_amx())  # asks the system for the tiles: only who wants them does
+
+
+def processor():
+    """The processor's vendor, family and model by CPUID, as in "GenuineIntel-6-207"; empty elsewhere than on x86.
+
+    Its name is no key for measurements: virtual machines mask it.
+    """
+    cdef char name[64]
+    cpu_processor(name, sizeof(name))
+    return name.decode("ascii", "replace")
 
 
 def openmp():

@@ -5,6 +5,8 @@
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #include <cpuid.h>
+#include <stdio.h>
+#include <string.h>
 #if defined(__linux__)
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -35,10 +37,28 @@ static int cpu_has_amx(void) {
     return 0;
 #endif
 }
+
+/* Vendor, family and model, as in "GenuineIntel-6-207": the extended fields are added as the manuals of both vendors say. */
+static void cpu_processor(char *name, size_t size) {
+    unsigned a, b, c, d;
+    char vendor[13] = "";
+    *name = 0;
+    if (!__get_cpuid(0, &a, &b, &c, &d)) return;
+    memcpy(vendor, &b, 4);
+    memcpy(vendor + 4, &d, 4);
+    memcpy(vendor + 8, &c, 4);
+    if (!__get_cpuid(1, &a, &b, &c, &d)) return;
+    unsigned family = a >> 8 & 15, model = a >> 4 & 15;
+    if (family == 6 || family == 15) model += (a >> 16 & 15) << 4;
+    if (family == 15) family += a >> 20 & 255;
+    snprintf(name, size, "%s-%u-%u", vendor, family, model);
+}
 #else
+#include <stddef.h>
 static int cpu_has_level(int level) { (void)level; return 0; }
 static int cpu_has_dot(void) { return 0; }
 static int cpu_has_amx(void) { return 0; }
+static void cpu_processor(char *name, size_t size) { (void)size; *name = 0; }
 #endif
 
 static int openmp_version(void) {

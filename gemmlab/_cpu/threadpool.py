@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from functools import cache
 
+from gemmlab._config import config
 from gemmlab._cpu import _driver
 from gemmlab._version import __version__
 
@@ -37,6 +38,7 @@ def _register() -> None:
             _driver.limit_blas_threads(0)
             if num_threads < _driver.max_threads():  # as many as without a limit: threadpoolctl restores what it found
                 _driver.limit_blas_threads(num_threads)
+            config.changed()  # what auto takes depends on the number of threads
 
         def get_version(self) -> str:
             return __version__

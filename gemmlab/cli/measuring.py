@@ -322,5 +322,6 @@ def run_tune(arguments: Namespace) -> int:
         return 0
     for one in found:
         print(one)
-    print(f"stored in {profile_path()}")
+    if not all(isinstance(one, tune.Disturbed) for one in found):
+        print(f"stored in {profile_path()}")
     return 0

@@ -3,7 +3,8 @@
 One rule decides, here and in the report: where the p20 to p80 intervals of two times overlap, no difference was seen,
 and no ratio is given. The interval of a ratio is from the slow end of one time against the fast end of the other, and
 back. A pair is noisy if one of its records is, or if the machine ran at another speed: the probes beside the two differ
-by more than 1 %. Nothing here measures or prints: a comparison is made from records alone.
+by more than 1 %. What decides something (`gemmlab tune`, the table of `auto`) uses `least` and `most`, where such marks
+widen the interval. Nothing here measures or prints: a comparison is made from records alone.
 
     products   the same backend, problem, layout, threads and transfers, on the same device and instruction set
     ceilings   the same loop, memory level, number type and threads, on the same device
@@ -71,6 +72,27 @@ class Pair:
     def noisy(self) -> bool:
         """Whether one of the two records is noisy, or the machine ran at another speed."""
         return bool(self.old["noisy"] or self.new["noisy"] or self.other_speed)
+
+    @property
+    def margin_percent(self) -> float:
+        """By how much the marks of a noisy pair leave its ratio open: the 95 % intervals of both times, or their spread
+        where there is none, and the machine's change of speed; 0 without a mark."""
+        if not self.noisy:
+            return 0.0
+        known = (record.get("interval_percent") for record in (self.old, self.new))
+        own = (self.old["noise_percent"], self.new["noise_percent"])
+        doubts = (spread if interval is None else interval for interval, spread in zip(known, own, strict=True))
+        return float(sum(doubts)) + abs(self.machine_percent)
+
+    @property
+    def least(self) -> float:
+        """The ratio is at least this beyond noise."""
+        return min(self.low, self.ratio / (1 + self.margin_percent / 100))
+
+    @property
+    def most(self) -> float:
+        """The ratio is at most this beyond noise."""
+        return max(self.high, self.ratio * (1 + self.margin_percent / 100))
 
     @property
     def changed_params(self) -> dict[str, tuple[object, object]]:

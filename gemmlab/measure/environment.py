@@ -13,8 +13,8 @@ from typing import Any
 
 import threadpoolctl
 
-from gemmlab import _cpu
-from gemmlab._cpu import isa, machine
+from gemmlab import _auto, _cpu
+from gemmlab._cpu import _features, isa, machine
 from gemmlab._version import __version__
 
 _OPTIONAL = ("threadpoolctl", "Cython", "pyopencl", "dpctl", "dpnp", "cupy", "mkl", "blis", "matplotlib", "dask")
@@ -38,6 +38,8 @@ def environment(pools: list[dict[str, Any]] | None = None) -> dict[str, Any]:
         "scipy": _version("scipy"),
         "os": f"{platform.system()} {platform.release()}",
         "cpu": machine.cpu_name(),
+        "processor": _features.processor() or None,
+        "numpy_library": _auto.numpy_library() or None,
         "isa": isa.chosen(),
         "isa_available": list(isa.available()),
         "cpus_machine": os.cpu_count(),

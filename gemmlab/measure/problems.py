@@ -6,7 +6,7 @@ A `Case` describes a product by numbers and paths alone, so that `asdict` of it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import exp, log
 from os import PathLike, fspath
@@ -53,8 +53,9 @@ _SORTS: dict[str, tuple[int, tuple[int, int], tuple[int, int], tuple[int, int]]]
     "small k": (5, (500, 3000), (500, 3000), (1, 24)),
     "large k": (5, (8, 64), (8, 64), (50_000, 200_000)),
 }
-# Classes of shape: from where the batch, m, n and k of eight of each are drawn, evenly by their logarithms.
-_CLASSES: dict[str, tuple[tuple[int, int], ...]] = {
+# Classes of shape (`gemmlab._auto.shape_class` defines them): from where the batch, m, n and k of eight of each are
+# drawn, evenly by their logarithms.
+CLASS_ENDS: dict[str, tuple[tuple[int, int], ...]] = {
     "row vector": ((1, 1), (1, 1), (200, 8000), (200, 8000)),
     "column vector": ((1, 1), (200, 8000), (1, 1), (200, 8000)),
     "few rows": ((1, 1), (2, 16), (300, 5000), (300, 5000)),
@@ -157,11 +158,16 @@ def classes(quick: bool = True, dtype: str = "float32") -> list[Case]:
     """Eighty shapes, eight of each class that wants a loop order of its own, drawn with a fixed seed."""
     draw = Random(_SEED)
     drawn = []
-    for name, ends in _CLASSES.items():
+    for name, ends in CLASS_ENDS.items():
         for number in range(1, 9):
-            batch, m, n, k = (round(exp(draw.uniform(log(least), log(most)))) for least, most in ends)
+            batch, m, n, k = evenly(draw, ends)
             drawn.append(Case("classes", f"{name} {number}", m, n, k, dtype, batch=batch))
     return [case for case in drawn if case.label.endswith(" 1")] if quick else drawn
+
+
+def evenly(draw: Random, ends: Sequence[tuple[int, int]]) -> list[int]:
+    """Extents between their ends, drawn evenly by their logarithms."""
+    return [round(exp(draw.uniform(log(least), log(most)))) for least, most in ends]
 
 
 SUITES = {"squares": squares, "layers": layers, "shapes": shapes, "classes": classes}

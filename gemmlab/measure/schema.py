@@ -98,8 +98,8 @@ PROBLEM: Rules = {
 }  # fmt: skip
 
 ENVIRONMENT: Rules = {
-    **dict.fromkeys(("gemmlab", "python", "numpy", "scipy", "os", "cpu", "isa", "governor", "huge_pages", "compiler",
-                     "openmp"), NAME),
+    **dict.fromkeys(("gemmlab", "python", "numpy", "scipy", "os", "cpu", "processor", "numpy_library", "isa",
+                     "governor", "huge_pages", "compiler", "openmp"), NAME),
     "isa_available": _list(NAME), "cpus_machine": _count(1), "cpus_usable": _count(1),
     "cache_bytes": _mapping(_count(1)), "mhz": AMOUNT, "virtual_machine": FLAG, "numa_nodes": _count(1),
     "load_1min": AMOUNT, "thread_pools": _list(_mapping(SCALAR)),

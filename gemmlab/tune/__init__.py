@@ -1,7 +1,8 @@
 """Search what is fastest on this machine, and store it in its profile, which later products use.
 
-    blocks.py   cpu-packed: block sizes, and what a team of threads costs
-    auto.py     auto: from which size on it takes another backend
+    blocks.py     cpu-packed: block sizes, and what a team of threads costs
+    auto.py       auto: from which size on it takes another backend
+    evidence.py   what measurements must show before they are kept
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from gemmlab._errors import UnsupportedProblem
 from gemmlab.tune import auto, blocks
 from gemmlab.tune.auto import Taken
 from gemmlab.tune.blocks import Tuned
+from gemmlab.tune.evidence import Disturbed
 
-__all__ = ["DTYPES", "TUNED", "Taken", "Tuned", "tune"]
+__all__ = ["DTYPES", "TUNED", "Disturbed", "Taken", "Tuned", "tune"]
 
 DTYPES = ("float32", "float64")
 TUNED = ("cpu-packed", "auto")
@@ -25,7 +27,7 @@ Progress = Callable[[int, int, str], None]
 def tune(
     backend: str, dtypes: Sequence[str] = DTYPES, *, rounds: int = 7, edges: Sequence[int] = (),
     progress: Progress | None = None,
-) -> Sequence[Tuned | Taken]:  # fmt: skip
+) -> Sequence[Tuned | Taken | Disturbed]:  # fmt: skip
     """Search what is fastest on this machine and store it in its profile.
 
     Parameters
@@ -42,8 +44,9 @@ def tune(
 
     Returns
     -------
-    list of Tuned or of Taken
-        The result for each dtype; `print` shows it in one line.
+    list of Tuned, Taken or Disturbed
+        The result for each dtype; `print` shows it in one line. `Disturbed` is a dtype for which nothing was kept,
+        since its measurements are marked as noisy, as by `gemmlab bench`, and the difference is no larger than that.
 
     Raises
     ------
@@ -56,7 +59,7 @@ def tune(
     if name not in TUNED:
         raise UnsupportedProblem(f"{name} does not follow the profile: gemmlab tune takes {' or '.join(TUNED)}")
     ours = get_backend(auto.OURS)
-    found: Sequence[Tuned | Taken]
+    found: Sequence[Tuned | Taken | Disturbed]
     if name == "auto":
         found = auto.tune_auto(dtypes, rounds, edges or auto.EDGES, progress)
     else:

@@ -167,7 +167,7 @@ def _context(backend: str, dtype: DType, check: Check, seed: int, thorough: bool
         dtype=dtype,
         params=chosen.params,
         blocks=_blocks(chosen, dtype),
-        any_thread_count=chosen.kind == "rung",
+        any_thread_count=chosen.kind == "rung" and backend != "auto",  # which may take NumPy
         accumulates=getattr(chosen, "accumulates", False),
         thorough=thorough,
         # Each check has its own random generator, so that a check can be repeated without the ones before it.

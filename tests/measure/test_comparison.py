@@ -54,6 +54,19 @@ def test_intervals_that_overlap_or_touch_show_no_difference(p20_s, seen):
     assert pair.verdict == ("slower" if seen else NO_DIFFERENCE)
 
 
+def test_marks_widen_the_interval_of_a_ratio():
+    old = made.gemm("cpu-ikj") | {"p20_s": 0.99, "median_s": 1.0, "p80_s": 1.01, "interval_percent": 1.0}
+    new = old | {"p20_s": 0.49, "median_s": 0.5, "p80_s": 0.51}
+    pair = ratio(old, new)
+    assert (pair.least, pair.most) == (pair.low, pair.high)
+    noisy = ratio(old, new | {"noisy": True, "interval_percent": 7.0})
+    assert (noisy.least, noisy.most) == pytest.approx((2 / 1.08, 2 * 1.08))
+    without = ratio(old, new | {"noisy": True, "interval_percent": None, "noise_percent": 20.0})
+    assert (without.least, without.most) == pytest.approx((2 / 1.21, 2 * 1.21))
+    slower_machine = ratio(old | {"probe_gflop_per_s": 100.0}, new | {"probe_gflop_per_s": 90.0})
+    assert (slower_machine.least, slower_machine.most) == pytest.approx((2 / 1.12, 2 * 1.12))
+
+
 def test_no_ratio_is_told_where_no_difference_was_seen():
     old = made.gemm("cpu-ikj")
     pair = ratio(old, faster(old, 1.01))

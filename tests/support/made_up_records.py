@@ -50,6 +50,8 @@ def environment(**overrides: Any) -> Record:
         "scipy": "1.17.1",
         "os": "Linux 6.1.0",
         "cpu": DEVICE,
+        "processor": "AuthenticAMD-25-33",
+        "numpy_library": "openblas 0.3",
         "isa": "v4",
         "isa_available": ["v2", "v3", "v4"],
         "cpus_machine": 2,

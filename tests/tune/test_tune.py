@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
+import made_up_records as made
 import numpy as np
 import pytest
 from fresh_profile import profile_in
@@ -15,6 +17,7 @@ import gemmlab
 from gemmlab import UnsupportedProblem, _profile, cli, tune
 from gemmlab._cpu import _driver, isa
 from gemmlab.tune import auto, blocks
+from gemmlab.tune.evidence import Undecided
 
 SMALL = {"rounds": 1, "edges": (48, 64)}
 MACHINE = isa.profile_name()
@@ -34,59 +37,157 @@ def in_force(dtype="float32"):
     return calls[0].params
 
 
-def faster(name, value):
-    """Speeds under which one value of one parameter wins."""
+class MadeUpSession:
+    """A session whose records say what a function does: of a choice, its edge, and a record of 10 GFLOP/s."""
 
-    def speeds(chosen, choices, squares, rounds):
-        return [10.0 if choice[name] == value else 5.0 for choice in choices]
+    says = staticmethod(lambda choice, record: record)
 
-    return speeds
+    def __init__(self, **_):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def measure(self, backends, cases, settings, *, progress=None):
+        return [
+            MadeUpSession.says(choice, made.gemm("cpu-packed", case.n, 10.0, dtype=case.dtype, params=dict(choice)))
+            for choice in settings.params["cpu-packed"] for case in cases
+        ]  # fmt: skip
 
 
-def test_what_wins_is_kept_and_followed(monkeypatch):
+@pytest.fixture
+def session(monkeypatch):
+    """A function that makes every session of the tuner a made-up one."""
+
+    def put(says, team_flop=50_000):
+        monkeypatch.setattr(blocks, "Session", MadeUpSession)
+        monkeypatch.setattr(MadeUpSession, "says", staticmethod(says))
+        monkeypatch.setattr(blocks, "_team_flop", lambda *given: team_flop)
+
+    return put
+
+
+def sped_up(record, factor):
+    times = {key: record[key] / factor for key in ("median_s", "p20_s", "p80_s", "min_s")}
+    return record | times | {"gflop_per_s": record["gflop_per_s"] * factor}
+
+
+def faster(name, value, factor=2.0, **marks):
+    """Records in which one value of one parameter wins."""
+    return lambda choice, record: (sped_up(record, factor) if choice[name] == value else record) | marks
+
+
+def test_what_wins_is_kept_and_followed(session):
     usual = in_force()
-    monkeypatch.setattr(blocks, "_speeds", faster("kc", 192))
-    monkeypatch.setattr(blocks, "_team_flop", lambda *given: 50_000)
+    session(faster("kc", 192))
     (found,) = tune.tune("cpu-packed", ["float32"], **SMALL)
     best = {**usual, "kc": 192, "team_flop": 50_000}
-    assert found == tune.Tuned("float32", best, 5.0, 10.0)
+    assert (found.dtype, found.parameters) == ("float32", best)
+    assert (found.before, found.after) == pytest.approx((10.0, 20.0))
     assert in_force() == {**usual, "kc": 192}
     assert in_force("float64")["kc"] != 192
     kept = json.loads(_profile.path().read_text())
     assert kept == {"version": 1, "machines": {MACHINE: {"cpu-packed": {"float32": best}}}}
 
 
-def test_another_process_follows_the_profile(monkeypatch, tmp_path):
-    monkeypatch.setattr(blocks, "_speeds", faster("mc", 84))
+def test_another_process_follows_the_profile(session, tmp_path):
+    session(faster("mc", 84))
     tune.tune("cpu-packed", ["float64"], **SMALL)
     ask = "import gemmlab; print(gemmlab.get_backend('cpu-packed').default_blocks('float64', 'float64')[0])"
     assert output_of(ask, GEMMLAB_CACHE_DIR=str(tmp_path)) == "84\n"
 
 
-def test_without_a_winner_the_defaults_stay_and_nothing_is_pinned(monkeypatch):
+@pytest.mark.parametrize("says", [
+    lambda choice, record: record,
+    faster("kc", 192, 1.015),  # by too little
+    faster("kc", 192, 0.5, noisy=True, interval_percent=30.0),  # noise, but nothing that is faster
+    lambda choice, record: record | ({"status": "failed"} if choice["kc"] == 192 else {}),
+])  # fmt: skip
+def test_without_a_winner_the_defaults_stay_and_nothing_is_pinned(says, session):
     usual = in_force()
-    monkeypatch.setattr(blocks, "_speeds", lambda chosen, choices, squares, rounds: [7.0 for _ in choices])
-    monkeypatch.setattr(blocks, "_team_flop", lambda *given: 50_000)
+    session(says)
     (found,) = tune.tune("cpu-packed", ["float32"], **SMALL)
     assert found.parameters == {**usual, "team_flop": 50_000}
     assert _profile.parameters(MACHINE, "cpu-packed", "float32") == {"team_flop": 50_000}
     assert in_force() == usual
 
 
-def test_a_winner_with_wrong_products_is_not_taken(monkeypatch):
+def test_a_winner_with_wrong_products_is_not_taken(monkeypatch, session):
     usual = in_force()
-    monkeypatch.setattr(blocks, "_speeds", faster("nc", 768))
+    session(faster("nc", 768))
     monkeypatch.setattr(blocks, "_is_right", lambda chosen, dtype, choice: choice["nc"] != 768)
     (found,) = tune.tune("cpu-packed", ["float32"], **SMALL)
     assert {**found.parameters, "team_flop": 0} == {**usual, "team_flop": 0}
 
 
-def test_a_real_search_ends_with_right_products():
-    told = []
-    found = tune.tune("cpu-packed", **SMALL, progress=lambda *step: told.append(step))
-    assert [one.dtype for one in found] == ["float32", "float64"]
-    assert all(one.after >= one.before > 0 for one in found)
-    assert [(done, of) for done, of, _ in told] == [(i, 6) for i in range(6)]
+NOISE = {
+    "rounds disagree": faster("kc", 192, 1.3, noisy=True, interval_percent=20.0, noisy_because="rounds disagree"),
+    "samples spread": faster("kc", 192, 1.3, noisy=True, noise_percent=40.0, noisy_because="samples spread"),
+    "the machine's speed changed by 50.0 %": lambda choice, record: (
+        sped_up(record, 1.3 if choice["kc"] == 192 else 1.0)
+        | {"probe_gflop_per_s": 75.0 if choice["kc"] == 192 else 50.0}
+    ),
+    "not measured (predicted 9 s)": lambda choice, record: record | {"status": "skipped", "reason": "predicted 9 s"},
+}
+
+
+@pytest.mark.parametrize("because", NOISE)
+def test_what_noise_may_explain_is_not_kept(because, session, capsys):
+    usual = in_force()
+    session(NOISE[because])
+    assert cli.main(["tune", "--dtype", "float32"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("float32     nothing was kept: ")
+    assert because in line
+    assert not _profile.path().exists()
+    assert in_force() == usual
+
+
+def test_what_noise_does_not_explain_is_kept(session):
+    session(faster("kc", 192, 2.0, noisy=True, interval_percent=10.0))
+    (found,) = tune.tune("cpu-packed", ["float32"], **SMALL)
+    assert found.parameters["kc"] == 192
+    assert in_force()["kc"] == 192
+
+
+def test_a_disturbed_dtype_leaves_the_others_and_what_was_stored_before(session):
+    _profile.store(MACHINE, "cpu-packed", {"float32": {"mc": 84}})
+    noisy, quiet = NOISE["rounds disagree"], faster("kc", 192)
+    session(lambda choice, one: (noisy if one["problem"]["dtype"] == "float32" else quiet)(choice, one))
+    disturbed, tuned = tune.tune("cpu-packed", **SMALL)
+    assert (type(disturbed), type(tuned)) == (tune.Disturbed, tune.Tuned)
+    assert _profile.parameters(MACHINE, "cpu-packed", "float32") == {"mc": 84}
+    assert _profile.parameters(MACHINE, "cpu-packed", "float64")["kc"] == 192
+
+
+def times_of_a_team(monkeypatch, alone, together):
+    """Make the clock of the small product say these seconds a call, round by round."""
+    monkeypatch.setattr(blocks, "_team_seconds", lambda *given: {1: alone, _driver.max_threads(): together})
+    packed = gemmlab.get_backend("cpu-packed")
+    return blocks._team_flop(packed, "float32", {}, 7), packed.usual_team_flop("float32", "float32")
+
+
+@pytest.mark.skipif(_driver.max_threads() < 2, reason="one thread is all there is")
+def test_the_cost_of_a_team_is_not_kept_where_noise_may_explain_it(monkeypatch):
+    found, usual = times_of_a_team(monkeypatch, [1e-5] * 7, [9e-6] * 7)
+    assert found != usual
+    disturbed = [1e-6, 9e-6, 2e-5, 5e-6, 3e-5, 8e-6, 1e-6]
+    with pytest.raises(Undecided, match="what a team of threads costs: rounds disagree"):
+        times_of_a_team(monkeypatch, [1e-5] * 7, disturbed)
+
+
+def test_a_real_search_ends_with_right_products(monkeypatch):
+    packed, shown = gemmlab.get_backend("cpu-packed"), []
+    few = {name: replace(param, choices=param.choices[:1]) for name, param in packed.params.items()}
+    monkeypatch.setattr(type(packed), "params", few)
+    (found,) = tune.tune("cpu-packed", ["float64"], rounds=1, edges=(48,), progress=lambda *step: shown.append(step))
+    assert found.dtype == "float64"
+    assert isinstance(found, tune.Disturbed) or found.after >= found.before > 0
+    assert [step[0] for step in shown] == sorted(step[0] for step in shown)
+    assert {step[1] for step in shown} == {400}
     a, b = RNG.integers(-8, 9, (2, 300, 300)).astype(float)
     assert np.array_equal(gemmlab.matmul(a, b), a @ b)
 
@@ -116,30 +217,62 @@ def test_what_a_team_costs_is_measured_within_reason():
     assert usual / 8 - 1 <= blocks._team_flop(packed, "float32", {"mc": mc, "kc": kc, "nc": nc}, 1) <= usual * 8
 
 
-def record(backend, edge, seconds, spread=0.01):
-    times = {"median_s": seconds, "p20_s": seconds * (1 - spread), "p80_s": seconds * (1 + spread)}
-    return {"status": "ok", "backend": backend, "problem": {"n": edge}, **times}
+def record(backend, edge, seconds, spread=0.02, **marks):
+    return made.gemm(backend, edge, 2e-9 * edge**3 / seconds, spread=spread, dtype="float64", **marks)
 
 
 @pytest.mark.parametrize(("theirs", "spread", "taken"), [
-    ({256: 2.0, 512: 2.0}, 0.01, auto.Taken("float64")),  # slower
-    ({256: 2.0, 512: 0.5}, 0.01, auto.Taken("float64", "cpu-numpy", 512, 2.0)),
-    ({256: 0.5, 512: 0.8}, 0.01, auto.Taken("float64", "cpu-numpy", 256, 1.25)),
-    ({256: 0.5, 512: 1.5}, 0.01, auto.Taken("float64")),  # ahead where it is small only
-    ({256: 0.9, 512: 0.9}, 0.1, auto.Taken("float64")),  # by less than the spread
-    ({256: 0.5}, 0.01, auto.Taken("float64")),  # not measured at the largest
+    ({256: 2.0, 512: 2.0}, 0.02, auto.Taken("float64")),  # slower
+    ({256: 2.0, 512: 0.5}, 0.02, auto.Taken("float64", "cpu-numpy", 512, 2.0)),
+    ({256: 0.5, 512: 0.8}, 0.02, auto.Taken("float64", "cpu-numpy", 256, 1.25)),
+    ({256: 0.5, 512: 1.5}, 0.02, auto.Taken("float64")),  # ahead where it is small only
+    ({256: 0.95, 512: 0.95}, 0.1, auto.Taken("float64")),  # by less than the spread
+    ({256: 0.5}, 0.02, auto.Taken("float64")),  # not measured at the largest
 ])  # fmt: skip
 def test_another_backend_must_be_ahead_up_to_the_largest_size(theirs, spread, taken):
     records = [record("cpu-packed", edge, 1.0, spread) for edge in (256, 512)]
     records += [record("cpu-numpy", edge, seconds, spread) for edge, seconds in theirs.items()]
-    records += [{"status": "failed", "backend": "cpu-blas", "problem": {"n": 512}}]
-    assert auto.best_of("float64", records) == taken
+    records += [record("cpu-blas", 512, 1.0, status="failed")]
+    found = auto.best_of("float64", records)
+    assert (found.backend, found.least_extent) == (taken.backend, taken.least_extent)
+    assert found.speedup == pytest.approx(taken.speedup)
 
 
 def test_of_two_that_are_ahead_the_faster_is_taken():
     seconds = {"cpu-packed": 1.0, "cpu-numpy": 0.8, "cpu-mkl": 0.5}
     records = [record(name, 512, own) for name, own in seconds.items()]
     assert auto.best_of("float32", records) == auto.Taken("float32", "cpu-mkl", 512, 2.0)
+
+
+MARKED = {"noisy": True, "interval_percent": 15.0, "noisy_because": "rounds disagree: +-15.0 %"}
+
+
+@pytest.mark.parametrize(("theirs", "taken"), [
+    ({256: 0.9, 512: 0.9}, None),  # noise may explain that it is ahead
+    ({256: 1.1, 512: 1.1}, None),  # or that it is not
+    ({256: 1.5, 512: 1.5}, ("cpu-packed", 1)),
+    ({256: 0.9, 512: 0.5}, ("cpu-numpy", 512)),  # ahead by more than that, from there on
+])  # fmt: skip
+def test_in_noise_auto_keeps_what_is_beyond_it(theirs, taken):
+    records = [record("cpu-packed", edge, 1.0) for edge in (256, 512)]
+    records += [record("cpu-numpy", edge, seconds, **MARKED) for edge, seconds in theirs.items()]
+    found = auto.best_of("float64", records)
+    if taken is None:
+        because = "cpu-numpy beside cpu-packed at 512: rounds disagree: +-15.0 %"
+        assert found == tune.Disturbed("float64", because)
+    else:
+        assert (found.backend, found.least_extent) == taken
+
+
+def test_auto_stores_nothing_where_all_is_disturbed(monkeypatch, capsys):
+    class Noisy(MadeUpSession):
+        def measure(self, backends, cases, settings, *, progress=None):
+            return [record(name, case.n, 1.0, **MARKED) for case in cases for name in ("cpu-packed", "cpu-numpy")]
+
+    monkeypatch.setattr(auto, "Session", Noisy)
+    assert cli.main(["tune", "auto", "--dtype", "float64"]) == 0
+    assert "nothing was kept" in capsys.readouterr().out
+    assert not _profile.path().exists()
 
 
 def taken_for(edge, dtype="float64"):
@@ -201,8 +334,9 @@ def test_auto_leaves_out_a_backend_that_is_short_of_memory(monkeypatch):
 
 def test_a_real_comparison_ends_with_a_profile(capsys):
     assert cli.main(["tune", "auto", "--rounds", "1", "--sizes", "32,64", "--dtype", "float32"]) == 0
-    assert capsys.readouterr().out.startswith("float32 ")
-    assert json.loads(_profile.path().read_text())["machines"][MACHINE]["auto"].keys() == {"float32"}
+    out = capsys.readouterr().out
+    assert out.startswith("float32 ")
+    assert _profile.is_tuned(MACHINE, "auto", "float32") is ("nothing was kept" not in out)
 
 
 def test_only_a_backend_that_follows_the_profile_is_tuned():
@@ -217,7 +351,7 @@ def test_only_a_backend_that_follows_the_profile_is_tuned():
     (["--rounds", "0"], "must be an integer of at least 1, not '0'"),
 ])  # fmt: skip
 def test_wrong_usage_is_seen_before_anything_is_measured(options, why, capsys, monkeypatch):
-    monkeypatch.setattr(blocks, "_speeds", None)
+    monkeypatch.setattr(blocks, "Session", None)
     monkeypatch.setattr(auto, "Session", None)
     try:
         status = cli.main(["tune", *options])
@@ -255,7 +389,8 @@ def test_machines_and_dtypes_stand_beside_each_other():
     assert [file.name for file in _profile.path().parent.iterdir()] == ["profile.json"]
 
 
-def test_the_command(capsys):
+def test_the_command(capsys, session):
+    session(lambda choice, record: record)
     assert cli.main(["tune", "--rounds", "1", "--sizes", "48,64", "--dtype", "float32"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("float32     mc ")

@@ -42,7 +42,6 @@ cdef struct Entry:
     const Kernel *kernel
     Py_ssize_t mc, kc, nc
     double team_flop  # what a team costs: see _driver.pyx
-    Py_ssize_t extent   # products of which no extent is less go the general way; 0: none
 
 
 def _type_numbers(dtype, out):
@@ -151,14 +150,12 @@ cdef class PackedKernel(FastPath):
         For each pair of dtypes, of operands and of results, as in `kernels_of`.
     readings : mapping of str to int
         What the machine says of itself, as in `machine.Readings`.
-    extents : mapping of str to int, optional
-        For a dtype, the least extent of products that are not plain, since they may be another backend's.
     """
 
     cdef Entry entries[TYPES][TYPES]  # by the dtypes of A and B, and of C
     cdef Extents extents
 
-    def __init__(self, tables, blocks, readings, extents=None):
+    def __init__(self, tables, blocks, readings):
         cdef const Kernel *kernel
         cdef Entry *entry
         cdef int of_a, of_c
@@ -171,7 +168,6 @@ cdef class PackedKernel(FastPath):
                     entry = &self.entries[of_a][of_c]
                     entry.kernel = kernel
                     entry.mc, entry.kc, entry.nc, entry.team_flop = blocks[names]
-                    entry.extent = (extents or {}).get(names[1], 0)
                 kernel += 1
 
     cdef inline int type_number(self, cnp.ndarray x) noexcept:
@@ -228,9 +224,6 @@ cdef class PackedKernel(FastPath):
         if (entry == NULL or type_num >= BFLOAT16 or cnp.PyArray_TYPE(b) != type_num or na < 2 or nb < 2
                 or not cnp.PyArray_ISBEHAVED_RO(a) or not cnp.PyArray_ISBEHAVED_RO(b)
                 or cnp.PyArray_DIM(a, na - 1) != cnp.PyArray_DIM(b, nb - 2) or cnp.PyArray_DIM(a, na - 1) < 1):
-            return None
-        if entry.extent and min(cnp.PyArray_DIM(a, na - 2), cnp.PyArray_DIM(a, na - 1),
-                                cnp.PyArray_DIM(b, nb - 1)) >= entry.extent:
             return None
         shape[ndim - 2], shape[ndim - 1] = cnp.PyArray_DIM(a, na - 2), cnp.PyArray_DIM(b, nb - 1)
         if shape[ndim - 2] < 1 or shape[ndim - 1] < 1 or not broadcast(a, b, ndim - 2, shape, &batch):

@@ -49,23 +49,8 @@ class Packed:
     @cached_property
     def kernel(self) -> PackedKernel:
         """The compiled rung, in the build for this CPU."""
-        return PackedKernel(self.tables, self._entries(), machine.readings()._asdict())
-
-    @cached_property
-    def kernel_for_auto(self) -> PackedKernel:
-        """The same, but for products that are as large as those which this machine's profile gives to another backend:
-        they go the general way, where "auto" chooses."""
-        extents = {}
-        for _, dtype in self.kernels:
-            found = [_profile.parameters(isa.profile_name(), "auto", name) for name in (dtype, f"u{dtype}")]
-            if least := [extent for parameters in found for extent in parameters.values()]:
-                extents[dtype] = min(least)
-        if not extents:
-            return self.kernel
-        return PackedKernel(self.tables, self._entries(), machine.readings()._asdict(), extents)
-
-    def _entries(self) -> dict[tuple[str, str], tuple[int, int, int, int]]:
-        return {names: (*self.default_blocks(*names), self.team_flop(*names)) for names in self.kernels}
+        entries = {names: (*self.default_blocks(*names), self.team_flop(*names)) for names in self.kernels}
+        return PackedKernel(self.tables, entries, machine.readings()._asdict())
 
     @cached_property
     def tables(self) -> list[int]:
@@ -96,7 +81,6 @@ class Packed:
     def forget(self) -> None:
         """Read the profile again before the next product."""
         self.__dict__.pop("kernel", None)
-        self.__dict__.pop("kernel_for_auto", None)
 
     def usual_blocks(self, dtype: str, out: str) -> tuple[int, int, int]:
         """`mc`, `kc` and `nc`."""

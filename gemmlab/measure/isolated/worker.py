@@ -55,11 +55,13 @@ class Product:
     Calling `start` does the product; it is complete when `finish` has returned.
     """
 
-    def __init__(self, backend: Any, a: Array, b: Array, params: dict[str, Any], layout: str = "C") -> None:
+    def __init__(
+        self, backend: Any, a: Array, b: Array, params: dict[str, Any], layout: str = "C", name: str | None = None
+    ) -> None:
         self.a, self.b, self._backend, self._poison = a, b, backend, poison(a.dtype)
         nothing = laid_out(np.full((*a.shape[:-1], b.shape[-1]), self._poison, a.dtype), layout)
         left, right, self._out = (self._placed(x) for x in (a, b, nothing))
-        self.start = partial(gemmlab.matmul, left, right, out=self._out, backend=backend.name, **params)
+        self.start = partial(gemmlab.matmul, left, right, out=self._out, backend=name or backend.name, **params)
 
     def finish(self) -> None:
         """Wait for the products started so far."""
@@ -125,6 +127,7 @@ class Worker:
     def hello(self, backend: str, threads: int, resident: bool = False, cpus: Sequence[int] = ()) -> Answer:
         """Load the backend and set its threads, once for the life of this process; they are pinned to `cpus`."""
         self._backend = gemmlab.get_backend(backend)  # with the libraries whose threads are set next
+        self._auto = backend if backend == "auto" else None  # it may take another one for each product
         # Not gemmlab.config.threads: a baseline would be limited anew in every call, within its time.
         threadpoolctl.threadpool_limits(threads)
         self._on_cpu = not hasattr(self._backend, "runtime")
@@ -145,6 +148,8 @@ class Worker:
         with gemmlab.trace() as calls:
             first_s = seconds_a_call(product.start, 1, product.finish)
         error = check(a, b, product.result())
+        if self._auto:
+            self._backend = gemmlab.get_backend(calls[-1].backend)
         call_s = first_s
         if error <= 1 and not self._on_cpu:
             call_s = seconds_a_call(product.start, 1, product.finish)  # the first one may have built a kernel
@@ -170,7 +175,7 @@ class Worker:
     def _new_product(self, case: Answer, params: Answer) -> Product:
         made = Case(**case)
         kind = ResidentProduct if self._resident else Product
-        return kind(self._backend, *operands(made), params, layout=made.layout[2])
+        return kind(self._backend, *operands(made), params, made.layout[2], self._auto)
 
     def time(self, budget_s: float, min_samples: int, max_samples: int, cold: bool = False) -> Answer:
         """Time samples until the budget is spent, within these limits; on a device, one more call by its clock.
