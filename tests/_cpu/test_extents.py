@@ -155,7 +155,8 @@ def test_what_a_virtual_machine_says_of_its_l3_changes_nothing():
 
 def kernel_of(name):
     rung = Packed()
-    return PackedKernel(rung.tables, rung._entries(), readings_of(name)._asdict())
+    entries = {names: (*rung.default_blocks(*names), rung.team_flop(*names)) for names in rung.kernels}
+    return PackedKernel(rung.tables, entries, readings_of(name)._asdict())
 
 
 # m, k, n that reach in place, five loops in several blocks of each operand, thin pieces, slices, few rows, one column
