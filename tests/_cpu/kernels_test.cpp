@@ -273,7 +273,7 @@ bool expect(const Asked &x, const Array &a, const Array &b, const Array &c, std:
 constexpr int MAX_TILES = MAX_MR * MAX_VECTORS;
 struct CountedKernel : Kernel {
     const Kernel *real;
-    long packed_taken[MAX_TILES], unpacked_taken[MAX_TILES], dot_taken, dots_taken;
+    long packed_taken[MAX_TILES], half_packed_taken[MAX_TILES], unpacked_taken[MAX_TILES], dot_taken, dots_taken;
 };
 CountedKernel &counted(const Tile &x, long CountedKernel::*taken) {
     CountedKernel &kernel = *(CountedKernel *)x.kernel;
@@ -285,6 +285,11 @@ template <int I> void packed_tile(const Tile &x) {
     __atomic_fetch_add(&kernel.packed_taken[I], 1, __ATOMIC_RELAXED);
     kernel.real->packed[I](x);
 }
+template <int I> void half_packed_tile(const Tile &x) {
+    CountedKernel &kernel = counted(x, NULL);
+    __atomic_fetch_add(&kernel.half_packed_taken[I], 1, __ATOMIC_RELAXED);
+    kernel.real->half_packed[I](x);
+}
 template <int I> void unpacked_tile(const Tile &x) {
     CountedKernel &kernel = counted(x, NULL);
     __atomic_fetch_add(&kernel.unpacked_taken[I], 1, __ATOMIC_RELAXED);
@@ -294,9 +299,11 @@ void dot(const Tile &x) { counted(x, &CountedKernel::dot_taken).real->dot(x); }
 void dots(const Tile &x) { counted(x, &CountedKernel::dots_taken).real->dots(x); }
 
 template <int... I> CountedKernel counted_kernel(const Kernel &kernel, std::integer_sequence<int, I...>) {
-    static constexpr MicroKernel PACKED[] = {packed_tile<I>...}, UNPACKED[] = {unpacked_tile<I>...};
-    CountedKernel x = {kernel, &kernel, {}, {}, 0, 0};
-    x.packed = PACKED, x.unpacked = UNPACKED, x.dot = dot, x.dots = dots;
+    static constexpr MicroKernel PACKED[] = {packed_tile<I>...}, HALF_PACKED[] = {half_packed_tile<I>...},
+                                 UNPACKED[] = {unpacked_tile<I>...};
+    CountedKernel x = {kernel, &kernel, {}, {}, {}, 0, 0};
+    x.packed = PACKED, x.half_packed = kernel.half_packed ? HALF_PACKED : NULL;
+    x.unpacked = kernel.unpacked ? UNPACKED : NULL, x.dot = dot, x.dots = dots;
     return x;
 }
 
@@ -304,7 +311,7 @@ template <int... I> CountedKernel counted_kernel(const Kernel &kernel, std::inte
 
 /* What was done, of one kernel. */
 enum { PIECES = DOT_PRODUCTS + 1, SLICES, BATCHES, PACKED_B, ACCUMULATED, WAYS };
-constexpr const char *NAMES[] = {"five loops", "in place", "dot products", "pieces",
+constexpr const char *NAMES[] = {"five loops", "strips", "rows of C", "rows of B", "dot products", "pieces",
                                  "slices of k", "batches", "packed B", "accumulated"};
 struct Done {
     long products, ways[WAYS];
@@ -398,9 +405,14 @@ bool run(Asked &x, bool pack, Done &done) {
 Count even(Count k, Count kc, Count group) { return round_up(ceil_div(k, ceil_div(k, kc)), group); }
 Count near_multiple(Count of, Count most) { return std::max<Count>(1, of * from_to(1, most) + from_to(-1, 1)); }
 
+/* Of caches so small that small products take every way. */
+const Extents EXTENTS = extents_of({.l1 = 4 * KIB, .l1_way = 1 * KIB, .l2 = 16 * KIB, .l2_way = 2 * KIB, .l3 = 0,
+                                    .huge_page = 0});
+
 Asked random_asked(const Kernel &kernel) {
     Asked x = {};
     Product &p = x.product;
+    p.extents = &EXTENTS, p.team_flop = 1e5;
     p.kernel = &kernel, p.narrows = kernel.narrows, p.accumulate = one_in(3);
     p.mc = one_in(2) ? kernel.mc : from_to(1, 3 * kernel.mr), p.nc = one_in(2) ? 4096 : from_to(1, 200);
     p.threads = one_in(2) ? 1 : (int)from_to(2, 3), p.max_b = one_in(4) ? from_to(1, 1 << 14) : 0;
@@ -437,6 +449,7 @@ Asked asked(const Kernel &kernel, Shape shape) {
         else k = near_multiple(kc = kernel.kc, 2), p.m = from_to(1, kernel.mr + 1), p.n = from_to(2, kernel.lanes + 1);
     } else if (shape == Shape::FEW_ROWS) {
         p.m = from_to(1, 12), p.n = from_to(41, 600);
+        if (one_in(2)) k = from_to(49, 140);
     } else if (shape == Shape::ONE_COLUMN) {
         p.n = 1, k = one_in(6) ? near_multiple(DOT_KC, 2) : from_to(1, 300), p.m = from_to(1, k > 300 ? 6 : 40);
     } else if (shape == Shape::DEEP) {
@@ -449,6 +462,7 @@ Asked asked(const Kernel &kernel, Shape shape) {
         x.batch.axes = 2, x.batch.shape[0] = from_to(1, 4), x.batch.shape[1] = from_to(1, 4);
         p.m = from_to(1, 20), p.n = from_to(1, 20), k = from_to(1, 20);
     }
+    if (shape == Shape::MANY_ROWS) p.m = from_to(1, 200);
     set_depth(p, k, kc);
     if (shape == Shape::MANY_ROWS && one_in(5)) set_depth_of_five_loops(p);
     return x;
@@ -459,7 +473,7 @@ Asked asked(const Kernel &kernel, Shape shape) {
 Asked asked_of_tile(const Kernel &kernel, Count rows, Count columns, bool is_packed) {
     Asked x = random_asked(kernel);
     Product &p = x.product;
-    p.mc = rows, p.m = is_packed ? rows * (12 / rows + 1) : rows, p.n = columns, p.threads = 1;
+    p.mc = rows, p.m = is_packed ? rows * (FEW_ROWS / rows + 1) : rows, p.n = columns, p.threads = 1;
     if (is_packed) set_depth_of_five_loops(p);
     else set_depth(p, from_to(1, 20), kernel.kc);
     return x;
@@ -471,7 +485,7 @@ bool keeps_every_half(const Kernel &kernel) {
     std::vector<uint16_t> a(count), b(2, kernel.dtype[0] == 'f' ? 0x3c00 : 0x3f80), c(2 * count);
     for (Count i = 0; i < count; i++) a[i] = (uint16_t)i;
     Product p = {};
-    p.kernel = &kernel, p.m = count, p.n = 2, p.k = 1, p.threads = 1;
+    p.extents = &EXTENTS, p.kernel = &kernel, p.m = count, p.n = 2, p.k = 1, p.threads = 1;
     p.mc = kernel.mc, p.kc = kernel.group, p.nc = 4096;
     p.a = (char *)a.data(), p.rs_a = p.cs_a = 2, p.b = (char *)b.data(), p.rs_b = 4, p.cs_b = 2;
     p.c = (char *)c.data(), p.rs_c = 4, p.cs_c = 2, p.narrows = kernel.narrows, p.packed_n = 2;
@@ -494,53 +508,57 @@ bool is_fused(const Kernel &kernel) {
     const double a[] = {-1 - 0x1p-29, 1 + 0x1p-30}, b[] = {1, 1, 1 + 0x1p-30, 1 + 0x1p-30};
     double c[2];
     Product p = {};
-    p.kernel = &kernel, p.m = 1, p.n = 2, p.k = p.kc = 2, p.mc = kernel.mc, p.nc = 4096, p.threads = 1;
+    p.extents = &EXTENTS, p.kernel = &kernel, p.m = 1, p.n = 2, p.k = p.kc = 2, p.mc = kernel.mc, p.nc = 4096, p.threads = 1;
     p.a = (const char *)a, p.rs_a = 16, p.cs_a = 8, p.b = (const char *)b, p.rs_b = 16, p.cs_b = 8;
     p.c = (char *)c, p.rs_c = 16, p.cs_c = 8, p.buffer = workspace(arenas[3], workspace_of(p));
     multiply(p);
     return c[0] != 0;
 }
 
-int taken(const long *tiles, int count) {
-    return (int)std::count_if(tiles, tiles + count, [](long x) { return x > 0; });
-}
 /* One kernel: every class of product, every tile. */
 bool check(const Kernel &real, long products) {
     const CountedKernel kernel = counted_kernel(real, std::make_integer_sequence<int, MAX_TILES>());
     const int packed = kernel.mr * kernel.vectors;
-    const int unpacked = kernel.as_stored ? UNPACKED_ROWS * kernel.unpacked_vectors * 2 : 0;
     Done done = {};
     for (long i = 0; i < products; i++) {
         Asked x = asked(kernel, (Shape)(i % (long)Shape::COUNT));
         if (!run(x, one_in(4), done)) return false;
     }
-    for (int tile = 0; tile < packed + unpacked; tile++) {
-        const bool is_packed = tile < packed, whole = !is_packed && (tile - packed) % 2;
-        const int place = is_packed ? tile : (tile - packed) / 2;
-        const int wide = is_packed ? kernel.vectors : kernel.unpacked_vectors;
-        const long &times = is_packed ? kernel.packed_taken[tile] : kernel.unpacked_taken[tile - packed];
-        for (int attempt = 0; attempt < 30 && !times; attempt++) {
-            Count columns = (place % wide + 1) * kernel.lanes - (whole ? 0 : from_to(!is_packed, kernel.lanes - 1));
+    const bool in_place = kernel.unpacked && kernel.as_stored;
+    int tiles = 0, missing = 0;
+    const auto take = [&](const long &times, Count rows, Count vectors, bool whole, bool is_packed) {
+        for (int attempt = 0; attempt < 60 && !times; attempt++) {
+            const Count wide = is_packed ? kernel.vectors : kernel.unpacked_vectors[rows - 1];
+            Count columns = vectors * kernel.lanes - (whole ? 0 : from_to(!is_packed, kernel.lanes - 1));
             if (columns == 1) columns += wide * kernel.lanes;  // the last one: a single column is for dot products
-            Asked x = asked_of_tile(kernel, place / wide + 1, columns, is_packed);
+            Asked x = asked_of_tile(kernel, rows, columns, is_packed);
             if (!run(x, is_packed && one_in(4), done)) return false;
         }
+        tiles++, missing += !times;
+        return true;
+    };
+    for (int tile = 0; tile < packed; tile++) {
+        const Count rows = tile / kernel.vectors + 1, vectors = tile % kernel.vectors + 1;
+        if (!take(kernel.packed_taken[tile], rows, vectors, false, true)) return false;
+        if (in_place && !take(kernel.half_packed_taken[tile], rows, vectors, false, true)) return false;
+    }
+    for (int tile = 0; in_place && tile < UNPACKED_ROWS * MAX_UNPACKED_VECTORS * 2; tile++) {
+        const Count rows = tile / 2 / MAX_UNPACKED_VECTORS + 1, vectors = tile / 2 % MAX_UNPACKED_VECTORS + 1;
+        if (vectors > kernel.unpacked_vectors[rows - 1]) continue;
+        if (!take(kernel.unpacked_taken[tile], rows, vectors, tile % 2, false)) return false;
     }
     if (real.stored == 2 && real.narrows && strstr(real.dtype, "float16") && !keeps_every_half(kernel)) return false;
 
-    const int of_packed = taken(kernel.packed_taken, packed), of_unpacked = taken(kernel.unpacked_taken, unpacked);
     printf("%-10s into %-10s %6ld products:", kernel.dtype, kernel.out, done.products);
-    bool all = of_packed == packed && of_unpacked == unpacked;
+    bool all = !missing;
     for (int way = 0; way < WAYS; way++) {
-        const bool expected = (way != IN_PLACE || (kernel.unpacked_vectors && kernel.as_stored))
-                           && (way != DOT_PRODUCTS || kernel.unpacked_vectors);
-        if (expected) printf(" %ld %s,", done.ways[way], NAMES[way]);
-        all = all && (!expected || done.ways[way]);
+        const bool is_stored = way == STRIPS || way == ROWS_OF_C || way == FEW_ROWS_OF_A;
+        if ((is_stored && !in_place) || (way == DOT_PRODUCTS && !kernel.unpacked)) continue;
+        printf(" %ld %s,", done.ways[way], NAMES[way]);
+        all = all && done.ways[way];
     }
-    const bool has_dots = kernel.unpacked_vectors;
-    all = all && (!has_dots || (kernel.dot_taken && kernel.dots_taken));
-    printf(" %d of %d packed tiles, %d of %d unpacked%s\n", of_packed, packed, of_unpacked, unpacked,
-           all ? "" : ": WRONG, some were never taken");
+    all = all && (!kernel.unpacked || (kernel.dot_taken && kernel.dots_taken));
+    printf(" %d of %d tiles%s\n", tiles - missing, tiles, all ? "" : ": WRONG, some were never taken");
     return all;
 }
 

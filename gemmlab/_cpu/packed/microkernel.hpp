@@ -25,11 +25,12 @@ struct Tiles {
 //                    f32, f64  complex  integers  unpacked  steps    registers     chosen by
 constexpr Tiles V4    = {14, 2,   14,      12,       24,      1};  // 32 x 64 bytes   measurement
 constexpr Tiles V3    = {6, 2,     6,       4,       12,      4};  // 16 x 32 bytes   measurement
-constexpr Tiles V2    = {3, 4,     5,       3,       12,      1};  // 16 x 16 bytes   measurement; loads B anew for each row
+constexpr Tiles V2    = {3, 4,     6,       3,       12,      1};  // 16 x 16 bytes   measurement; loads B anew for each row
 constexpr Tiles NEON  = {12, 2,   12,      12,       24,      1};  // 32 x 16 bytes   the number of registers: not timed
 constexpr Tiles PLAIN = {6, 2,     6,       4,       12,      1};  // unknown         as for 16 registers: not timed
 
 constexpr int DOT_VECTORS = 4;
+
 #if defined(__AVX512F__)
 constexpr Tiles TILES = V4;
 #elif defined(__AVX__)
