@@ -682,12 +682,14 @@ def test_explain_names_the_way():
         a, b = (np.broadcast_to(np.ones((), dtype), shape) for shape in ((m, k), (k, n)))
         return gemmlab.explain(a, b, backend="cpu-packed").rows[0][2]
 
-    assert "; in place, by rows of C; 1 thread" in way(8, 8, 8)
-    assert "in place, by rows of B" in way(8, 900, 900)
+    assert "; in place, by strips; 1 thread" in way(8, 8, 8)
     assert "five loops" in way(700, 700, 700)
     assert "dot products" in way(10, 1, 10)
     assert "five loops" in way(8, 8, 8, "int8")
     assert "an empty sum" in way(8, 8, 0)
+    square = np.ones((900, 900), "float32")
+    assert "in place, by rows of B" in str(gemmlab.explain(square[:8], square, backend="cpu-packed"))
+    assert "in place, by rows of C" in str(gemmlab.explain(square[:, :8], square[:8], backend="cpu-packed"))
 
 
 def test_the_share_of_packing_is_told_and_changes_nothing():

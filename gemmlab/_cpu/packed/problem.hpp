@@ -7,6 +7,7 @@
        pack             panels of A and B, and the way of sums to C  }  kernels.cpp lists the kernels of one
        extents          what is worked out from the machine's caches and pages
        macrokernel      the five loops and their blocks
+       in_place         loops on operands as they are stored
        strategies       other ways to go through a product, and the rule that chooses
        batch            many products of one shape
 
