@@ -251,6 +251,16 @@ template <class Kind, int ROWS, int NV, bool WHOLE> void unpacked_tile(const Til
     }
 }
 
+/* In the first lane, the sum of all: halves are added until one number is left. */
+template <class T, int... I> INLINE Vector<T> fold(Vector<T> x, std::integer_sequence<int, I...>) {
+    constexpr int N = sizeof...(I);
+    if constexpr (N >= 32) x += __builtin_shufflevector(x, x, (I + 16) % N...);
+    if constexpr (N >= 16) x += __builtin_shufflevector(x, x, (I + 8) % N...);
+    if constexpr (N >= 8) x += __builtin_shufflevector(x, x, (I + 4) % N...);
+    if constexpr (N >= 4) x += __builtin_shufflevector(x, x, (I + 2) % N...);
+    return x + __builtin_shufflevector(x, x, (I + 1) % N...);
+}
+
 /* Dot products: for each row of A, DOT_VECTORS vectors of sums over every DOT_VECTORS * LANES-th number of k. */
 template <class Kind, int ROWS> void dot(const Tile &x) {
     using T = typename Kind::Sum;
@@ -276,8 +286,7 @@ template <class Kind, int ROWS> void dot(const Tile &x) {
         }
     UNROLL for (int i = 0; i < ROWS; i++) {
         Vector<T> lanes = (sum[i][0] + sum[i][1]) + (sum[i][2] + sum[i][3]);
-        for (int half = N / 2; half; half /= 2)
-            for (int lane = 0; lane < half; lane++) lanes[lane] += lanes[lane + half];
+        lanes = fold<T>(lanes, std::make_integer_sequence<int, N>());
         T *number = (T *)(y.c + i * y.rs_c);
         *number = y.add ? *number + lanes[0] : lanes[0];
     }
