@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from numpy.lib.stride_tricks import as_strided
 from randomness import RNG
 
 import gemmlab
-from gemmlab._cpu import isa, machine
+from gemmlab._cpu import machine
 from gemmlab._cpu.machine import Cache
 from gemmlab._cpu.packed_backend._packed import PackedKernel, extents_from
 from gemmlab._cpu.packed_backend.backend import Packed

@@ -1,11 +1,11 @@
-/* Operands as they are stored: packing B would cost more than it gains, for few rows of A, a short k, or where all stays
-   in L2. The order is by what is moved most.
+/* Operands as they are stored: packing B would cost more than it gains, for few rows of A, a short k, or where all
+   stays in L2. The order is by what is moved most.
 
        by rows of C    a short k: C is most of it, so its rows are written from start to end
        by rows of B    few rows of A: B is most of it, so some of its rows at a time are read from start to end
-       by strips       else: a strip of B is in L1 for all rows of A; it is gathered first where it has no adjacent columns
+       by strips       else: a strip of B is in L1 for all rows of A; gathered first if its columns are not adjacent
 
-   Each sum is the chain of the five loops: it is put into a buffer, and goes on from there, where an order leaves it. */
+   Each sum is the chain of the five loops: where an order leaves it, it is put into a buffer, and goes on from there. */
 #pragma once
 
 #include "macrokernel.hpp"

@@ -17,6 +17,7 @@ namespace {
 constexpr Count THIN = 256;
 constexpr Count PIECES_A_THREAD = 4;
 constexpr Count MIN_PIECE_ROWS = 20;
+constexpr Count STREAMING_ROWS = 12;         // of A at most: memory is slower than arithmetic, and likes long rows of B
 constexpr Count MIN_EDGE = 96;               // of a piece: the thin operand is packed for each anew
 constexpr Count SLICED_C = 32768;            // numbers of C at most
 constexpr Count ROUND_SLICES = 64;           // most partial results in a round
@@ -99,7 +100,9 @@ Product piece_of(const Product &x) {
     Product piece = x;
     const Kernel &kernel = *x.kernel;
     const bool in_place = is_in_place(x), gathered = in_place && gathers_b(x);
-    const Count strip = gathered ? kernel.lanes : x.packed ? kernel.nr : strip_columns(x), max_a_thread = gathered ? 1 : PIECES_A_THREAD;
+    const bool streams_b = in_place && x.m <= STREAMING_ROWS && order_in_place(x) == BY_ROWS_OF_B;
+    const Count strip = gathered ? kernel.lanes : x.packed ? kernel.nr : strip_columns(x);
+    const Count max_a_thread = gathered || streams_b ? 1 : PIECES_A_THREAD;
     const bool of_rows = in_place ? x.m >= 2 * MIN_PIECE_ROWS && (!gathered || x.n < 2 * strip * x.threads)
                                   : x.m >= x.n;
     piece.threads = 1;
