@@ -32,8 +32,8 @@ class Plan(NamedTuple):
         Rows and columns of the largest register tile.
     mc, kc, nc, kr, ns : int
         Blocks of at most `mc` rows, `kc` deep, of `nc` columns and `kr` of k of B packed at once, in strips of `ns`
-        columns of C: the extents of the five loops. All but `kc` are 0 without packed panels, but `nc` where rows of B or C are
-        passed in blocks of columns.
+        columns of C: the extents of the five loops. All but `kc` are 0 without packed panels, and but `nc` where
+        rows of B or C are passed in blocks of columns.
     kept : int
         Blocks of packed A that are kept for the next strip.
     rows_of_b : int

@@ -38,9 +38,9 @@ def _in_place(m: int, n: int, k: int, s: int, caches: Mapping[str, int], plan: P
     """For a block of columns, for some rows of B, then strips of columns and tiles of rows, in one order or the other:
     all three as they are stored.
 
-    By strips, a strip of B has to stay from a tile to the next, a strip of C from a block of k to the next, and all of A
-    from a strip to the next. By rows, those of A that make a tile stay from a strip to the next, the block of B from a
-    tile to the next, and the block of C from some rows of B to the next.
+    By strips, a strip of B has to stay from a tile to the next, a strip of C from a block of k to the next, and all of
+    A from a strip to the next. By rows, those of A that make a tile stay from a strip to the next, the block of B from
+    a tile to the next, and the block of C from some rows of B to the next.
     """
     rows, columns, depth, block = min(m, plan.mr), min(n, plan.nr), plan.rows_of_b or plan.kc, plan.nc or n
     levels = {"l1": m * n * k * s * (1 / rows + 1 / columns) + 2.0 * m * n * s * -(-k // depth)}
@@ -53,7 +53,8 @@ def _in_place(m: int, n: int, k: int, s: int, caches: Mapping[str, int], plan: P
         else:
             block_of_b, block_of_c = depth * block * s, m * block * s
             one_strip = strip_of_b + rows * (depth + columns) * s
-            of_a = cache.passes((-(-n // block), (m * k + k * block) * s + block_of_c), (-(-block // columns), one_strip))
+            blocks, strips = -(-n // block), -(-block // columns)
+            of_a = cache.passes((blocks, (m * k + k * block) * s + block_of_c), (strips, one_strip))
             of_b = cache.passes((-(-m // rows), block_of_b + rows * (depth + block) * s))
             of_c = cache.passes((-(-k // depth), block_of_b + m * depth * s + block_of_c))
         levels[level] = float(m * k * s * of_a + k * n * s * of_b + 2 * m * n * s * of_c)
@@ -142,7 +143,8 @@ class _Loops:
         packing = block + plan.nc * plan.kr * self.stored
         one_block_of_b = packing + self.m * (plan.kr * self.stored + plan.nc * self.result)
         strips_of_c = plan.nc + plan.ns * (cache.pieces(self.one_block_of_k(cache, plan.ns)) - 1) * (plan.kr > plan.kc)
-        one_block_of_a = block + plan.mc * (plan.kr * (self.stored + self.panel * plan.packs_a) + strips_of_c * self.result)
+        row_of_a = self.stored + self.panel * plan.packs_a
+        one_block_of_a = block + plan.mc * (plan.kr * row_of_a + strips_of_c * self.result)
         written = 2 * (panels if one_block_of_b > cache.size else block)
         first = packing > cache.size  # what was packed first is no longer cached when all is packed
         later = (-(-self.m // plan.mc) - 1) * (one_block_of_a > cache.size)
