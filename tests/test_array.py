@@ -371,3 +371,16 @@ def test_what_asarray_refuses():
     for x, text in ((np.ma.masked_array([1.0], [True]), "mask"), ({}, "dict"), (object(), "object")):
         with pytest.raises(UnsupportedProblem, match=text):
             gemmlab.asarray(x)
+
+
+def test_the_method_dot_asks_no_foreign_class():
+    class Foreign:  # as CuPy's arrays: its numpy.dot is the method of the first operand
+        def __array__(self, dtype=None, copy=None):
+            raise TypeError("not on the host")
+
+        def __array_function__(self, function, types, args, kwargs):
+            return args[0].dot(*args[1:])
+
+    for multiply in (np.dot, lambda a, b: a.dot(b)):
+        with pytest.raises(TypeError, match="not on the host"):
+            multiply(gemmlab.asarray(np.eye(2)), Foreign())

@@ -473,7 +473,8 @@ Asked asked(const Kernel &kernel, Shape shape) {
 Asked asked_of_tile(const Kernel &kernel, Count rows, Count columns, bool is_packed) {
     Asked x = random_asked(kernel);
     Product &p = x.product;
-    p.mc = rows, p.m = is_packed ? rows * (FEW_ROWS / rows + 1) : rows, p.n = columns, p.threads = 1;
+    const Count many = kernel.whole_panels ? round_up(FEW_ROWS, kernel.mr) + rows : rows * (FEW_ROWS / rows + 1);
+    p.mc = rows, p.m = is_packed ? many : rows, p.n = columns, p.threads = 1;
     if (is_packed) set_depth_of_five_loops(p);
     else set_depth(p, from_to(1, 20), kernel.kc);
     return x;
