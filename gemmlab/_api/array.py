@@ -70,8 +70,8 @@ class GemmArray(np.ndarray[Any, np.dtype[Any]]):
         return wrapped(result) if out is None else out
 
     def dot(self, b: AnyArray, out: AnyArray = None) -> AnyArray:
-        """As numpy.dot, which NumPy's own method does not ask for. Like that method, it asks no class of `b` either: CuPy's
-        numpy.dot would come back here."""
+        """As numpy.dot, which NumPy's own method does not ask for. Like that method, it does not ask the class of `b`:
+        CuPy's dot would come back here."""
         return self.__array_function__(np.dot, (GemmArray,), (self, b), {} if out is None else {"out": out})
 
 
