@@ -5,7 +5,7 @@
                                                      (barrier)
        3rd          parallel for ic in 0..m by mc:
                         for js in 0..nc by ns:
-       4th                  for pc in 0..kr by kc:   pack A[ic:ic+mc, pc:pc+kc]    each thread its own; stays in L2
+       4th                  for pc in 0..kr by kc:   pack A[ic:ic+mc, pc:pc+kc]    if need be, each thread its own; stays in L2
        2nd                      for jr in 0..ns by NR:                             a panel of B stays in L1
        1st                          for ir in 0..mc by MR: micro-kernel
                                                      (barrier)
@@ -14,6 +14,9 @@
    inside, so that a strip of C, mc x ns, stays in L2 until its sums are whole; that wants kr of B packed at once: all of
    k where memory allows, else some kc. Packed A is kept for the next strip where it fits. Sums that C does not store,
    or whose rows would evict each other from the caches, are kept in a separate accumulator until they are whole.
+
+   A is packed where its rows are not adjacent numbers, or where those of a tile would evict each other from L1. Else it
+   is read as it is stored: packing would cost more than it gains.
 
    C takes the sum over each kc of k in order, after what it held if the product accumulates, so no bit depends on
    threads, on any other block, or on the rows that A has. Where there are fewer blocks of rows than the threads want,
