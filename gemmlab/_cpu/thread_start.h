@@ -37,7 +37,8 @@ static void *wait_for(void *mutex) {
 }
 
 /* Start so many threads at the same time, with the stacks that OpenMP's would have, and end them: how many started. Where
-   the system refused some, an eighth is left out: a thread takes other memory too, such as malloc's for each thread. */
+   the system refused some, half of those that can be started: OpenMP may start a team while the threads of the one before,
+   which was larger than the next, still end. */
 static int startable_threads(int wanted) {
     trial_thread *trials = (trial_thread *)malloc(wanted * sizeof *trials);
     pthread_mutex_t all_started = PTHREAD_MUTEX_INITIALIZER;
@@ -66,7 +67,7 @@ static int startable_threads(int wanted) {
     }
     pthread_attr_destroy(&attributes);
     free(trials);
-    return started == wanted || started < 2 ? started : started - (started + 7) / 8;
+    return started == wanted ? started : (started + 1) / 2;
 }
 #else
 static int startable_threads(int wanted) { return wanted; }

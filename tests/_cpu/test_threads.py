@@ -110,7 +110,7 @@ import gemmlab
 
 a = np.ones((300, 300))
 gemmlab.matmul(a, a, backend="cpu-packed", threads=1)
-os.setgid(54321); os.setuid(54321)
+os.setgid(100000 + os.getpid()); os.setuid(100000 + os.getpid())
 tasks = len(os.listdir("/proc/self/task"))
 resource.setrlimit(resource.RLIMIT_NPROC, (tasks + 5, tasks + 5))
 with warnings.catch_warnings(record=True) as seen, gemmlab.trace() as calls:
