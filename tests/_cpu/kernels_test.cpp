@@ -548,6 +548,10 @@ bool check(const Kernel &real, long products) {
         if (vectors > kernel.unpacked_vectors[rows - 1]) continue;
         if (!take(kernel.unpacked_taken[tile], rows, vectors, tile % 2, false)) return false;
     }
+    for (int attempt = 0; in_place && attempt < 500 && !done.ways[FEW_ROWS_OF_A]; attempt++) {
+        Asked x = asked(kernel, Shape::FEW_ROWS);
+        if (!run(x, false, done)) return false;
+    }
     if (real.stored == 2 && real.narrows && strstr(real.dtype, "float16") && !keeps_every_half(kernel)) return false;
 
     printf("%-10s into %-10s %6ld products:", kernel.dtype, kernel.out, done.products);
