@@ -97,9 +97,10 @@ def paths_of(call: Call) -> set[str]:
         problem = gemmlab.Problem.from_call(
             given.a, given.b, given.out, threads=call.options.get("threads"), **call.numpys_options
         )
-    except (TypeError, ValueError):
+        plan = packed.plan(problem, **call.params) if packed.supports(problem) is True else None
+    except (TypeError, ValueError, OverflowError):  # the last: a whole number, of dtype object, that does not fit
         return set()
-    if packed.supports(problem) is not True or (plan := packed.plan(problem, **call.params)) is None:
+    if plan is None:
         return set()
     found = {
         "slices": plan.slices > 1,
