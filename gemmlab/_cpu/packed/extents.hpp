@@ -40,9 +40,9 @@ constexpr Count KIB = 1 << 10, MIB = 1 << 20;
 
 /* L1    A quarter is for what is used at once. Rows that are a way apart share a set. Of B as it is stored, three
          eighths stay, and the rest is read again from L2 for each tile of rows (measured).
-   L2    Half is for B as it is stored where rows of C pass by it; a quarter for the sums of a few rows, for A as deep as B
-         is packed, and for B that few rows use. 512 KiB of these pay on a smaller L2 too
-         (simulated): a part of them comes from L3 then, but B is read, or A packed, for fewer blocks.
+   L2    Half is for B as it is stored where rows of C pass by it; a quarter for the sums of a few rows, for A as deep
+         as B is packed, and for B that few rows use. For the last two, 512 KiB pay on a smaller L2 too (simulated):
+         a part of them comes from L3 then, but B is read, or A packed, for fewer blocks.
    L3    Half of a core's share is for packed A that is used again, half for its part of packed B. A machine without L3
          has L2 for that. Of a share, 4 MiB are believed: a virtual machine may report what others use too. */
 INLINE Extents extents_of(const Machine &x) {

@@ -33,19 +33,13 @@ INLINE bool is_in_place(const Product &x) {
     if (!has_rows_of_b(x)) return x.m <= FEW_ROWS_OF_PANELS || b <= x.extents->in_place;
     return x.m <= FEW_ROWS || is_short(x) || b <= x.extents->in_place || stays_in_l2(x, b);
 }
-/* In place: rows of A in panels of all but equal heights, and strips of C of so many columns; B is gathered first where
-   its columns are not adjacent. */
-struct UnpackedPanels {
-    Count count, height, taller;
-};
-INLINE UnpackedPanels unpacked_panels(const Product &x) {
-    const Count count = ceil_div(x.m, UNPACKED_ROWS);
-    return {count, x.m / count, x.m % count};
-}
+/* Columns of a strip of C: those of the widest tile for panels of such heights. B is gathered first where its columns are
+   not adjacent. */
+INLINE Panels unpacked_panels(const Product &x) { return even_panels(x.m, UNPACKED_ROWS); }
 INLINE Count strip_columns(const Product &x) {
     const Kernel &kernel = *x.kernel;
     if (!kernel.unpacked) return kernel.nr;
-    const int vectors = kernel.unpacked_vectors[ceil_div(x.m, ceil_div(x.m, UNPACKED_ROWS)) - 1];
+    const int vectors = kernel.unpacked_vectors[unpacked_panels(x).rows(0) - 1];
     if (x.packed) return min(kernel.nr, (1 << (31 - __builtin_clz(vectors))) * kernel.lanes);  // a part of a panel
     return vectors * kernel.lanes;
 }
@@ -62,9 +56,9 @@ INLINE void run_unpacked(const Tile &tile, Count vectors, bool whole) {
 
 /* A strip of C, its panels one below the other. */
 INLINE void run_unpacked_rows(const Product &x, Tile tile, Count vectors, bool whole) {
-    const UnpackedPanels panels = unpacked_panels(x);
+    const Panels panels = unpacked_panels(x);
     for (Count panel = 0; panel < panels.count; panel++) {
-        tile.rows = panels.height + (panel < panels.taller);
+        tile.rows = panels.rows(panel);
         run_unpacked(tile, vectors, whole);
         tile.a += tile.rows * x.rs_a, tile.c += tile.rows * x.rs_c;
     }
@@ -74,12 +68,12 @@ INLINE void run_unpacked_rows(const Product &x, Tile tile, Count vectors, bool w
    start to end. */
 void run_unpacked_columns(const Product &x, Tile tile, Count columns) {
     const Kernel &kernel = *x.kernel;
-    const UnpackedPanels panels = unpacked_panels(x);
+    const Panels panels = unpacked_panels(x);
     const Count strip = strip_columns(x), strips = columns / strip, rest = columns - strips * strip;
     const Count vectors = ceil_div_2(rest, kernel.lanes);
     tile.b_step = strip * kernel.sum, tile.c_step = strip * tile.cs_c;
     for (Count panel = 0; panel < panels.count; panel++) {
-        tile.rows = panels.height + (panel < panels.taller);
+        tile.rows = panels.rows(panel);
         tile.products = strips, tile.columns = strip;
         if (strips) run_unpacked(tile, strip / kernel.lanes, true);
         if (rest) {
@@ -106,7 +100,7 @@ void multiply_short_k(const Product &x) {
 }
 
 /* A few rows: B is most of what is moved, so it is read in the order of memory, some of its rows at a time: as many as
-   the processor reads ahead of. The sums of some columns are in L1, in C or in the buffer, until a block of k is whole. */
+   the processor reads ahead of. The sums of some columns stay in L2, in C or in the buffer, until a block of k is whole. */
 INLINE bool buffers_sums(const Product &x) { return x.accumulate || x.k > x.kc || x.cs_c != x.kernel->sum; }
 INLINE Count few_rows_columns(const Product &x) {
     const Count strip = strip_columns(x);

@@ -118,14 +118,18 @@ Count own_bytes(const Product &x) {
 }
 Count five_loops_bytes(const Product &x) { return shared_bytes(x) + x.threads * own_bytes(x); }
 
-/* Panels of a block of A: all are of equal height up to one row, the taller ones first, so that none is a thin rest. */
+/* Panels of some rows of A: all are of equal height up to one row, the taller ones first, so that none is a thin rest. */
 struct Panels {
     Count count, height, taller;
+    Count rows(Count panel) const { return height + (panel < taller); }
 };
-INLINE Panels panels_of_a(const Kernel &x, Count rows) {
-    const Count count = ceil_div(rows, x.mr);
-    if (x.whole_panels || count == 1) return {count, min(rows, x.mr), 0};
+INLINE Panels even_panels(Count rows, Count most) {
+    if (rows <= most) return {1, rows, 0};
+    const Count count = ceil_div(rows, most);
     return {count, rows / count, rows % count};
+}
+INLINE Panels panels_of_a(const Kernel &x, Count rows) {
+    return x.whole_panels ? Panels{ceil_div(rows, x.mr), min(rows, x.mr), 0} : even_panels(rows, x.mr);
 }
 
 /* A block of A, packed or as it is stored, and the part of packed B and of C that it meets. */
@@ -150,7 +154,7 @@ void multiply_block(const Kernel &kernel, const Block &x) {
         tile.columns = min(kernel.nr, x.columns - jr);
         Count ir = 0;
         for (Count panel = 0; panel < panels.count; panel++, ir += tile.rows) {
-            tile.rows = min(panels.height + (panel < panels.taller), x.rows - ir);
+            tile.rows = min(panels.rows(panel), x.rows - ir);
             tile.a = x.a + ir * row_of_a;
             tile.c = x.c + ir * x.rs_c + jr * x.cs_c;
             tiles[(tile.rows - 1) * kernel.vectors + ceil_div_2(tile.columns, kernel.lanes) - 1](tile);
@@ -164,7 +168,7 @@ void pack_block_of_a(const Product &x, char *to, const char *a, Count rows, Coun
     const Panels panels = panels_of_a(kernel, rows);
     const Count bytes = bytes_of(kernel, depth);
     for (Count panel = 0, ir = 0, height; panel < panels.count; panel++, ir += height) {
-        height = min(panels.height + (panel < panels.taller), rows - ir);
+        height = min(panels.rows(panel), rows - ir);
         kernel.pack_a({.kernel = &kernel, .to = to + ir * bytes, .from = a + ir * x.rs_a, .across = x.rs_a,
                        .along = x.cs_a, .width = height, .padded = height, .depth = depth});
     }

@@ -50,6 +50,7 @@ template <class Kind>
 constexpr int MR = IS_COMPLEX<Kind> ? TILES.complex_rows : Kind::FUSED ? TILES.rows : TILES.integer_rows;
 template <class Kind> constexpr int VECTORS = IS_COMPLEX<Kind> ? 1 : TILES.vectors;  // of sums in a row
 template <class Kind> constexpr int NR = VECTORS<Kind> * LANES<typename Kind::Sum>;
+template <class Kind> constexpr int ROW_OF_B = Kind::PARTS * VECTORS<Kind> * VECTOR_BYTES;  // bytes in a panel
 
 template <class Kind, int ROWS, int NV> using Registers = Vector<typename Kind::Sum>[ROWS][NV];
 
@@ -178,22 +179,21 @@ INLINE void multiply_add(Registers<Kind, ROWS, NV> &sum, const Numbers &numbers,
 
 /* A row of B: in a panel, with what comes later on its way, or as it is stored. WHOLE: the last vector may be read to its
    end. */
-template <class T, int NV> INLINE void load_panel_row(Vector<T> (&row)[NV], const char *b) {
-    UNROLL for (int l = 0; l < NV * VECTOR_BYTES; l += LINE_BYTES) __builtin_prefetch(b + AHEAD + l);
-    UNROLL for (int v = 0; v < NV; v++) row[v] = load<T>(b + v * VECTOR_BYTES);
-}
 template <class T, int NV, bool WHOLE> INLINE void load_row(Vector<T> (&row)[NV], const char *b, Part part) {
     UNROLL for (int v = 0; v < NV - 1; v++) row[v] = load<T>(b + v * VECTOR_BYTES);
     row[NV - 1] = WHOLE ? load<T>(b + (NV - 1) * VECTOR_BYTES) : load_part<T>(b + (NV - 1) * VECTOR_BYTES, part);
+}
+template <class T, int NV> INLINE void load_panel_row(Vector<T> (&row)[NV], const char *b) {
+    UNROLL for (int l = 0; l < NV * VECTOR_BYTES; l += LINE_BYTES) __builtin_prefetch(b + AHEAD + l);
+    load_row<T, NV, true>(row, b, {});
 }
 
 /* The lines of C are on their way while the loop over k runs. */
 template <class Kind, int ROWS> INLINE void prefetch_c(const Tile &x) {
     UNROLL for (int i = 0; i < ROWS; i++)
-        for (int line = 0; line <= Kind::PARTS * VECTORS<Kind> * VECTOR_BYTES; line += LINE_BYTES)
+        for (int line = 0; line <= ROW_OF_B<Kind>; line += LINE_BYTES)
             __builtin_prefetch(x.c + i * x.rs_c + line, 1);
 }
-template <class Kind> constexpr int ROW_OF_B = Kind::PARTS * VECTORS<Kind> * VECTOR_BYTES;  // bytes in a panel
 
 /* A and B in panels, both read from start to end. */
 template <class Kind, int ROWS, int NV> void packed_tile(const Tile &given) {
@@ -267,8 +267,7 @@ template <class Kind, int ROWS> void dot(const Tile &x) {
     constexpr int N = LANES<T>;
     Registers<Kind, ROWS, DOT_VECTORS> sum;
     const Tile y = x;
-    UNROLL for (int i = 0; i < ROWS; i++)
-        UNROLL for (int v = 0; v < DOT_VECTORS; v++) sum[i][v] = Vector<T>{};
+    clear<Kind, ROWS, DOT_VECTORS>(sum);
     Count p = 0;
     for (; p + DOT_VECTORS * N <= y.depth; p += DOT_VECTORS * N)
         UNROLL for (int v = 0; v < DOT_VECTORS; v++) {

@@ -77,6 +77,11 @@ struct Recording {
         for (Count i = 0; i < count; i++) access(address + i * stride, size, written);
     }
 
+    /* What a step of k multiplies of A as it is stored: number by number, each from its row. */
+    void numbers_of_a(const Tile &x, Count p) const {
+        for (Count i = 0; i < x.rows; i++) read(x.a + i * x.rs_a + p * x.cs_a, kernel.sum);
+    }
+
     /* A tile of C: all its rows are read, if they are added to, and then all are written. */
     void put(const Tile &x) const {
         for (int written = !x.add; written < 2; written++) sums(x, written);
@@ -122,26 +127,16 @@ void record_pack_b(const Panel &x) {
                                             : record_panel(to, x, to.kernel.group, to.kernel.step);
 }
 
-/* A step reads vectors of B, and of each row of A what is multiplied. */
-void record_packed_tile(const Tile &x) {
+/* A step reads vectors of B, and of each row of A what is multiplied, from a panel or where it is stored. */
+template <bool A_IS_PACKED> void record_tile_of_panels(const Tile &x) {
     const Recording to(x.kernel);
     const Kernel &kernel = to.kernel;
     const Count lanes = kernel.parts == 1 && !kernel.whole_panels ? kernel.lanes : kernel.nr;
     to.call(PACKED_TILE, x.rows, x.columns, x.depth * kernel.group, x.c);
     for (Count p = 0; p < x.depth && to.wanted(); p++) {
         to.read(x.b + p * kernel.nr * kernel.step, round_up_2(x.columns, lanes) * kernel.step);
-        to.read(x.a + p * x.rows * kernel.step, x.rows * kernel.step);
-    }
-    to.put(x);
-}
-
-void record_half_packed_tile(const Tile &x) {
-    const Recording to(x.kernel);
-    const Kernel &kernel = to.kernel;
-    to.call(PACKED_TILE, x.rows, x.columns, x.depth, x.c);
-    for (Count p = 0; p < x.depth && to.wanted(); p++) {
-        to.read(x.b + p * kernel.nr * kernel.step, round_up_2(x.columns, kernel.lanes) * kernel.step);
-        for (Count i = 0; i < x.rows; i++) to.read(x.a + i * x.rs_a + p * x.cs_a, kernel.sum);
+        if (A_IS_PACKED) to.read(x.a + p * x.rows * kernel.step, x.rows * kernel.step);
+        else to.numbers_of_a(x, p);
     }
     to.put(x);
 }
@@ -153,7 +148,7 @@ void record_unpacked_tile(const Tile &x) {
         if (y.resume) to.sums(y, 0);
         for (Count p = 0; p < y.depth && to.wanted(); p++) {
             to.read(y.b + p * y.rs_b, y.columns * to.kernel.sum);
-            for (Count i = 0; i < y.rows; i++) to.read(y.a + i * y.rs_a + p * y.cs_a, to.kernel.sum);
+            to.numbers_of_a(y, p);
         }
         to.put(y);
     }
@@ -200,8 +195,8 @@ template <MicroKernel record, int N> struct Recorded {
         for (MicroKernel &one : at) one = record;
     }
 };
-constexpr Recorded<record_packed_tile, MAX_MR * MAX_VECTORS> RECORDED_PACKED;
-constexpr Recorded<record_half_packed_tile, MAX_MR * MAX_VECTORS> RECORDED_HALF_PACKED;
+constexpr Recorded<record_tile_of_panels<true>, MAX_MR * MAX_VECTORS> RECORDED_PACKED;
+constexpr Recorded<record_tile_of_panels<false>, MAX_MR * MAX_VECTORS> RECORDED_HALF_PACKED;
 constexpr Recorded<record_unpacked_tile, UNPACKED_ROWS * MAX_UNPACKED_VECTORS * 2> RECORDED_UNPACKED;
 
 RecordingKernel recording_kernel(const Kernel &kernel, const Recorder &recorder) {

@@ -96,7 +96,7 @@ class _Loops:
     @property
     def repeats(self) -> bool:
         """Whether A is packed anew for each strip, since there is room for one block of k alone."""
-        return self.plan.kept * self.plan.kc < self.plan.kr
+        return self.plan.packs_a and self.plan.kept * self.plan.kc < self.plan.kr
 
     @property
     def packings(self) -> int:
@@ -154,7 +154,7 @@ class _Loops:
     def of_a(self, cache: Cache) -> float:
         """Read to be packed; a block is written, and read for each panel of B. As it is stored, it is read alone."""
         if not self.plan.packs_a:
-            return self.of_stored_a(cache)
+            return float(self.m * self.k * self.stored * self.reads_of_a(cache, True))
         plan, block, panels = self.plan, self.block_of_a, self.m * self.k * self.panel
         operands = (self.m * self.k + self.k * self.n) * self.stored + self.m * self.n * self.result
         source = self.m * self.k * self.stored * cache.passes((self.packings, operands + self.block_of_b))
@@ -163,22 +163,17 @@ class _Loops:
         if plan.kept > 1:
             packed_again += plan.ns * ((plan.kr - plan.kc) * self.panel + plan.mc * self.result)
         written = 2 * (panels * self.packings if packed_again > cache.size else plan.kept * block)
-        read = 0
-        for number, columns in enumerate(self.strips):
-            one_strip = plan.kr * (plan.mc + columns) * self.panel + 2 * plan.mc * columns * self.result
-            fresh = number == 0 or self.repeats
-            read += (packing if fresh else one_strip) > cache.size
-            read += (-(-columns // plan.nr) - 1) * (self.one_panel(cache) > cache.size)
-        return float(source + written + panels * read * -(-self.n // plan.nc))
+        return float(source + written + panels * self.reads_of_a(cache, packing > cache.size))
 
-    def of_stored_a(self, cache: Cache) -> float:
-        """Read for each panel of B, and again for each strip."""
-        plan, read = self.plan, 0
+    def reads_of_a(self, cache: Cache, first: bool) -> int:
+        """How often multiplying reads A into the cache: for each panel of B, and for the first of a strip of C, where
+        `first` says whether what is used at first has to be read."""
+        plan, reads = self.plan, 0
         for number, columns in enumerate(self.strips):
             one_strip = plan.kr * (plan.mc + columns) * self.panel + 2 * plan.mc * columns * self.result
-            read += number == 0 or one_strip > cache.size
-            read += (-(-columns // plan.nr) - 1) * (self.one_panel(cache) > cache.size)
-        return float(self.m * self.k * self.stored * read * -(-self.n // plan.nc))
+            reads += first if number == 0 or self.repeats else one_strip > cache.size
+            reads += (-(-columns // plan.nr) - 1) * (self.one_panel(cache) > cache.size)
+        return reads * -(-self.n // plan.nc)
 
     def of_c(self, cache: Cache) -> float:
         """A strip is loaded and stored for each block of k; a separate accumulator is instead, and C is stored once."""
