@@ -185,7 +185,7 @@ template <class T, int NV, bool WHOLE> INLINE void load_row(Vector<T> (&row)[NV]
 }
 template <class T, int NV> INLINE void load_panel_row(Vector<T> (&row)[NV], const char *b) {
     UNROLL for (int l = 0; l < NV * VECTOR_BYTES; l += LINE_BYTES) __builtin_prefetch(b + AHEAD + l);
-    load_row<T, NV, true>(row, b, {});
+    load_row<T, NV, true>(row, b, Part{});
 }
 
 /* The lines of C are on their way while the loop over k runs. */
