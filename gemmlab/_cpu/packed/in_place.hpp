@@ -2,7 +2,8 @@
    stays in L2. The order is by what is moved most.
 
        by rows of C    a short k: C is most of it, so its rows are written from start to end
-       by rows of B    few rows of A: B is most of it, so some of its rows at a time are read from start to end
+       by rows of B    few rows of A: B is most of it, so some of its rows at a time are read from start to end, each
+                       strip of them once, since it stays in L1 for all rows of A
        by strips       else: a strip of B is in L1 for all rows of A; gathered first if its columns are not adjacent
 
    Each sum is the chain of the five loops: where an order leaves it, it is put into a buffer, and goes on from there. */
@@ -13,17 +14,21 @@
 namespace {
 
 constexpr Count FEW_ROWS = 128, FEW_ROWS_OF_PANELS = 12;
+constexpr Count STREAMING_ROWS = 12;           // of A at most: memory is slower than arithmetic, and likes long rows of B
 constexpr Count SHORT_K = 48;
+constexpr Count COPIED_K = 16, COPIED_M = 64;  // a copy of B pays: its vectors are loaded often enough
+constexpr Count BUFFERED_K = 128;              // sums in a buffer pay: they are loaded and stored often enough
 
 /* Rows of B can be read as they are stored. */
 INLINE bool has_rows_of_b(const Product &x) { return !x.packed && x.cs_b == x.kernel->sum; }
 INLINE bool is_short(const Product &x) { return x.k <= SHORT_K && has_rows_of_b(x); }
-/* B, and a thread's part of A and C, stay in L2. A vector as long as a cache line is two loads where it begins in the
-   middle of one: B pays for its packing sooner then. */
+/* Vectors as long as a cache line: each is two loads where it begins in the middle of one, as a row of B may. */
+INLINE bool has_long_vectors(const Product &x) { return x.kernel->lanes * x.kernel->sum >= 64; }
+/* B, and a thread's part of A and C, stay in L2. B pays for its packing sooner where its vectors are two loads each. */
 INLINE bool stays_in_l2(const Product &x, Count b) {
     const Kernel &kernel = *x.kernel;
-    const Count vector = kernel.lanes * kernel.sum, others = x.m * (x.k + x.n) * kernel.sum;
-    const Count most = vector < 64 || x.rs_b % vector == 0 ? 3 * x.extents->l2 / 4 : x.extents->l2 / 4;
+    const Count others = x.m * (x.k + x.n) * kernel.sum;
+    const Count most = has_long_vectors(x) && x.rs_b % 64 ? x.extents->l2 / 4 : 3 * x.extents->l2 / 4;
     return others < (most - b) * x.threads && x.rs_b % (x.extents->conflict / 2);
 }
 INLINE bool is_in_place(const Product &x) {
@@ -60,18 +65,30 @@ INLINE void run_unpacked_rows(const Product &x, Tile tile, Count vectors, bool w
     for (Count panel = 0; panel < panels.count; panel++) {
         tile.rows = panels.rows(panel);
         run_unpacked(tile, vectors, whole);
-        tile.a += tile.rows * x.rs_a, tile.c += tile.rows * x.rs_c;
+        tile.a += tile.rows * x.rs_a, tile.c += tile.rows * tile.rs_c;
     }
 }
 
-/* A block of C, its panels one below the other, each from its first strip to its last: rows of B and C are passed from
-   start to end. */
-void run_unpacked_columns(const Product &x, Tile tile, Count columns) {
+/* A block of C, its strips one after the other. */
+void run_unpacked_strips(const Product &x, Tile tile, Count columns) {
+    const Kernel &kernel = *x.kernel;
+    const Count strip = strip_columns(x);
+    for (Count jr = 0; jr < columns; jr += strip, tile.b += strip * kernel.sum, tile.c += strip * tile.cs_c) {
+        tile.columns = min(strip, columns - jr);
+        const Count vectors = ceil_div_2(tile.columns, kernel.lanes);
+        run_unpacked_rows(x, tile, vectors, tile.columns == vectors * kernel.lanes);
+    }
+}
+
+/* A block of C, its panels one below the other, each from its first strip to its last: rows of C are passed from start to
+   end, and those of B too, unless it is copied strip by strip. */
+void run_unpacked_columns(const Product &x, Tile tile, Count columns, bool copied) {
     const Kernel &kernel = *x.kernel;
     const Panels panels = unpacked_panels(x);
     const Count strip = strip_columns(x), strips = columns / strip, rest = columns - strips * strip;
     const Count vectors = ceil_div_2(rest, kernel.lanes);
     tile.b_step = strip * kernel.sum, tile.c_step = strip * tile.cs_c;
+    if (copied) tile.rs_b = tile.b_step, tile.b_step *= tile.depth;
     for (Count panel = 0; panel < panels.count; panel++) {
         tile.rows = panels.rows(panel);
         tile.products = strips, tile.columns = strip;
@@ -79,52 +96,76 @@ void run_unpacked_columns(const Product &x, Tile tile, Count columns) {
         if (rest) {
             Tile last = tile;
             last.products = 1, last.columns = rest, last.b += strips * tile.b_step, last.c += strips * tile.c_step;
-            run_unpacked(last, vectors, rest == vectors * kernel.lanes);
+            if (copied) last.rs_b = vectors * kernel.lanes * kernel.sum;
+            run_unpacked(last, vectors, copied || rest == vectors * kernel.lanes);
         }
         tile.a += tile.rows * x.rs_a, tile.c += tile.rows * tile.rs_c;
     }
 }
 
-/* A short k: C is most of what is moved, so its rows are written from start to end, by as many columns as B has in L2. */
+/* A short k: C is most of what is moved, so its rows are written from start to end, by as many columns as B has in L2.
+   Vectors as long as a cache line are two loads each where they begin in the middle of one: B is copied then. */
+INLINE bool copies_short_b(const Product &x) {
+    return has_long_vectors(x) && x.k >= COPIED_K && x.m >= COPIED_M;
+}
 INLINE Count short_k_columns(const Product &x) {
     const Count strip = strip_columns(x);
     return max(strip, x.extents->short_k_b / (x.k * x.kernel->sum) / strip * strip);
 }
+/* Strips of B, one after the other, each of whole vectors. */
+void copy_strips(const Product &x, const char *b, Count columns) {
+    const Kernel &kernel = *x.kernel;
+    const Count strip = strip_columns(x);
+    for (Count jr = 0; jr < columns; jr += strip) {
+        const Count width = min(strip, columns - jr);
+        kernel.pack_b({.kernel = &kernel, .to = x.buffer + jr * x.k * kernel.sum, .from = b + jr * kernel.sum,
+                       .across = kernel.sum, .along = x.rs_b, .width = width,
+                       .padded = round_up_2(width, kernel.lanes), .depth = x.k});
+    }
+}
 void multiply_short_k(const Product &x) {
     const Count columns = short_k_columns(x);
+    const bool copied = copies_short_b(x);
     for (Count jc = 0; jc < x.n; jc += columns) {
+        const Count here = min(columns, x.n - jc);
         Tile tile = unpacked_tile_of(x, 0);
         tile.b += jc * x.cs_b, tile.c += jc * x.cs_c;
-        run_unpacked_columns(x, tile, min(columns, x.n - jc));
+        if (copied) copy_strips(x, tile.b, here), tile.b = x.buffer;
+        run_unpacked_columns(x, tile, here, copied);
     }
 }
 
 /* A few rows: B is most of what is moved, so it is read in the order of memory, some of its rows at a time: as many as
-   the processor reads ahead of. The sums of some columns stay in L2, in C or in the buffer, until a block of k is whole. */
-INLINE bool buffers_sums(const Product &x) { return x.accumulate || x.k > x.kc || x.cs_c != x.kernel->sum; }
+   the processor reads ahead of, or twice that where arithmetic takes longer than memory. The sums of some columns stay in
+   L2, in C or in the buffer, until a block of k is whole. */
+INLINE Count few_rows_depth(const Product &x) { return x.m <= STREAMING_ROWS ? ROWS_OF_B : 2 * ROWS_OF_B; }
+INLINE bool buffers_sums(const Product &x) {
+    return x.accumulate || x.k > min(x.kc, BUFFERED_K) || x.cs_c != x.kernel->sum;
+}
 INLINE Count few_rows_columns(const Product &x) {
-    const Count strip = strip_columns(x);
-    return min(x.n, max(1, x.extents->few_rows_sums / (x.m * x.kernel->sum * strip)) * strip);
+    const Count strip = strip_columns(x), all = round_up_2(x.n, x.kernel->lanes);
+    return min(all, max(1, x.extents->few_rows_sums / (x.m * x.kernel->sum * strip)) * strip);
 }
 void multiply_few_rows(const Product &x) {
     const Kernel &kernel = *x.kernel;
-    const Count columns = few_rows_columns(x);
+    const Count columns = few_rows_columns(x), some = few_rows_depth(x);
+    const bool buffered = buffers_sums(x);
     for (Count jc = 0; jc < x.n; jc += columns) {
         const Count here = min(columns, x.n - jc);
         char *const c = x.c + jc * x.cs_c;
         for (Count pc = 0; pc < x.k; pc += x.kc) {
             const Count depth = min(x.kc, x.k - pc);
-            const bool buffered = x.accumulate || pc > 0 || x.cs_c != kernel.sum;
             Tile tile = unpacked_tile_of(x, 0);
             tile.add = false, tile.c = c;
-            if (buffered) tile.c = x.buffer, tile.rs_c = here * kernel.sum, tile.cs_c = kernel.sum;
-            for (Count p = 0; p < depth; p += ROWS_OF_B) {
-                tile.depth = min(ROWS_OF_B, depth - p), tile.resume = p > 0;
+            if (buffered) tile.c = x.buffer, tile.rs_c = columns * kernel.sum, tile.cs_c = kernel.sum;
+            for (Count p = 0; p < depth; p += some) {
+                tile.depth = min(some, depth - p), tile.resume = p > 0;
                 tile.a = x.a + (pc + p) * x.cs_a, tile.b = x.b + (pc + p) * x.rs_b + jc * x.cs_b;
-                run_unpacked_columns(x, tile, here);
+                if (x.m > UNPACKED_ROWS) run_unpacked_strips(x, tile, here);
+                else run_unpacked_columns(x, tile, here, false);
             }
             if (buffered)
-                kernel.accumulate({.kernel = &kernel, .from = x.buffer, .rs_from = here * kernel.sum, .c = c,
+                kernel.accumulate({.kernel = &kernel, .from = x.buffer, .rs_from = columns * kernel.sum, .c = c,
                                    .rs_c = x.rs_c, .cs_c = x.cs_c, .rows = x.m, .columns = here,
                                    .add = x.accumulate || pc > 0});
         }
@@ -174,8 +215,14 @@ void multiply_in_place(const Product &x) {
     }
 }
 INLINE Count in_place_bytes(const Product &x) {
-    if (gathers_b(x)) return min(x.k, x.kc) * strip_columns(x) * x.kernel->sum;
-    return order_in_place(x) == BY_ROWS_OF_B && buffers_sums(x) ? x.m * few_rows_columns(x) * x.kernel->sum : 0;
+    const Count sum = x.kernel->sum;
+    if (gathers_b(x)) return min(x.k, x.kc) * strip_columns(x) * sum;
+    switch (order_in_place(x)) {
+        case BY_ROWS_OF_C:
+            return copies_short_b(x) ? min(round_up_2(x.n, x.kernel->lanes), short_k_columns(x)) * x.k * sum : 0;
+        case BY_ROWS_OF_B: return buffers_sums(x) ? x.m * few_rows_columns(x) * sum : 0;
+        default: return 0;
+    }
 }
 
 /* Products of a batch, each of one strip and one block of k: a tile goes through some of them before the next does. */

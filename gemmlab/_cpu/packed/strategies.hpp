@@ -17,7 +17,6 @@ namespace {
 constexpr Count THIN = 256;
 constexpr Count PIECES_A_THREAD = 4;
 constexpr Count MIN_PIECE_ROWS = 20;
-constexpr Count STREAMING_ROWS = 12;         // of A at most: memory is slower than arithmetic, and likes long rows of B
 constexpr Count MIN_EDGE = 96;               // of a piece: the thin operand is packed for each anew
 constexpr Count SLICED_C = 32768;            // numbers of C at most
 constexpr Count ROUND_SLICES = 64;           // most partial results in a round

@@ -42,7 +42,8 @@ Plan plan_of(const Product &x) {
         switch (order_in_place(one)) {
             case BY_ROWS_OF_C: plan.strategy = ROWS_OF_C, plan.nc = min(one.n, short_k_columns(one)); break;
             case BY_ROWS_OF_B:
-                plan.strategy = FEW_ROWS_OF_A, plan.nc = few_rows_columns(one), plan.rows_of_b = ROWS_OF_B;
+                plan.strategy = FEW_ROWS_OF_A, plan.nc = min(one.n, few_rows_columns(one));
+                plan.rows_of_b = few_rows_depth(one);
                 break;
             default: plan.strategy = STRIPS;
         }
