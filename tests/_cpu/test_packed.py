@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -510,22 +511,25 @@ def five_loops(plan, m, n, k):
                         yield "unpack", (sum(rows), width, 0)
 
 
-def in_place(plan, m, n, k, gathers_b):
+def in_place(plan, m, n, k):
     for jr in range(0, n, plan.nr):
         columns = min(plan.nr, n - jr)
         for pc in range(0, k, plan.kc):
             depth = min(plan.kc, k - pc)
-            yield from [("pack_b", (0, columns, depth))] * gathers_b
+            yield from [("pack_b", (0, columns, depth))] * plan.packs_b
             yield from (("unpacked_tile", (height, columns, depth)) for height in heights(m, plan.mr))
 
 
 def by_rows(plan, m, n, k):
     rows_of_b = plan.rows_of_b or plan.kc
     for jc in range(0, n, plan.nc):
-        columns = min(plan.nc, n - jc)
+        block = min(plan.nc, n - jc)
+        if plan.packs_b:
+            yield from (("pack_b", (0, min(plan.nr, block - jr), k)) for jr in range(0, block, plan.nr))
         for pc in range(0, k, plan.kc):
             depth = min(plan.kc, k - pc)
-            for p in range(0, depth, rows_of_b):
+            for p, js in product(range(0, depth, rows_of_b), range(0, block, plan.ns)):
+                columns = min(plan.ns, block - js)
                 for height in heights(m, plan.mr):
                     if columns >= plan.nr:
                         yield "unpacked_tile", (height, plan.nr, min(rows_of_b, depth - p))
@@ -557,7 +561,7 @@ def test_the_plan_that_is_told_is_the_one_that_runs():
         elif plan.is_in_place and plan.nc:
             expected = by_rows(plan, m, n, k)
         elif plan.is_in_place:
-            expected = in_place(plan, m, n, k, n > 1 and b.strides[1] != size)
+            expected = in_place(plan, m, n, k)
         else:
             gathers = (not stored or (k > 1 and x != size) for x in (a.strides[1], b.strides[0]))
             expected = [*dot_products(plan, m, k, *gathers), *[("unpack", (m, 1, 0))] * (not stored)]

@@ -25,6 +25,7 @@ struct Extents {
     Count conflict;       // rows of C at this distance, or a multiple of it, evict each other
     Count l2, l2_way;
     Count in_place;       // B that is multiplied as it is stored by any number of rows,
+    Count rows_in_l1;     // some rows of B, for all rows of A,
     Count few_rows_sums;  // sums of a few rows, which are loaded and stored once for some rows of B
     Count short_k_b;      // B that whole rows of C pass by
     Count deep_a;         // a block of A, as deep as B is packed
@@ -38,8 +39,9 @@ struct Extents {
 
 constexpr Count KIB = 1 << 10, MIB = 1 << 20;
 
-/* L1    A quarter is for what is used at once. Rows that are a way apart share a set. Of B as it is stored, three
-         eighths stay, and the rest is read again from L2 for each tile of rows (measured).
+/* L1    A quarter is for what is used at once, and two thirds for rows of B that go through all rows of A. Rows that are a
+         way apart share a set. Of B as it is stored, three eighths stay, and the rest is read again from L2 for each
+         tile of rows (measured).
    L2    Half is for B as it is stored where rows of C pass by it; a quarter for the sums of a few rows, for A as deep
          as B is packed, and for B that few rows use. For the last two, 512 KiB pay on a smaller L2 too (simulated):
          a part of them comes from L3 then, but B is read, or A packed, for fewer blocks.
@@ -48,9 +50,9 @@ constexpr Count KIB = 1 << 10, MIB = 1 << 20;
 INLINE Extents extents_of(const Machine &x) {
     const Count last = min(max(x.l3, x.l2), 4 * MIB), deep = max(x.l2 / 4, 512 * KIB);
     return {.at_once = x.l1 / 4, .conflict = x.l1_way, .l2 = x.l2, .l2_way = x.l2_way,
-            .in_place = min(8 * x.l1 / 3, x.l2 / 4), .few_rows_sums = x.l2 / 4, .short_k_b = x.l2 / 2, .deep_a = deep,
-            .thin_b = deep, .a_of_a_thread = last / 2, .b_of_a_thread = last / 2, .min_b = last, .round = last,
-            .huge_page = x.huge_page};
+            .in_place = min(8 * x.l1 / 3, x.l2 / 4), .rows_in_l1 = 2 * x.l1 / 3, .few_rows_sums = x.l2 / 4,
+            .short_k_b = x.l2 / 2, .deep_a = deep, .thin_b = deep, .a_of_a_thread = last / 2, .b_of_a_thread = last / 2,
+            .min_b = last, .round = last, .huge_page = x.huge_page};
 }
 
 /* Bytes of packed A that L2 holds, one block of k deep, while panels of B of so many bytes pass: the paper's

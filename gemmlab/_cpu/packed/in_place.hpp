@@ -2,8 +2,8 @@
    stays in L2. The order is by what is moved most.
 
        by rows of C    a short k: C is most of it, so its rows are written from start to end
-       by rows of B    few rows of A: B is most of it, so some of its rows at a time are read from start to end, each
-                       strip of them once, since it stays in L1 for all rows of A
+       by rows of B    few rows of A: B is most of it, so some of its rows at a time are read from start to end; as
+                       many columns of them as L1 holds go through all rows of A
        by strips       else: a strip of B is in L1 for all rows of A; gathered first if its columns are not adjacent
 
    Each sum is the chain of the five loops: where an order leaves it, it is put into a buffer, and goes on from there. */
@@ -14,9 +14,8 @@
 namespace {
 
 constexpr Count FEW_ROWS = 128, FEW_ROWS_OF_PANELS = 12;
-constexpr Count STREAMING_ROWS = 12;           // of A at most: memory is slower than arithmetic, and likes long rows of B
 constexpr Count SHORT_K = 48;
-constexpr Count COPIED_K = 16, COPIED_M = 64;  // a copy of B pays: its vectors are loaded often enough
+constexpr Count COPIED_K = 16, COPIED_M = 128;  // a copy of B pays: its vectors are loaded often enough
 constexpr Count BUFFERED_K = 128;              // sums in a buffer pay: they are loaded and stored often enough
 
 /* Rows of B can be read as they are stored. */
@@ -38,9 +37,14 @@ INLINE bool is_in_place(const Product &x) {
     if (!has_rows_of_b(x)) return x.m <= FEW_ROWS_OF_PANELS || b <= x.extents->in_place;
     return x.m <= FEW_ROWS || is_short(x) || b <= x.extents->in_place || stays_in_l2(x, b);
 }
-/* Columns of a strip of C: those of the widest tile for panels of such heights. B is gathered first where its columns are
-   not adjacent. */
-INLINE Panels unpacked_panels(const Product &x) { return even_panels(x.m, UNPACKED_ROWS); }
+/* Panels of A. Few rows make one panel, if its tiles still are two vectors wide. Else panels are as high as tiles that are
+   as wide as C, or half of it, or `wide_vectors`. B is gathered first where its columns are not adjacent. */
+INLINE Panels unpacked_panels(const Product &x) {
+    const Kernel &kernel = *x.kernel;
+    if (x.m <= kernel.unpacked_rows[1]) return {1, x.m, 0};
+    const Count all = ceil_div_2(x.n, kernel.lanes), wide = kernel.wide_vectors;
+    return even_panels(x.m, kernel.unpacked_rows[min(wide, all <= wide ? all : (all + 1) / 2) - 1]);
+}
 INLINE Count strip_columns(const Product &x) {
     const Kernel &kernel = *x.kernel;
     if (!kernel.unpacked) return kernel.nr;
@@ -66,17 +70,6 @@ INLINE void run_unpacked_rows(const Product &x, Tile tile, Count vectors, bool w
         tile.rows = panels.rows(panel);
         run_unpacked(tile, vectors, whole);
         tile.a += tile.rows * x.rs_a, tile.c += tile.rows * tile.rs_c;
-    }
-}
-
-/* A block of C, its strips one after the other. */
-void run_unpacked_strips(const Product &x, Tile tile, Count columns) {
-    const Kernel &kernel = *x.kernel;
-    const Count strip = strip_columns(x);
-    for (Count jr = 0; jr < columns; jr += strip, tile.b += strip * kernel.sum, tile.c += strip * tile.cs_c) {
-        tile.columns = min(strip, columns - jr);
-        const Count vectors = ceil_div_2(tile.columns, kernel.lanes);
-        run_unpacked_rows(x, tile, vectors, tile.columns == vectors * kernel.lanes);
     }
 }
 
@@ -136,9 +129,18 @@ void multiply_short_k(const Product &x) {
 }
 
 /* A few rows: B is most of what is moved, so it is read in the order of memory, some of its rows at a time: as many as
-   the processor reads ahead of, or twice that where arithmetic takes longer than memory. The sums of some columns stay in
-   L2, in C or in the buffer, until a block of k is whole. */
-INLINE Count few_rows_depth(const Product &x) { return x.m <= STREAMING_ROWS ? ROWS_OF_B : 2 * ROWS_OF_B; }
+   the processor reads ahead of. The sums of some columns stay in L2, in C or in the buffer, until a block of k is whole. */
+INLINE Count few_rows_depth(const Product &x) {
+    const Count depth = min(x.k, x.kc);
+    return ceil_div(depth, ceil_div(depth, ROWS_OF_B));
+}
+/* Columns whose rows of B stay in L1 from a panel to the next. All, if A is one panel, or if these rows would share sets,
+   being a quarter of a way apart or a multiple. */
+INLINE Count columns_in_l1(const Product &x) {
+    if (x.m <= x.kernel->unpacked_rows[1] || x.rs_b % (x.extents->conflict / 4) == 0) return x.n;
+    const Count strip = strip_columns(x), row = x.extents->rows_in_l1 / few_rows_depth(x);
+    return max(1, row / (strip * x.kernel->sum)) * strip;
+}
 INLINE bool buffers_sums(const Product &x) {
     return x.accumulate || x.k > min(x.kc, BUFFERED_K) || x.cs_c != x.kernel->sum;
 }
@@ -148,7 +150,7 @@ INLINE Count few_rows_columns(const Product &x) {
 }
 void multiply_few_rows(const Product &x) {
     const Kernel &kernel = *x.kernel;
-    const Count columns = few_rows_columns(x), some = few_rows_depth(x);
+    const Count columns = few_rows_columns(x), some = few_rows_depth(x), in_l1 = columns_in_l1(x);
     const bool buffered = buffers_sums(x);
     for (Count jc = 0; jc < x.n; jc += columns) {
         const Count here = min(columns, x.n - jc);
@@ -161,8 +163,11 @@ void multiply_few_rows(const Product &x) {
             for (Count p = 0; p < depth; p += some) {
                 tile.depth = min(some, depth - p), tile.resume = p > 0;
                 tile.a = x.a + (pc + p) * x.cs_a, tile.b = x.b + (pc + p) * x.rs_b + jc * x.cs_b;
-                if (x.m > UNPACKED_ROWS) run_unpacked_strips(x, tile, here);
-                else run_unpacked_columns(x, tile, here, false);
+                for (Count jr = 0; jr < here; jr += in_l1) {
+                    Tile part = tile;
+                    part.b += jr * kernel.sum, part.c += jr * tile.cs_c;
+                    run_unpacked_columns(x, part, min(in_l1, here - jr), false);
+                }
             }
             if (buffered)
                 kernel.accumulate({.kernel = &kernel, .from = x.buffer, .rs_from = columns * kernel.sum, .c = c,
@@ -200,7 +205,8 @@ void multiply_strips(const Product &x) {
 
 /* The order: by what is moved most. */
 INLINE bool has_few_rows(const Product &x) {
-    return x.m <= FEW_ROWS && has_rows_of_b(x) && x.k > ROWS_OF_B && x.n > strip_columns(x);
+    return x.m <= FEW_ROWS && has_rows_of_b(x) && x.k > ROWS_OF_B && x.n > strip_columns(x)
+        && x.k * x.n * x.kernel->sum > x.extents->in_place;
 }
 enum OrderInPlace { BY_STRIPS, BY_ROWS_OF_C, BY_ROWS_OF_B };
 INLINE OrderInPlace order_in_place(const Product &x) {
@@ -237,7 +243,7 @@ INLINE bool is_small(const Product &x) {
 void multiply_small(const Product &x, const Steps &steps) {
     const Kernel &kernel = *x.kernel;
     const Count vectors = ceil_div_2(x.n, kernel.lanes), one = (x.m * x.k + x.k * x.n + x.m * x.n) * kernel.sum;
-    const Count at_once = x.m <= UNPACKED_ROWS ? steps.products : max(1, x.extents->at_once / one);
+    const Count at_once = x.m <= kernel.unpacked_rows[1] ? steps.products : max(1, x.extents->at_once / one);
     Tile tile = unpacked_tile_of(x, x.n);
     tile.a_step = steps.a, tile.b_step = steps.b, tile.c_step = steps.c;
     for (Count i = 0; i < steps.products; i += at_once) {

@@ -12,6 +12,8 @@ template <class Kind> constexpr void set_tiles(Kernel &x) {
     x.mr = MR<Kind>, x.nr = NR<Kind>, x.packed = PACKED_TILES<Kind>.at;
     if constexpr (Kind::UNPACKED) {
         for (int rows = 1; rows <= UNPACKED_ROWS; rows++) x.unpacked_vectors[rows - 1] = unpacked_vectors(rows);
+        for (int v = 1; v <= MAX_UNPACKED_VECTORS; v++) x.unpacked_rows[v - 1] = unpacked_rows(v);
+        x.wide_vectors = TILES.wide_vectors;
         x.unpacked = UNPACKED_TILES<Kind>.at, x.half_packed = HALF_PACKED_TILES<Kind>.at;
         x.dot = dot<Kind, 1>, x.dots = dot<Kind, DOT_ROWS>;
     }

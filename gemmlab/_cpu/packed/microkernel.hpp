@@ -19,15 +19,15 @@ struct Tiles {
     int rows, vectors;     // float32 and float64
     int complex_rows;      // by one vector of real and one of imaginary parts
     int integer_rows;      // by as many vectors as float32
-    int unpacked_sums;     // vectors of sums, of operands as they are stored: see `unpacked_vectors`
+    int unpacked_sums, wide_vectors;  // vectors of sums, of operands as they are stored, and how many are side by side
     int steps;             // of k in one pass of the loop: the fewer additions of addresses, the more multiply-adds
 };
 //                    f32, f64  complex  integers  unpacked  steps    registers     chosen by
-constexpr Tiles V4    = {14, 2,   14,      12,       24,      1};  // 32 x 64 bytes   measurement
-constexpr Tiles V3    = {6, 2,     6,       4,       12,      4};  // 16 x 32 bytes   measurement
-constexpr Tiles V2    = {3, 4,     6,       3,       12,      1};  // 16 x 16 bytes   measurement; loads B anew for each row
-constexpr Tiles NEON  = {12, 2,   12,      12,       24,      1};  // 32 x 16 bytes   the number of registers: not timed
-constexpr Tiles PLAIN = {6, 2,     6,       4,       12,      1};  // unknown         as for 16 registers: not timed
+constexpr Tiles V4    = {14, 2,   14,      12,      24, 4,     1};  // 32 x 64 bytes   measurement
+constexpr Tiles V3    = {6, 2,     6,       4,      12, 2,     4};  // 16 x 32 bytes   measurement
+constexpr Tiles V2    = {3, 4,     6,       3,      12, 2,     1};  // 16 x 16 bytes   measurement; loads B anew for each row
+constexpr Tiles NEON  = {12, 2,   12,      12,      24, 4,     1};  // 32 x 16 bytes   the number of registers: not timed
+constexpr Tiles PLAIN = {6, 2,     6,       4,      12, 2,     1};  // unknown         as for 16 registers: not timed
 
 constexpr int DOT_VECTORS = 4;
 
@@ -300,7 +300,10 @@ template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> packed_tile
 template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> half_packed_tiles(std::integer_sequence<int, I...>) {
     return {{half_packed_tile<Kind, I / VECTORS<Kind> + 1, I % VECTORS<Kind> + 1>...}};
 }
-/* Vectors of the widest tile of so many rows of operands as they are stored. */
+/* Vectors of the widest tile of so many rows of operands as they are stored, and rows of the highest of so many vectors. */
+constexpr int unpacked_rows(int vectors) {
+    return TILES.unpacked_sums / vectors < UNPACKED_ROWS ? TILES.unpacked_sums / vectors : UNPACKED_ROWS;
+}
 constexpr int unpacked_vectors(int rows) {
     return TILES.unpacked_sums / rows < MAX_UNPACKED_VECTORS ? TILES.unpacked_sums / rows : MAX_UNPACKED_VECTORS;
 }

@@ -62,7 +62,7 @@ struct Sums {
     bool add;
 };
 
-constexpr int UNPACKED_ROWS = 6, MAX_UNPACKED_VECTORS = 8;  // of a tile on operands that are not packed
+constexpr int UNPACKED_ROWS = 12, MAX_UNPACKED_VECTORS = 8;  // of a tile on operands that are not packed
 
 using MicroKernel = void (*)(const Tile &);
 using Pack = void (*)(const Panel &);
@@ -80,7 +80,9 @@ struct Kernel {
     bool as_stored;            // panels hold the numbers of A and B as they are stored
     bool narrows;              // C is stored in another type than its sums
     bool whole_panels;         // panels of A have MR rows, but for the last
-    int unpacked_vectors[UNPACKED_ROWS];  // of the widest tile of so many rows on operands that are not packed
+    int unpacked_vectors[UNPACKED_ROWS];      // of the widest tile of so many rows on operands that are not packed,
+    int unpacked_rows[MAX_UNPACKED_VECTORS];  // and rows of the highest of so many vectors
+    int wide_vectors;                         // of a strip of operands that are not packed, where rows and columns are many
     void (*begin)(), (*end)(); // around a run of tiles, or NULL
     const MicroKernel *packed;       // [rows - 1][vectors - 1]
     const MicroKernel *half_packed;  // the same, but A is as it is stored; or NULL

@@ -17,6 +17,7 @@ namespace {
 constexpr Count THIN = 256;
 constexpr Count PIECES_A_THREAD = 4;
 constexpr Count MIN_PIECE_ROWS = 20;
+constexpr Count STREAMING_ROWS = 12;         // of A at most: memory is slower than arithmetic, and likes long rows of B
 constexpr Count MIN_EDGE = 96;               // of a piece: the thin operand is packed for each anew
 constexpr Count SLICED_C = 32768;            // numbers of C at most
 constexpr Count ROUND_SLICES = 64;           // most partial results in a round
@@ -108,7 +109,7 @@ Product piece_of(const Product &x) {
     if (of_rows)  // pieces of rows gather all of B each
         piece.m = piece_extent(x.m, MIN_PIECE_ROWS, x.threads, max_a_thread);
     else
-        piece.n = round_up_2(piece_extent(x.n, strip, x.threads, max_a_thread), strip);
+        piece.n = round_up(piece_extent(x.n, strip, x.threads, max_a_thread), strip);
     if (!in_place && x.m <= THIN) {
         const Count fit = round_up_2(x.extents->thin_b / bytes_of(kernel, min(x.k, x.kc)), kernel.nr);
         piece.max_b = x.extents->thin_b;

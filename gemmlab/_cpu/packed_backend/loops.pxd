@@ -6,7 +6,7 @@ cdef extern from "extents.hpp" nogil:
     ctypedef struct Machine:
         Py_ssize_t l1, l1_way, l2, l2_way, l3, huge_page
     ctypedef struct Extents:
-        Py_ssize_t at_once, conflict, l2, l2_way, in_place, few_rows_sums, short_k_b, deep_a, thin_b
+        Py_ssize_t at_once, conflict, l2, l2_way, in_place, rows_in_l1, few_rows_sums, short_k_b, deep_a, thin_b
         Py_ssize_t a_of_a_thread, b_of_a_thread, min_b, round, huge_page
     Extents extents_of(const Machine &)
 
@@ -45,7 +45,7 @@ cdef extern from "plan.hpp" nogil:
     ctypedef struct Plan:
         int strategy
         Py_ssize_t threads, slices, pieces, m, n, k, mr, nr, mc, kc, nc, kr, ns, kept, rows_of_b
-        bint packs_a, separate
+        bint packs_a, packs_b, separate
         Py_ssize_t panel_bytes, workspace
     Plan plan_of(const Product &)
 

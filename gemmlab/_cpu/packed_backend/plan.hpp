@@ -14,7 +14,7 @@ struct Plan {
     Count mr, nr;          // the largest register tile
     Count mc, kc, nc, kr, ns, kept;
     Count rows_of_b;       // that are read at a time
-    bool packs_a, separate;  // see `Blocks`
+    bool packs_a, packs_b, separate;  // see `Blocks`; B also strip by strip
     Count panel_bytes;     // of a number in panels
     Count workspace;       // bytes
 };
@@ -38,11 +38,15 @@ Plan plan_of(const Product &x) {
     if (is_dots(one)) {
         plan.strategy = DOT_PRODUCTS, plan.mr = DOT_ROWS, plan.nr = 1;
     } else if (is_in_place(one)) {
-        plan.mr = UNPACKED_ROWS, plan.nr = strip_columns(one);
+        plan.mr = unpacked_panels(one).rows(0), plan.nr = strip_columns(one), plan.packs_b = gathers_b(one);
         switch (order_in_place(one)) {
-            case BY_ROWS_OF_C: plan.strategy = ROWS_OF_C, plan.nc = min(one.n, short_k_columns(one)); break;
+            case BY_ROWS_OF_C:
+                plan.strategy = ROWS_OF_C, plan.nc = plan.ns = min(one.n, short_k_columns(one));
+                plan.packs_b = copies_short_b(one);
+                break;
             case BY_ROWS_OF_B:
                 plan.strategy = FEW_ROWS_OF_A, plan.nc = min(one.n, few_rows_columns(one));
+                plan.ns = min(plan.nc, columns_in_l1(one));
                 plan.rows_of_b = few_rows_depth(one);
                 break;
             default: plan.strategy = STRIPS;
@@ -50,7 +54,8 @@ Plan plan_of(const Product &x) {
     } else {
         const Blocks blocks = blocks_of(one);
         plan.mc = blocks.mc, plan.nc = blocks.nc, plan.kr = blocks.kr, plan.ns = blocks.ns;
-        plan.kept = blocks.kept, plan.packs_a = blocks.packs_a, plan.separate = blocks.separate;
+        plan.kept = blocks.kept, plan.packs_a = blocks.packs_a, plan.packs_b = !one.packed;
+        plan.separate = blocks.separate;
         plan.rows_of_b = rows_of_b_at_a_time(one);
     }
     return plan;

@@ -32,14 +32,16 @@ class Plan(NamedTuple):
         Rows and columns of the largest register tile.
     mc, kc, nc, kr, ns : int
         Blocks of at most `mc` rows, `kc` deep, of `nc` columns and `kr` of k of B packed at once, in strips of `ns`
-        columns of C: the extents of the five loops. All but `kc` are 0 without packed panels, and but `nc` where
-        rows of B or C are passed in blocks of columns.
+        columns of C: the extents of the five loops. Without packed panels all but `kc` are 0; but where rows of B or C
+        are passed in blocks of `nc` columns, `ns` of them go through all of A.
     kept : int
         Blocks of packed A that are kept for the next strip.
     rows_of_b : int
         Rows of B that are read at a time, from the first column of a block to its last; 0: all of a block of k.
     packs_a : bool
         Whether the five loops pack A too, or take it as it is stored.
+    packs_b : bool
+        Whether B is packed: in panels, or in place strip by strip.
     separate : bool
         Whether a strip's sums are in a separate accumulator until they are whole.
     panel_bytes : int
@@ -65,6 +67,7 @@ class Plan(NamedTuple):
     kept: int
     rows_of_b: int
     packs_a: bool
+    packs_b: bool
     separate: bool
     panel_bytes: int
     workspace: int
@@ -94,7 +97,7 @@ class Plan(NamedTuple):
         """The extents of the loops, in one line."""
         tile = f"tile {self.mr} x {self.nr}, kc {self.kc}"
         if not self.is_packed:
-            return tile
+            return tile + (", B packed strip by strip" if self.packs_b else "")
         blocks = f"mc {self.mc}, nc {self.nc}, {self.kr} of k packed at once, strips of {self.ns}"
         if not self.packs_a:
             return f"{tile}, {blocks}, A as it is stored" + (", separate accumulator" if self.separate else "")

@@ -35,30 +35,31 @@ def moved(problem: Problem, caches: Mapping[str, int], plan: Plan, stored: int) 
 
 
 def _in_place(m: int, n: int, k: int, s: int, caches: Mapping[str, int], plan: Plan) -> dict[str, float]:
-    """Three orders of the loops over strips of columns, tiles of rows, and some of k; all three operands as stored.
+    """All three operands as they are stored, in one order of the loops or the other.
 
-        by strips       strips, blocks of k, tiles: all of A has to stay from a strip to the next
-        by rows of C    tiles, strips: the block of B has to stay from a tile to the next
-        by rows of B    rows of B, strips, tiles: the block of C has to stay from some rows of B to the next
+        by strips    strips, blocks of k, tiles
+        by rows      blocks of columns, some of k, some of the columns, tiles, strips
+
+    By strips, all of A has to stay from a strip to the next. By rows, some columns of some rows of B have to stay from a
+    tile to the next, and the block of C from some of k to the next.
     """
     rows, columns, depth, block = min(m, plan.mr), min(n, plan.nr), plan.rows_of_b or plan.kc, plan.nc or n
+    some = plan.ns or columns
     levels = {"l1": m * n * k * s * (1 / rows + 1 / columns) + 2.0 * m * n * s * -(-k // depth)}
-    blocks, strips, tiles = -(-n // block), -(-block // columns), -(-m // rows)
-    strip_of_b, strip_of_c, block_of_c = depth * columns * s, m * columns * s, m * block * s
-    one_tile = strip_of_b + rows * (depth + columns) * s
+    strips, tiles = -(-some // columns), -(-m // rows)
+    one_tile, some_columns = (depth * columns + rows * (depth + columns)) * s, (depth * some + rows * (depth + some)) * s
     for level, cache in asked(caches):
-        all_of_a, of_b = (blocks, (m * k + k * block) * s + block_of_c), cache.passes((tiles, one_tile))
         if plan.strategy == STRATEGIES[1]:
-            of_a = cache.passes((strips, (m * k + k * columns) * s + strip_of_c))
-            one_block = strip_of_b + m * depth * s + strip_of_c
-        elif plan.strategy == STRATEGIES[2]:
-            of_a = cache.passes(all_of_a, (strips, one_tile))
-            of_b = cache.passes((tiles, depth * block * s + rows * (depth + block) * s))
-            one_block = depth * block * s + m * depth * s + block_of_c
+            of_a = cache.passes((-(-n // columns), (m * k + k * columns + m * columns) * s))
+            one_block = (depth * columns + m * depth + m * columns) * s
         else:
-            of_a = cache.passes(all_of_a, (strips, m * depth * s + strip_of_b + strip_of_c))
-            one_block = depth * block * s + m * depth * s + block_of_c
-        of_c = cache.passes((-(-k // depth), one_block))
+            of_a = cache.passes(
+                (-(-n // block), (m * k + k * block + m * block) * s),
+                (-(-block // some), (m * depth + depth * some + m * some) * s),
+                (strips, one_tile),
+            )
+            one_block = (depth * block + m * depth + m * block) * s
+        of_b, of_c = cache.passes((tiles, some_columns)), cache.passes((-(-k // depth), one_block))
         levels[level] = float(m * k * s * of_a + k * n * s * of_b + 2 * m * n * s * of_c)
     return levels
 
