@@ -11,7 +11,7 @@ from gemmlab._cpu._driver cimport FastPath
 
 import numpy
 
-from gemmlab._config import config, scope
+from gemmlab._config import MAX_THREADS, config, scope
 
 cdef extern from "numpy/ndarraytypes.h":
     int NPY_USERDEF
@@ -23,6 +23,7 @@ cdef object scope_get = scope.get
 cdef object general = None
 cdef str default_backend = "auto"
 cdef dict kernels = {}
+cdef int max_threads = MAX_THREADS
 
 
 def set_general(function):
@@ -110,23 +111,25 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
            [15., 51.]])
     """
     if (type(a) is cnp.ndarray and type(b) is cnp.ndarray and (out is None or type(out) is cnp.ndarray)
-            and dtype is None and axes is None and threads is None and accumulate is False and not params
+            and dtype is None and axes is None and accumulate is False and not params
             and casting == "same_kind"):
-        result = plain(a, b, out, backend)
+        result = plain(a, b, out, backend, threads)
         if result is not None:
             return result
     options = {"dtype": dtype, "casting": casting, "axes": axes, "threads": threads, "accumulate": accumulate}
     return general(a, b, out, backend, options, params)
 
 
-cdef object plain(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, name):
+cdef object plain(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, name, threads):
     """The product, if it is plain and the kernel of its backend is registered; None otherwise."""
     current = scope_get()
     if current is not None:
-        if current.traces or current.params or current.threads is not None:
+        if current.traces or current.params:
             return None
         if name is None:
             name = current.backend
+        if threads is None:
+            threads = current.threads
     if name is None:
         name = default_backend
     if type(name) is not str:
@@ -134,6 +137,10 @@ cdef object plain(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, name):
     kernel = kernels.get(name, name)
     if kernel is name:
         return None
-    if kernel is None:  # NumPy, whose product of bfloat16 has another dtype than ours
-        return None if cnp.PyArray_TYPE(a) >= NPY_USERDEF else numpy_matmul(a, b, out)
-    return (<FastPath> kernel).plain(a, b, out)
+    if threads is None:
+        if kernel is None:  # NumPy, whose product of bfloat16 has another dtype than ours
+            return None if cnp.PyArray_TYPE(a) >= NPY_USERDEF else numpy_matmul(a, b, out)
+        return (<FastPath> kernel).plain(a, b, out, 0)
+    if kernel is None or type(threads) is not int or not 1 <= threads <= max_threads:
+        return None
+    return (<FastPath> kernel).plain(a, b, out, threads)

@@ -77,6 +77,25 @@ def test_a_plain_product_takes_the_fast_path_from_the_second_call_on(name, reque
         assert (gemmlab.matmul(ONES, ONES) == 4).all()
 
 
+@pytest.mark.parametrize("name", ["auto", "cpu-packed", "cpu-ikj", "cpu-naive"])
+def test_a_number_of_threads_leaves_a_product_plain(name, request):
+    gemmlab.matmul(ONES, ONES, backend=name)
+    request.getfixturevalue("fast_path_only")
+    out = np.empty((4, 4))
+    for threads in (1, 2, 3):
+        assert gemmlab.matmul(ONES, ONES, out=out, backend=name, threads=threads) is out
+        assert (out == 4).all()
+        with gemmlab.use(name, threads=threads):
+            assert (gemmlab.matmul(ONES, ONES) == 4).all()
+
+
+@pytest.mark.parametrize("threads", [0, -1, True, 2.0, "2", 1025, 2**80])
+def test_a_wrong_number_of_threads_is_an_error_on_both_paths(threads):
+    for options in ({}, {"casting": "no"}):
+        with pytest.raises(ValueError, match="threads must be an integer from 1 to 1024"):
+            gemmlab.matmul(ONES, ONES, threads=threads, **options)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", AVAILABLE)
 def test_both_paths_give_the_same_bits(name, dtype):
@@ -605,7 +624,7 @@ def test_a_count_for_a_library_ends_with_an_exception_too():
     assert library.num_threads == 8
 
 
-@pytest.mark.parametrize("options", [{}, {"threads": 1}], ids=["fast path", "general path"])
+@pytest.mark.parametrize("options", [{}, {"casting": "no"}], ids=["fast path", "general path"])
 def test_other_threads_run_during_a_product(options):
     a = RNG.random((500, 500))
     gemmlab.matmul(a, a, backend="cpu-naive")

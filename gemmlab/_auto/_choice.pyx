@@ -87,7 +87,7 @@ cdef class Choice(FastPath):
             for number in _type_numbers(dtype):
                 self.extents[<int> number] = extent
 
-    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out):
+    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads):
         """See `FastPath`."""
         cdef int type_num = cnp.PyArray_TYPE(a), na = cnp.PyArray_NDIM(a), nb = cnp.PyArray_NDIM(b)
         cdef Py_ssize_t m, n, k
@@ -95,10 +95,10 @@ cdef class Choice(FastPath):
             m, k, n = cnp.PyArray_DIM(a, na - 2), cnp.PyArray_DIM(a, na - 1), cnp.PyArray_DIM(b, nb - 1)
             if self.extents[type_num] and min(m, n, k) >= self.extents[type_num]:
                 return None
-            if (self.classes(a, b) >> <int> class_of(is_stack(a) or is_stack(b), m, n, k) & 1
+            if (not threads and self.classes(a, b) >> <int> class_of(is_stack(a) or is_stack(b), m, n, k) & 1
                     and (out is None or fits(out, type_num, max(na, nb)))):
                 return numpy_matmul(a, b, out)
-        return self.ours.plain(a, b, out)
+        return self.ours.plain(a, b, out, threads)
 
     cdef inline unsigned int classes(self, cnp.ndarray a, cnp.ndarray b) noexcept:
         """The classes that are NumPy's, for operands of one dtype in these layouts."""

@@ -13,7 +13,7 @@ cdef bint is_columns(cnp.ndarray x) noexcept
 
 
 cdef class FastPath:
-    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out)
+    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads)
 
 
 cdef class Kernel(FastPath):
@@ -23,7 +23,7 @@ cdef class Kernel(FastPath):
     cdef readonly bint serial
     cdef BlockRule rule
 
-    cdef RungParams params(self, int type_num, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, Py_ssize_t ldb)
+    cdef RungParams params(self, int type_num, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, Py_ssize_t ldb, int threads)
     cdef void call(self, int type_num, char *a, Py_ssize_t lda, bint at, char *b, Py_ssize_t ldb, bint bt,
                    char *c, Py_ssize_t ldc, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k,
                    RungParams *params) noexcept nogil

@@ -235,9 +235,12 @@ cdef inline Py_ssize_t leading(cnp.ndarray x, bint transposed) noexcept:
 cdef class FastPath:
     """The fast path of plain products, which `_front` calls."""
 
-    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out):
+    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads):
         """A plain product; None for any other, which takes the general path, where everything is checked and
-        every error is raised."""
+        every error is raised.
+
+        `threads` is the number that the caller asks for, or 0.
+        """
         raise NotImplementedError
 
 
@@ -264,12 +267,12 @@ cdef class Kernel(FastPath):
         self.serial = serial
         self.rule = rule_of(blocks)
 
-    cdef RungParams params(self, int type_num, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, Py_ssize_t ldb):
-        """The default parameters of a product."""
+    cdef RungParams params(self, int type_num, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, Py_ssize_t ldb, int threads):
+        """The default parameters of a product; `threads` is 0 where the caller names no number."""
         cdef RungParams params
         params.threads, params.accumulate = 1, False
         if self.convention == RUNG and not self.serial:
-            params.threads = usable_threads(threads_for(2.0 * m * n * k, TEAM_FLOP))
+            params.threads = usable_threads(min(threads, m) if threads else threads_for(2.0 * m * n * k, TEAM_FLOP))
         choose_blocks(&self.rule, 4 if type_num == cnp.NPY_FLOAT else 8, m, n, ldb, &params)
         return params
 
@@ -302,12 +305,14 @@ cdef class Kernel(FastPath):
                 (<Dgemm> self.f64)(&tb, &ta, &n_, &m_, &k_, &one64, <double *> b, &ldb_, <double *> a, &lda_,
                                    &zero64, <double *> c, &ldc_)
 
-    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out):
+    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads):
         """Plain are two row-major matrices of one dtype, agreeing shapes, and an `out` that fits and lies apart."""
         cdef int type_num = cnp.PyArray_TYPE(a)
         cdef Py_ssize_t m, n, k
         cdef cnp.npy_intp shape[2]
         cdef RungParams params
+        if threads and self.convention != RUNG:
+            return None  # a library is limited around the call
         if not (cnp.PyArray_NDIM(a) == 2 and cnp.PyArray_NDIM(b) == 2 and cnp.PyArray_TYPE(b) == type_num
                 and (type_num == cnp.NPY_FLOAT or type_num == cnp.NPY_DOUBLE)):
             return None
@@ -325,7 +330,7 @@ cdef class Kernel(FastPath):
                   and (self.convention != FORTRAN or leading(out, 0) <= 0x7fffffff)
                   and clear_of(out, a) and clear_of(out, b)):
             return None
-        params = self.params(type_num, m, n, k, leading(b, 0))
+        params = self.params(type_num, m, n, k, leading(b, 0), threads)
         cdef char *a_ = <char *> cnp.PyArray_DATA(a)
         cdef char *b_ = <char *> cnp.PyArray_DATA(b)
         cdef char *c_ = <char *> cnp.PyArray_DATA(out)

@@ -211,7 +211,7 @@ cdef class PackedKernel(FastPath):
         x.packed, x.packed_n, x.packed_j, x.max_b = <const char *> NULL, x.n, 0, 0
         x.accumulate = False
 
-    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out):
+    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads):
         """Matrices, or batches that broadcast, of one dtype and agreeing shapes, in any strides; None for all else (see
         `FastPath`)."""
         cdef const Entry *entry = self.entry(a, a)
@@ -239,7 +239,7 @@ cdef class PackedKernel(FastPath):
         flop = products_in(batch) * max(LEAST_FLOP, 2.0 * x.m * x.n * x.k)
         if flop > SURELY_FITS_FLOP:
             check_size(x)
-        x.threads = usable_threads(threads_for(flop, entry.team_flop))
+        x.threads = usable_threads(threads or threads_for(flop, entry.team_flop))
         self.multiply(&x, &batch, out)
         return out
 
