@@ -274,7 +274,8 @@ constexpr int MAX_PANEL_TILES = MAX_MR * MAX_VECTORS, MAX_UNPACKED_TILES = UNPAC
 constexpr int MAX_TILES = MAX_PANEL_TILES > MAX_UNPACKED_TILES ? MAX_PANEL_TILES : MAX_UNPACKED_TILES;
 struct CountedKernel : Kernel {
     const Kernel *real;
-    long packed_taken[MAX_TILES], half_packed_taken[MAX_TILES], unpacked_taken[MAX_TILES], dot_taken, dots_taken;
+    long packed_taken[MAX_TILES], half_packed_taken[MAX_TILES], unpacked_taken[MAX_TILES];
+    long dot_taken, dots_taken, vectors_taken[4];
 };
 CountedKernel &counted(const Tile &x, long CountedKernel::*taken) {
     CountedKernel &kernel = *(CountedKernel *)x.kernel;
@@ -298,22 +299,35 @@ template <int I> void unpacked_tile(const Tile &x) {
 }
 void dot(const Tile &x) { counted(x, &CountedKernel::dot_taken).real->dot(x); }
 void dots(const Tile &x) { counted(x, &CountedKernel::dots_taken).real->dots(x); }
+constexpr VectorKernels Kernel::*VECTORS_BY[] = {&Kernel::column, &Kernel::row};
+constexpr MicroKernel VectorKernels::*PASSES[] = {&VectorKernels::columns, &VectorKernels::rows};
+template <int I> void vector_tile(const Tile &x) {
+    CountedKernel &kernel = counted(x, NULL);
+    __atomic_fetch_add(&kernel.vectors_taken[I], 1, __ATOMIC_RELAXED);
+    (kernel.real->*VECTORS_BY[I / 2].*PASSES[I % 2])(x);
+}
 
 template <int... I> CountedKernel counted_kernel(const Kernel &kernel, std::integer_sequence<int, I...>) {
     static constexpr MicroKernel PACKED[] = {packed_tile<I>...}, HALF_PACKED[] = {half_packed_tile<I>...},
                                  UNPACKED[] = {unpacked_tile<I>...};
-    CountedKernel x = {kernel, &kernel, {}, {}, {}, 0, 0};
+    CountedKernel x = {kernel, &kernel, {}, {}, {}, 0, 0, {}};
     x.packed = PACKED, x.half_packed = kernel.half_packed ? HALF_PACKED : NULL;
-    x.unpacked = kernel.unpacked ? UNPACKED : NULL, x.dot = dot, x.dots = dots;
+    x.unpacked = kernel.unpacked ? UNPACKED : NULL;
+    if (kernel.dot) x.dot = dot, x.dots = dots;
+    static constexpr MicroKernel VECTORS[] = {vector_tile<0>, vector_tile<1>, vector_tile<2>, vector_tile<3>};
+    for (int i = 0; i < 4; i++) {
+        MicroKernel &pass = x.*VECTORS_BY[i / 2].*PASSES[i % 2];
+        if (pass) pass = VECTORS[i];
+    }
     return x;
 }
 
 // Products
 
 /* What was done, of one kernel. */
-enum { PIECES = DOT_PRODUCTS + 1, SLICES, BATCHES, PACKED_B, ACCUMULATED, WAYS };
-constexpr const char *NAMES[] = {"five loops", "strips", "rows of C", "rows of B", "dot products", "pieces",
-                                 "slices of k", "batches", "packed B", "accumulated"};
+enum { PIECES = BY_ROWS + 1, SLICES, BATCHES, PACKED_B, ACCUMULATED, WAYS };
+constexpr const char *NAMES[] = {"five loops", "strips", "rows of C", "rows of B", "dot products",
+                                 "a vector by columns", "a vector by rows", "pieces", "slices of k", "batches", "packed B", "accumulated"};
 struct Done {
     long products, ways[WAYS];
 };
@@ -387,7 +401,7 @@ bool run(Asked &x, bool pack, Done &done) {
 
     const Plan plan = plan_of(p);
     const bool one_by_one = one_at_a_time(p, products_in(x.batch));
-    x.exact = x.whole || is_integer(of_c) || (plan.strategy != DOT_PRODUCTS && p.kernel->group == 1);
+    x.exact = x.whole || is_integer(of_c) || (!is_dots(p) && p.kernel->group == 1);
     done.products += products_in(x.batch);
     for (int way : {(int)plan.strategy, one_by_one && plan.pieces > 1 ? (int)PIECES : -1,
                     one_by_one && plan.slices > 1 ? (int)SLICES : -1, x.batch.axes ? (int)BATCHES : -1,
@@ -453,6 +467,8 @@ Asked asked(const Kernel &kernel, Shape shape) {
         if (one_in(2)) k = from_to(49, 140);
     } else if (shape == Shape::ONE_COLUMN) {
         p.n = 1, k = one_in(6) ? near_multiple(DOT_KC, 2) : from_to(1, 300), p.m = from_to(1, k > 300 ? 6 : 40);
+        if (one_in(6)) p.m = from_to(500, 3000), k = from_to(1, 12);
+        if (one_in(3)) std::swap(p.m, p.n);
     } else if (shape == Shape::DEEP) {
         p.threads = (int)from_to(1, 3), kc = kernel.group * from_to(1, 9), k = kc * from_to(4, 12) + from_to(-1, 1);
         p.m = from_to(1, 20), p.n = from_to(1, 20);
@@ -527,6 +543,7 @@ bool check(const Kernel &real, long products) {
         if (!run(x, one_in(4), done)) return false;
     }
     const bool in_place = kernel.unpacked && kernel.as_stored;
+    const auto is_missing = [&](int i) { return kernel.*VECTORS_BY[i / 2].*PASSES[i % 2] && !kernel.vectors_taken[i]; };
     int tiles = 0, missing = 0;
     const auto take = [&](const long &times, Count rows, Count vectors, bool whole, bool is_packed) {
         for (int attempt = 0; attempt < 60 && !times; attempt++) {
@@ -555,17 +572,24 @@ bool check(const Kernel &real, long products) {
         Asked x = asked(kernel, Shape::FEW_ROWS);
         if (!run(x, false, done)) return false;
     }
+    for (int i = 0; i < 4; i++)
+        for (int attempt = 0; attempt < 500 && is_missing(i); attempt++) {
+            Asked x = asked(kernel, Shape::ONE_COLUMN);
+            if (!run(x, false, done)) return false;
+        }
     if (real.stored == 2 && real.narrows && strstr(real.dtype, "float16") && !keeps_every_half(kernel)) return false;
 
     printf("%-10s into %-10s %6ld products:", kernel.dtype, kernel.out, done.products);
     bool all = !missing;
     for (int way = 0; way < WAYS; way++) {
         const bool is_stored = way == STRIPS || way == ROWS_OF_C || way == FEW_ROWS_OF_A;
-        if ((is_stored && !in_place) || (way == DOT_PRODUCTS && !kernel.unpacked)) continue;
+        if ((is_stored && !in_place) || (way == DOT_PRODUCTS && !kernel.dot) || (way == BY_COLUMNS && !kernel.column.columns)
+            || (way == BY_ROWS && !kernel.row.rows)) continue;
         printf(" %ld %s,", done.ways[way], NAMES[way]);
         all = all && done.ways[way];
     }
-    all = all && (!kernel.unpacked || (kernel.dot_taken && kernel.dots_taken));
+    all = all && (!kernel.dot || (kernel.dot_taken && kernel.dots_taken));
+    for (int i = 0; i < 4; i++) all = all && !is_missing(i);
     printf(" %d of %d tiles%s\n", tiles - missing, tiles, all ? "" : ": WRONG, some were never taken");
     return all;
 }

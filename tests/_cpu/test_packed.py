@@ -546,6 +546,18 @@ def dot_products(plan, m, k, gathers_a, gathers_b):
             yield from [("dot", (4, 1, depth))] if rows == 4 else [("dot", (1, 1, depth))] * rows
 
 
+def by_vector(plan, k, size, is_stored, matrix, vector_step):
+    """A matrix by a vector, in blocks of rows of the matrix; `matrix` and `vector_step` are their strides."""
+    copies_matrix = plan.strategy == "a vector by columns of the matrix" and matrix[0] != size
+    copies_vector = not is_stored or (k > 1 and vector_step != size)
+    blocks = -(-plan.m // plan.mr)
+    for rows in (len(block) for block in np.array_split(range(plan.m), blocks)):
+        for pc in range(0, k, plan.kc):
+            depth = min(plan.kc, k - pc)
+            yield from [("pack_a", (depth, 0, 1))] * copies_vector + [("pack_a", (rows, 0, depth))] * copies_matrix
+            yield "vector_tile", (rows, 1, depth)
+
+
 def test_the_plan_that_is_told_is_the_one_that_runs():
     rung = Packed()
     for _ in range(500):
@@ -555,16 +567,22 @@ def test_the_plan_that_is_told_is_the_one_that_runs():
         blocks = {} if RNG.random() < 0.7 else {"mc": int(RNG.integers(1, 200)), "kc": int(RNG.integers(1, 600)),
                                                 "nc": int(RNG.integers(1, 900))}  # fmt: skip
         plan, calls = rung.kernel.plan(a, b, c, **blocks), rung.kernel.record(a, b, c, **blocks)
-        size, stored = a.itemsize, dtype != "float16"
+        size, stored = a.itemsize, dtype not in ("float16", "int8", "uint8", "bool")
         if plan.is_packed:
             expected = five_loops(plan, m, n, k)
         elif plan.is_in_place and plan.nc:
             expected = by_rows(plan, m, n, k)
         elif plan.is_in_place:
             expected = in_place(plan, m, n, k)
+        elif plan.strategy.startswith("a vector"):
+            matrix, vector_step = (a.strides, b.strides[0]) if n == 1 else (b.strides[::-1], a.strides[1])
+            expected = by_vector(plan, k, size, stored, matrix, vector_step)
+            expected = [*expected, *[("unpack", (m, n, 0))] * (not stored)]
         else:
+            if n > 1:  # one row: C' = B' A'
+                a, b = b.T, a.T
             gathers = (not stored or (k > 1 and x != size) for x in (a.strides[1], b.strides[0]))
-            expected = [*dot_products(plan, m, k, *gathers), *[("unpack", (m, 1, 0))] * (not stored)]
+            expected = [*dot_products(plan, plan.m, k, *gathers), *[("unpack", (m, n, 0))] * (not stored)]
         ran = [(name, extents[:2]) for name, extents, _ in calls]
         wanted = list(expected)
         assert ran == [(name, extents[:2]) for name, extents in wanted], (m, n, k, dtype, blocks, plan)

@@ -1,7 +1,7 @@
 /* The kernels of one instruction set, by dtype. This file is compiled once for each: with AMX, or with the dot products
    of AVX512-BF16 and AVX512-VNNI, it lists what these multiply, and else every dtype. */
-#include "microkernel.hpp"
 #include "pack.hpp"
+#include "vectors.hpp"
 #if defined(__AMX_TILE__)
 #include "microkernel_amx.hpp"
 #endif
@@ -15,7 +15,19 @@ template <class Kind> constexpr void set_tiles(Kernel &x) {
         for (int v = 1; v <= MAX_UNPACKED_VECTORS; v++) x.unpacked_rows[v - 1] = unpacked_rows(v);
         x.wide_vectors = TILES.wide_vectors;
         x.unpacked = UNPACKED_TILES<Kind>.at, x.half_packed = HALF_PACKED_TILES<Kind>.at;
-        x.dot = dot<Kind, 1>, x.dots = dot<Kind, DOT_ROWS>;
+    }
+}
+template <class Kind, class S> constexpr void set_vectors(Kernel &x) {
+    if constexpr (Kind::GROUP == 1) {
+        using Column = ByVector<Kind, S, false>;
+        using Row = ByVector<Kind, S, true>;
+        x.column.columns = Column::columns;
+        if constexpr (!Kind::UNPACKED || !__is_same(S, typename Kind::Sum)) x.row.columns = Row::columns;
+        if constexpr (Kind::FUSED) x.row.rows = Row::rows;
+        if constexpr (Kind::PARTS == 2) x.column.rows = Column::rows;
+        else x.dot = dot<Kind, 1>, x.dots = dot<Kind, DOT_ROWS>;
+        x.copy = x.as_stored ? x.pack_a : copy<S>;
+        x.vector_rows = Column::ROWS, x.column_rows = Column::ROWS * Column::MOST;
     }
 }
 template <class Kind, class S> constexpr void set_packing(Kernel &x) {
@@ -51,6 +63,7 @@ template <class Kind, class S, class C = typename Kind::Sum> constexpr Kernel ke
     x.narrows = Kind::PARTS == 1 && !__is_same(C, T);
     set_tiles<Kind>(x);
     set_packing<Kind, S>(x);
+    set_vectors<Kind, S>(x);
     if constexpr (Kind::PARTS == 2) x.unpack = unpack<C, C>, x.widen = ComplexPacking<T>::pack_a;
     else x.unpack = unpack<T, C>, x.widen = Packing<T, C>::pack;
     x.accumulate = accumulate<Kind>;

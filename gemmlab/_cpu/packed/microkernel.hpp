@@ -14,7 +14,7 @@
 
 namespace {
 
-/* The register tiles: rows by vectors of sums. A dot product has DOT_VECTORS for each of DOT_ROWS rows everywhere. */
+/* The register tiles: rows by vectors of sums. */
 struct Tiles {
     int rows, vectors;     // float32 and float64
     int complex_rows;      // by one vector of real and one of imaginary parts
@@ -28,8 +28,6 @@ constexpr Tiles V3    = {6, 2,     6,       4,      12, 2,     4};  // 16 x 32 b
 constexpr Tiles V2    = {3, 4,     6,       3,      12, 2,     1};  // 16 x 16 bytes   measurement; loads B anew for each row
 constexpr Tiles NEON  = {12, 2,   12,      12,      24, 4,     1};  // 32 x 16 bytes   the number of registers: not timed
 constexpr Tiles PLAIN = {6, 2,     6,       4,      12, 2,     1};  // unknown         as for 16 registers: not timed
-
-constexpr int DOT_VECTORS = 4;
 
 #if defined(__AVX512F__)
 constexpr Tiles TILES = V4;
@@ -248,46 +246,6 @@ template <class Kind, int ROWS, int NV, bool WHOLE> void unpacked_tile(const Til
             multiply_add<Kind, ROWS, NV>(sum, numbers, row);
         }
         put<Kind, ROWS, NV>(sum, x);
-    }
-}
-
-/* In the first lane, the sum of all: halves are added until one number is left. */
-template <class T, int... I> INLINE Vector<T> fold(Vector<T> x, std::integer_sequence<int, I...>) {
-    constexpr int N = sizeof...(I);
-    if constexpr (N >= 32) x += __builtin_shufflevector(x, x, (I + 16) % N...);
-    if constexpr (N >= 16) x += __builtin_shufflevector(x, x, (I + 8) % N...);
-    if constexpr (N >= 8) x += __builtin_shufflevector(x, x, (I + 4) % N...);
-    if constexpr (N >= 4) x += __builtin_shufflevector(x, x, (I + 2) % N...);
-    return x + __builtin_shufflevector(x, x, (I + 1) % N...);
-}
-
-/* Dot products: for each row of A, DOT_VECTORS vectors of sums over every DOT_VECTORS * LANES-th number of k. */
-template <class Kind, int ROWS> void dot(const Tile &x) {
-    using T = typename Kind::Sum;
-    constexpr int N = LANES<T>;
-    Registers<Kind, ROWS, DOT_VECTORS> sum;
-    const Tile y = x;
-    clear<Kind, ROWS, DOT_VECTORS>(sum);
-    Count p = 0;
-    for (; p + DOT_VECTORS * N <= y.depth; p += DOT_VECTORS * N)
-        UNROLL for (int v = 0; v < DOT_VECTORS; v++) {
-            const Count at = (p + v * N) * sizeof(T);
-            const Vector<T> column = load<T>(y.b + at);
-            UNROLL for (int i = 0; i < ROWS; i++) sum[i][v] = sum[i][v] + load<T>(y.a + i * y.rs_a + at) * column;
-        }
-    UNROLL for (int v = 0; v < DOT_VECTORS; v++)
-        if (p + v * N < y.depth) {
-            const Part part = part_of_lanes<T>(y.depth - p - v * N);
-            const Count at = (p + v * N) * sizeof(T);
-            const Vector<T> column = load_part<T>(y.b + at, part);
-            UNROLL for (int i = 0; i < ROWS; i++)
-                sum[i][v] = sum[i][v] + load_part<T>(y.a + i * y.rs_a + at, part) * column;
-        }
-    UNROLL for (int i = 0; i < ROWS; i++) {
-        Vector<T> lanes = (sum[i][0] + sum[i][1]) + (sum[i][2] + sum[i][3]);
-        lanes = fold<T>(lanes, std::make_integer_sequence<int, N>());
-        T *number = (T *)(y.c + i * y.rs_c);
-        *number = y.add ? *number + lanes[0] : lanes[0];
     }
 }
 

@@ -22,7 +22,7 @@ template <class T> struct Real {
     using Sum = T;
     static constexpr int PARTS = 1, GROUP = 1, STEP = sizeof(T);
     static constexpr bool FUSED = true, UNPACKED = true;
-    static INLINE Vector<T> multiply_add(Vector<T> sum, Vector<T> x, T y) { return sum + x * y; }
+    template <class Y> static INLINE Vector<T> multiply_add(Vector<T> sum, Vector<T> x, Y y) { return sum + x * y; }
     static INLINE Vector<T> add(Vector<T> x, Vector<T> y) { return x + y; }
     static INLINE T add(T x, T y) { return (T)(x + y); }
 };
@@ -39,7 +39,7 @@ template <class T> struct Modular : Real<T> {
 
 /* bool: or of ands. */
 struct Boolean : Modular<uint16_t> {
-    static INLINE Vector<Sum> multiply_add(Vector<Sum> sum, Vector<Sum> x, Sum y) { return sum | (x & y); }
+    template <class Y> static INLINE Vector<Sum> multiply_add(Vector<Sum> sum, Vector<Sum> x, Y y) { return sum | (x & y); }
     static INLINE Vector<Sum> add(Vector<Sum> x, Vector<Sum> y) { return x | y; }
     static INLINE Sum add(Sum x, Sum y) { return x | y; }
 };

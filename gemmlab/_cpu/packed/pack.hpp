@@ -59,7 +59,10 @@ template <class T, class S> struct Packing {
         const char *const from = x.from + i * x.across + p * SIZE;
         Vector<T> square[N];
         if (rows == N) {
-            UNROLL for (int r = 0; r < N; r++) square[r] = read(from + r * x.across, depth);
+            UNROLL for (int r = 0; r < N; r++) {
+                square[r] = read(from + r * x.across, depth);
+                __builtin_prefetch(from + (x.width + r) * x.across);  // for the next panel: its rows are other pages
+            }
         } else {
             UNROLL for (int r = 0; r < N; r++) square[r] = r < rows ? read(from + r * x.across, depth) : Vector<T>{};
         }
@@ -108,35 +111,72 @@ template <class T, class S> struct Packing {
     }
 };
 
-/* Complex numbers. A as it is, a real and an imaginary part side by side to be broadcast; B split, the real parts of a
-   panel's row as vectors and then the imaginary ones. */
-template <class T> struct ComplexPacking {
-    static void pack_a(const Panel &given) {
-        const Panel x = given;
-        T *to = (T *)x.to;
-        for (Count p = 0; p < x.depth; p++, to += 2 * x.width)
-            for (Count i = 0; i < x.width; i++) {
-                const T *from = (const T *)(x.from + i * x.across + p * x.along);
-                to[2 * i] = from[0];
-                to[2 * i + 1] = from[1];
-            }
+/* Numbers of 16 bytes, as they are: squares of vectors where those along the panel are adjacent. */
+struct Packing16 {
+    typedef double Number __attribute__((vector_size(16), aligned(1), may_alias));
+    static constexpr int N = VECTOR_BYTES / 16, SIZE = 16;
+
+    static INLINE void square(const char *from, Count across, char *to, Count bytes) {
+        Vector<double> x[N];
+        UNROLL for (int i = 0; i < N; i++) x[i] = load<double>(from + i * across);
+        transpose_16<double>(x);
+        UNROLL for (int q = 0; q < N; q++) store<double>(to + q * bytes, x[q]);
     }
 
-    static INLINE void split(T *to, const char *from, Count across, const Panel &x) {
-        for (Count j = 0; j < x.width; j++) {
-            to[j] = ((const T *)(from + j * across))[0];
-            to[x.padded + j] = ((const T *)(from + j * across))[1];
-        }
-    }
-    static void pack_b(const Panel &given) {
+    static void pack(const Panel &given) {
         const Panel x = given;
+        const Count bytes = x.padded * SIZE, whole = N > 1 && x.along == SIZE ? x.width / N * N : 0;
+        Count squares = whole ? x.depth / N * N : 0;
+        char *const to = (char *)x.to;
+        for (Count i = 0; i < whole; i += N)
+            for (Count p = 0; p < squares; p += N)
+                square(x.from + i * x.across + p * SIZE, x.across, to + p * bytes + i * SIZE, bytes);
+        for (Count p = 0; p < x.depth; p++)
+            for (Count i = p < squares ? whole : 0; i < x.width; i++)
+                *(Number *)(to + p * bytes + i * SIZE) = *(const Number *)(x.from + i * x.across + p * x.along);
+    }
+};
+
+/* Complex numbers. A as it is, a real and an imaginary part side by side to be broadcast; B split, the real parts of a
+   panel's row as vectors and then the imaginary ones: where numbers of k are adjacent, these are two rows of a panel of
+   real numbers. */
+template <class T> struct ComplexPacking {
+    static constexpr int N = LANES<T>, SIZE = 2 * sizeof(T);
+
+    static void pack_a(const Panel &x) {
+        if constexpr (SIZE == 16) Packing16::pack(x);
+        else Packing<uint64_t, uint64_t>::pack(x);
+    }
+
+    template <int... I>
+    static INLINE Vector<T> every_other(Vector<T> x, Vector<T> y, int first, std::integer_sequence<int, I...>) {
+        return first ? __builtin_shufflevector(x, y, (2 * I + 1)...) : __builtin_shufflevector(x, y, (2 * I)...);
+    }
+    static void split(const Panel &given) {
+        const Panel x = given;
+        constexpr auto LANE = std::make_integer_sequence<int, N>();
         T *to = (T *)x.to;
         for (Count p = 0; p < x.depth; p++, to += 2 * x.padded) {
-            const char *from = x.from + p * x.along;
-            if (x.across == 2 * sizeof(T)) split(to, from, 2 * sizeof(T), x);
-            else split(to, from, x.across, x);
-            for (Count j = x.width; j < x.padded; j++) to[j] = to[x.padded + j] = 0;
+            const char *const from = x.from + p * x.along;
+            Count j = 0;
+            if (x.across == SIZE)
+                for (; j + N <= x.width; j += N) {
+                    const Vector<T> low = load<T>(from + j * SIZE), high = load<T>(from + j * SIZE + VECTOR_BYTES);
+                    store<T>(to + j, every_other(low, high, 0, LANE));
+                    store<T>(to + x.padded + j, every_other(low, high, 1, LANE));
+                }
+            for (; j < x.width; j++) {
+                const T *const number = (const T *)(from + j * x.across);
+                to[j] = number[0], to[x.padded + j] = number[1];
+            }
+            for (; j < x.padded; j++) to[j] = to[x.padded + j] = 0;
         }
+    }
+    static void pack_b(const Panel &x) {
+        if (x.along != SIZE || x.across == SIZE) return split(x);
+        Panel parts = x;
+        parts.along = sizeof(T), parts.depth = 2 * x.depth;
+        Packing<T, T>::pack(parts);
     }
 };
 
@@ -215,6 +255,14 @@ template <class S> struct StepPacking {
     }
 };
 #endif
+
+/* Numbers of any distance, as they are stored. */
+template <class S> void copy(const Panel &given) {
+    const Panel x = given;
+    S *to = (S *)x.to;
+    for (Count p = 0; p < x.depth; p++)
+        for (Count i = 0; i < x.width; i++) *to++ = *(const S *)(x.from + i * x.across + p * x.along);
+}
 
 /* Sums of T, to numbers of C stored as S. */
 template <class T, class S> void unpack(const Sums &given) {

@@ -3,11 +3,13 @@
        problem          this file: a product, a kernel, the operands of its functions
        simd             vectors of one instruction set
        numeric          the kinds of numbers, and how they are stored
-       microkernel      the register tile (microkernel_amx: on AMX)  }  compiled once for each instruction set;
+       microkernel      the register tile (microkernel_amx: on AMX)  }  compiled once
+       vectors          one column of B, or one row of A             }  for each instruction set;
        pack             panels of A and B, and the way of sums to C  }  kernels.cpp lists the kernels of one
        extents          what is worked out from the machine's caches and pages
        macrokernel      the five loops and their blocks
        in_place         loops on operands as they are stored
+       vector_products  loops of a matrix by a vector
        strategies       other ways to go through a product, and the rule that chooses
        batch            many products of one shape
 
@@ -68,6 +70,12 @@ using MicroKernel = void (*)(const Tile &);
 using Pack = void (*)(const Panel &);
 using Unpack = void (*)(const Sums &);
 
+/* A matrix by a vector, where numbers of its columns are adjacent, and where those of its rows are. NULL: none at all,
+   or dot products instead of rows. */
+struct VectorKernels {
+    MicroKernel columns, rows;
+};
+
 /* How numbers of one dtype are multiplied into sums of one dtype, on one instruction set. */
 struct Kernel {
     const char *dtype, *out;   // of A and B, and of C, by NumPy's names
@@ -87,8 +95,11 @@ struct Kernel {
     const MicroKernel *packed;       // [rows - 1][vectors - 1]
     const MicroKernel *half_packed;  // the same, but A is as it is stored; or NULL
     const MicroKernel *unpacked;     // [rows - 1][vectors - 1][the last vector of B is whole]; or NULL
-    MicroKernel dot, dots;        // one row of A, and DOT_ROWS of them, by one column of B
+    MicroKernel dot, dots;        // one row of A, and DOT_ROWS of them, by one column of B; or NULL
+    VectorKernels column, row;    // A by one column of B, and one row of A by B
+    int vector_rows, column_rows; // rows of A, or columns of B, that these take at least, and at most
     Pack pack_a, pack_b;
+    Pack copy;          // a panel without conversion, of any width
     Pack widen;         // numbers of C as they are summed
     Unpack unpack;      // sums to C as it is stored
     Unpack accumulate;  // sums to C as it is summed

@@ -97,6 +97,20 @@ template <class T, int (*WHICH)(int, int, int)> INLINE Vector<T> shuffle(Vector<
     return shuffle<T, WHICH>(x, y, std::make_integer_sequence<int, LANES<T>>());
 }
 
+/* Pieces of 16 bytes in a square of vectors of them. */
+template <class T> INLINE void transpose_16(Vector<T> (&x)[VECTOR_BYTES / 16]) {
+    constexpr int N = VECTOR_BYTES / 16;
+    Vector<T> next[N];
+    if constexpr (N > 1)
+        UNROLL for (int w = 1; w < N; w *= 2) {
+            UNROLL for (int i = 0; i < N / 2; i++) {
+                next[i] = shuffle<T, even>(x[2 * i], x[2 * i + 1]);
+                next[i + N / 2] = shuffle<T, odd>(x[2 * i], x[2 * i + 1]);
+            }
+            UNROLL for (int i = 0; i < N; i++) x[i] = next[i];
+        }
+}
+
 /* A square of vectors: its pieces of 16 bytes are transposed where they are, and then pieces change places. */
 template <class T> INLINE void transpose(Vector<T> (&x)[LANES<T>]) {
     constexpr int N = LANES<T>, PIECE = 16 / sizeof(T), PIECES = N / PIECE;

@@ -1,7 +1,7 @@
 /* What five loops do badly, and the rule that chooses.
 
    in place        A is not packed, nor B if its columns are adjacent: see in_place.hpp.
-   dot products    B is one column: sums in lanes of k.
+   vectors         B is one column, or A one row: see vector_products.hpp.
    pieces          a product that is thin in one direction falls into pieces along the other, each multiplied by one
                    thread alone; only what is large both ways is worth panels that all threads share.
    slices of k     a small C and a long k: each thread sums blocks of kc in partial results, added in order afterwards.
@@ -11,6 +11,7 @@
 #pragma once
 
 #include "in_place.hpp"
+#include "vector_products.hpp"
 
 namespace {
 
@@ -32,62 +33,28 @@ INLINE bool fits_in_memory(const Product &x) {
 }
 
 /* The rule. */
-INLINE bool is_dots(const Product &x) { return x.kernel->unpacked && x.n == 1; }
 INLINE bool is_in_pieces(const Product &x) {
     const Count thin = min(x.m, x.n), edge = max(x.m, x.n);
     return x.threads > 1 && (is_in_place(x) || (thin <= THIN && edge >= MIN_EDGE * PIECES_A_THREAD * x.threads));
 }
 INLINE bool is_sliced(const Product &x) { return x.threads > 1 && x.m * x.n <= SLICED_C && x.k >= 4 * x.kc; }
 
-/* DOT_ROWS rows of A, or those that are left. What is not adjacent is copied to the buffer first. */
-INLINE Count dots_bytes(const Product &x) { return whole_lines((DOT_ROWS + 1) * DOT_KC * x.kernel->sum); }
-void multiply_dot_rows(const Product &x, Count ir, char *buffer) {
-    const Kernel &kernel = *x.kernel;
-    const bool gathers_a = x.cs_a != kernel.sum || !kernel.as_stored;
-    const bool gathers_b = !x.packed && (x.rs_b != kernel.sum || !kernel.as_stored);
-    const Count rows = min(DOT_ROWS, x.m - ir);
-    char *const copy_of_a = buffer + DOT_KC * kernel.sum;
-    Tile tile = {.kernel = &kernel, .rows = rows, .columns = 1, .rs_c = x.rs_c, .cs_c = x.cs_c};
-    for (Count pc = 0; pc < x.k; pc += x.kc) {
-        const Count depth = min(x.kc, x.k - pc);
-        const char *const a = x.a + ir * x.rs_a + pc * x.cs_a;
-        tile.depth = depth, tile.add = x.accumulate || pc > 0;
-        tile.a = a, tile.rs_a = x.rs_a, tile.c = x.c + ir * x.rs_c;
-        tile.b = x.packed ? x.packed + pc * kernel.sum : x.b + pc * x.rs_b;
-        if (gathers_b) {
-            kernel.pack_a({.kernel = &kernel, .to = buffer, .from = tile.b, .across = x.rs_b, .along = 0,
-                           .width = depth, .padded = depth, .depth = 1});
-            tile.b = buffer;
-        }
-        if (gathers_a) {
-            kernel.pack_a({.kernel = &kernel, .to = copy_of_a, .from = a, .across = x.cs_a, .along = x.rs_a,
-                           .width = depth, .padded = depth, .depth = rows});
-            tile.a = copy_of_a, tile.rs_a = depth * kernel.sum;
-        }
-        if (rows == DOT_ROWS) {
-            kernel.dots(tile);
-            continue;
-        }
-        tile.rows = 1;
-        for (Count i = 0; i < rows; i++, tile.a += tile.rs_a, tile.c += x.rs_c) kernel.dot(tile);
-    }
-}
-void multiply_dots(const Product &x) {
-    if (x.threads == 1) {
-        for (Count ir = 0; ir < x.m; ir += DOT_ROWS) multiply_dot_rows(x, ir, x.buffer);
-        return;
-    }
-    #pragma omp parallel for schedule(static) num_threads(x.threads)
-    for (Count ir = 0; ir < x.m; ir += DOT_ROWS)
-        multiply_dot_rows(x, ir, x.buffer + omp_get_thread_num() * dots_bytes(x));
+/* Packed B that only few rows use is in L2 for them. */
+INLINE Product with_thin_b(const Product &x) {
+    Product thin = x;
+    if (x.threads > 1 || x.m > THIN || x.max_b || is_in_place(x)) return thin;
+    const Count fit = round_up_2(x.extents->thin_b / bytes_of(*x.kernel, min(x.k, x.kc)), x.kernel->nr);
+    thin.max_b = x.extents->thin_b;
+    thin.nc = min(x.nc, max(x.kernel->nr, fit));
+    return thin;
 }
 
 /* On one thread, or in five loops that a team shares. */
 void multiply_whole(const Product &x) {
     if (is_in_place(x)) multiply_in_place(x);
-    else five_loops(x);
+    else five_loops(with_thin_b(x));
 }
-Count whole_bytes(const Product &x) { return is_in_place(x) ? in_place_bytes(x) : five_loops_bytes(x); }
+Count whole_bytes(const Product &x) { return is_in_place(x) ? in_place_bytes(x) : five_loops_bytes(with_thin_b(x)); }
 
 /* Extent of a piece, where pieces are of at least `min_extent`: as many for each thread as there is room for. */
 Count piece_extent(Count extent, Count min_extent, int threads, Count max_a_thread) {
@@ -110,11 +77,6 @@ Product piece_of(const Product &x) {
         piece.m = piece_extent(x.m, MIN_PIECE_ROWS, x.threads, max_a_thread);
     else
         piece.n = round_up(piece_extent(x.n, strip, x.threads, max_a_thread), strip);
-    if (!in_place && x.m <= THIN) {
-        const Count fit = round_up_2(x.extents->thin_b / bytes_of(kernel, min(x.k, x.kc)), kernel.nr);
-        piece.max_b = x.extents->thin_b;
-        piece.nc = min(x.nc, max(kernel.nr, fit));
-    }
     piece.m = min(piece.m, x.m), piece.n = min(piece.n, x.n);
     return piece;
 }
@@ -139,12 +101,12 @@ void multiply_pieces(const Product &x) {
 
 /* All but slices. */
 void multiply_unsliced(const Product &x) {
-    if (is_dots(x)) multiply_dots(x);
+    if (is_vector(x)) multiply_vector(x);
     else if (is_in_pieces(x)) multiply_pieces(x);
     else multiply_whole(x);
 }
 Count unsliced_bytes(const Product &x) {
-    if (is_dots(x)) return x.threads * dots_bytes(x);
+    if (is_vector(x)) return vector_bytes(x);
     return is_in_pieces(x) ? x.threads * whole_lines(whole_bytes(piece_of(x))) : whole_bytes(x);
 }
 
@@ -187,8 +149,8 @@ void multiply_slices(const Product &x) {
     }
 }
 
-/* Where slices and dot products cannot narrow their sums: C as it is summed, at the start of the buffer. */
-INLINE bool needs_sums(const Product &x) { return x.narrows && (is_sliced(x) || is_dots(x)); }
+/* Where slices and products with a vector cannot narrow their sums: C as it is summed, at the start of the buffer. */
+INLINE bool needs_sums(const Product &x) { return x.narrows && (is_sliced(x) || is_vector(x)); }
 Product with_sums(const Product &x) {
     Product wide = x;
     wide.narrows = false;

@@ -12,7 +12,8 @@ from gemmlab._cpu._driver cimport FastPath, is_columns, is_rows, threads_for, us
 from gemmlab._cpu.packed_backend.arrays cimport apart_in_memory, broadcast
 from gemmlab._cpu.packed_backend.loops cimport (
     DOT_KC, MAX_AXES, Batch, Buffer, Call, ClockedKernel, Extents, Kernel, Machine, Plan, Product, Recorder,
-    RecordingKernel, clocked_kernel, drop_buffer, drop_buffers, extents_of, fits_in_memory, give_buffer, is_dots,
+    RecordingKernel, clocked_kernel, drop_buffer, drop_buffers, extents_of, fits_in_memory, give_buffer,
+    has_any_order, is_dots,
     multiply_batch, new_buffer, pack_operand, plan_of, products_in, recording_kernel, take_buffer, workspace_of_batch,
 )
 
@@ -40,6 +41,7 @@ ctypedef void (*Called)(void *, Call, const Py_ssize_t *, const void *) noexcept
 
 cdef struct Entry:
     const Kernel *kernel
+    const Kernel *of_vectors  # for one row or column, or NULL: integers, whose sums are the same in any order
     Py_ssize_t mc, kc, nc
     double team_flop  # what a team costs: see _driver.pyx
 
@@ -166,6 +168,8 @@ cdef class PackedKernel(FastPath):
                 names = kernel.dtype.decode(), kernel.out.decode()
                 for of_a, of_c in _type_numbers(*names):
                     entry = &self.entries[of_a][of_c]
+                    if has_any_order(kernel[0]):
+                        entry.of_vectors = kernel
                     entry.kernel = kernel
                     entry.mc, entry.kc, entry.nc, entry.team_flop = blocks[names]
                 kernel += 1
@@ -205,9 +209,12 @@ cdef class PackedKernel(FastPath):
             x.cs_a, x.rs_b = cnp.PyArray_ITEMSIZE(a), x.n * cnp.PyArray_ITEMSIZE(b)
         if x.n == 1:
             x.cs_b, x.cs_c = cnp.PyArray_ITEMSIZE(b), cnp.PyArray_ITEMSIZE(c)
-        x.kernel, x.extents, x.narrows = entry.kernel, &self.extents, entry.kernel.narrows
+        x.extents, x.kernel = &self.extents, entry.kernel
+        if entry.of_vectors != NULL and (x.m == 1 or x.n == 1):
+            x.kernel = entry.of_vectors
+        x.narrows = x.kernel.narrows
         x.team_flop, x.mc, x.nc = entry.team_flop, entry.mc, entry.nc
-        x.kc = even(x.k, DOT_KC if is_dots(x[0]) else entry.kc, entry.kernel.group)
+        x.kc = even(x.k, DOT_KC if is_dots(x[0]) else entry.kc, x.kernel.group)
         x.packed, x.packed_n, x.packed_j, x.max_b = <const char *> NULL, x.n, 0, 0
         x.accumulate = False
 
@@ -339,9 +346,11 @@ cdef class PackedKernel(FastPath):
         check_size(x[0])
         x.mc, x.nc = mc or x.mc, nc or x.nc
         if kc and not is_dots(x[0]):
-            x.kc = even(x.k, kc, entry.kernel.group)
+            x.kc = even(x.k, kc, x.kernel.group)
         if packed is not None:
             x.packed, x.kc = packed.buffer.memory, packed.kc
+            if x.n > 1:  # the kernel that packed it
+                x.kernel, x.narrows = entry.kernel, entry.kernel.narrows
         x.threads = usable_threads(threads)
         return 0
 
@@ -373,7 +382,7 @@ cdef class PackedKernel(FastPath):
         return 0
 
 
-CALLS = ("pack_a", "pack_b", "packed_tile", "unpacked_tile", "dot", "unpack")  # in the order of `Call` in observe.hpp
+CALLS = ("pack_a", "pack_b", "packed_tile", "unpacked_tile", "dot", "vector_tile", "unpack")  # as in `Call`
 
 
 cdef void append_call(void *calls, Call what, const Py_ssize_t *extents, const void *address) noexcept nogil:

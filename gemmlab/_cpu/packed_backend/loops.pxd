@@ -38,8 +38,11 @@ cdef extern from "problem.hpp" nogil:
 
 cdef extern from "strategies.hpp" nogil:
     bint fits_in_memory(const Product &)
-    bint is_dots(const Product &)
     Py_ssize_t pack_operand(const Product &, char *)
+
+cdef extern from "vector_products.hpp" nogil:
+    bint is_dots(const Product &)
+    bint has_any_order(const Kernel &)
 
 cdef extern from "plan.hpp" nogil:
     ctypedef struct Plan:

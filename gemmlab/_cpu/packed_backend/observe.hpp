@@ -37,7 +37,7 @@ ClockedKernel clocked_kernel(const Kernel &kernel) {
 }
 
 /* Which function of a kernel was called. */
-enum Call { PACK_A, PACK_B, PACKED_TILE, UNPACKED_TILE, DOT_TILE, UNPACK };
+enum Call { PACK_A, PACK_B, PACKED_TILE, UNPACKED_TILE, DOT_TILE, VECTOR_TILE, UNPACK };
 
 /* What a product is recorded by. `call` has the extents in numbers and an address: of the operand packed, else of C.
    `access` has bytes that are read or written, in order; what it returns is no longer 0 when it wants no more. */
@@ -165,6 +165,33 @@ void record_dot(const Tile &x) {
     to.put(x);
 }
 
+/* A matrix by a vector; sums are in registers or L1. Columns are recorded in the order of k, not in that of their sums. */
+void record_columns(const Tile &x) {
+    const Recording to(x.kernel);
+    to.call(VECTOR_TILE, x.rows, x.columns, x.depth, x.c);
+    for (Count p = 0; p < x.depth && to.wanted(); p++) {
+        to.read(x.b + p * to.kernel.sum, to.kernel.sum);
+        to.read(x.a + p * x.cs_a, x.rows * to.kernel.stored);
+    }
+    to.put(x);
+}
+void record_rows(const Tile &x) {
+    const Recording to(x.kernel);
+    const Count some = to.kernel.vector_rows;
+    to.call(VECTOR_TILE, x.rows, x.columns, x.depth, x.c);
+    for (Count i = 0; i < x.rows; i += some)
+        for (Count p = 0; p < x.depth && to.wanted(); p += some) {
+            const Count numbers = min(some, x.depth - p);
+            to.read(x.b + p * to.kernel.sum, numbers * to.kernel.sum);
+            for (Count r = i; r < min(i + some, x.rows); r++)
+                to.read(x.a + r * x.rs_a + p * to.kernel.stored, numbers * to.kernel.stored);
+        }
+    to.put(x);
+}
+VectorKernels recorded(const VectorKernels &x) {
+    return {x.columns ? record_columns : NULL, x.rows ? record_rows : NULL};
+}
+
 /* One pass over each row, a cache line at a time. */
 void record_unpack(const Sums &x) {
     const Recording to(x.kernel);
@@ -202,10 +229,11 @@ constexpr Recorded<record_unpacked_tile, UNPACKED_ROWS * MAX_UNPACKED_VECTORS * 
 RecordingKernel recording_kernel(const Kernel &kernel, const Recorder &recorder) {
     RecordingKernel recording = {kernel, recorder, false};
     recording.begin = recording.end = NULL;
-    recording.pack_a = record_pack_a, recording.pack_b = record_pack_b;
+    recording.pack_a = recording.copy = record_pack_a, recording.pack_b = record_pack_b;
     recording.packed = RECORDED_PACKED.at, recording.unpacked = kernel.unpacked ? RECORDED_UNPACKED.at : NULL;
     recording.half_packed = kernel.half_packed ? RECORDED_HALF_PACKED.at : NULL;
-    recording.dot = recording.dots = record_dot;
+    recording.dot = recording.dots = kernel.dot ? record_dot : NULL;
+    recording.column = recorded(kernel.column), recording.row = recorded(kernel.row);
     recording.unpack = record_unpack, recording.accumulate = record_accumulate;
     return recording;
 }

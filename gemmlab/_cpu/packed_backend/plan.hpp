@@ -6,7 +6,7 @@
 namespace {
 
 /* What is done for a product: its strategy, on one of its slices and pieces, and the blocks of that. */
-enum Strategy { FIVE_LOOPS, STRIPS, ROWS_OF_C, FEW_ROWS_OF_A, DOT_PRODUCTS };
+enum Strategy { FIVE_LOOPS, STRIPS, ROWS_OF_C, FEW_ROWS_OF_A, DOT_PRODUCTS, BY_COLUMNS, BY_ROWS };
 struct Plan {
     Strategy strategy;
     Count threads, slices, pieces;
@@ -29,14 +29,17 @@ Plan plan_of(const Product &x) {
         plan.slices = ceil_div(x.k, x.kc);
         one = slice_of(one, 0, one.c, one.buffer);
     }
-    if (!is_dots(one) && is_in_pieces(one)) {
+    if (!is_vector(one) && is_in_pieces(one)) {
         const Product piece = piece_of(one);
         plan.pieces = ceil_div(one.m, piece.m) * ceil_div(one.n, piece.n);
         one = piece;
     }
     plan.m = one.m, plan.n = one.n, plan.k = one.k;
-    if (is_dots(one)) {
-        plan.strategy = DOT_PRODUCTS, plan.mr = DOT_ROWS, plan.nr = 1;
+    if (is_vector(one)) {
+        const MatrixByVector by = by_vector(one);
+        plan.strategy = by.pass == DOTS ? DOT_PRODUCTS : by.pass == COLUMNS ? BY_COLUMNS : BY_ROWS;
+        plan.m = by.x.m, plan.n = by.x.n;
+        plan.mr = by.pass == DOTS ? DOT_ROWS : ceil_div(by.x.m, row_blocks(by)), plan.nr = 1;
     } else if (is_in_place(one)) {
         plan.mr = unpacked_panels(one).rows(0), plan.nr = strip_columns(one), plan.packs_b = gathers_b(one);
         switch (order_in_place(one)) {
@@ -52,7 +55,7 @@ Plan plan_of(const Product &x) {
             default: plan.strategy = STRIPS;
         }
     } else {
-        const Blocks blocks = blocks_of(one);
+        const Blocks blocks = blocks_of(with_thin_b(one));
         plan.mc = blocks.mc, plan.nc = blocks.nc, plan.kr = blocks.kr, plan.ns = blocks.ns;
         plan.kept = blocks.kept, plan.packs_a = blocks.packs_a, plan.packs_b = !one.packed;
         plan.separate = blocks.separate;

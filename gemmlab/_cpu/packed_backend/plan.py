@@ -10,6 +10,8 @@ STRATEGIES = (  # in the order of `Strategy` in plan.hpp
     "in place, by rows of C",
     "in place, by rows of B",
     "dot products",
+    "a vector by columns of the matrix",
+    "a vector by rows of the matrix",
 )
 
 
