@@ -237,10 +237,7 @@ cdef class FastPath:
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads):
         """A plain product; None for any other, which takes the general path, where everything is checked and
-        every error is raised.
-
-        `threads` is the number that the caller asks for, or 0.
-        """
+        every error is raised. `threads` is the number that the caller asks for, or 0."""
         raise NotImplementedError
 
 
@@ -310,10 +307,8 @@ cdef class Kernel(FastPath):
         cdef int type_num = cnp.PyArray_TYPE(a)
         cdef Py_ssize_t m, n, k
         cdef cnp.npy_intp shape[2]
-        cdef RungParams params
-        if threads and self.convention != RUNG:
-            return None  # a library is limited around the call
-        if not (cnp.PyArray_NDIM(a) == 2 and cnp.PyArray_NDIM(b) == 2 and cnp.PyArray_TYPE(b) == type_num
+        if (threads and self.convention != RUNG) or not (  # a library is limited around the call
+                cnp.PyArray_NDIM(a) == 2 and cnp.PyArray_NDIM(b) == 2 and cnp.PyArray_TYPE(b) == type_num
                 and (type_num == cnp.NPY_FLOAT or type_num == cnp.NPY_DOUBLE)):
             return None
         m, k, n = cnp.PyArray_DIM(a, 0), cnp.PyArray_DIM(a, 1), cnp.PyArray_DIM(b, 1)
@@ -330,7 +325,7 @@ cdef class Kernel(FastPath):
                   and (self.convention != FORTRAN or leading(out, 0) <= 0x7fffffff)
                   and clear_of(out, a) and clear_of(out, b)):
             return None
-        params = self.params(type_num, m, n, k, leading(b, 0), threads)
+        cdef RungParams params = self.params(type_num, m, n, k, leading(b, 0), threads)
         cdef char *a_ = <char *> cnp.PyArray_DATA(a)
         cdef char *b_ = <char *> cnp.PyArray_DATA(b)
         cdef char *c_ = <char *> cnp.PyArray_DATA(out)
