@@ -33,6 +33,10 @@ template <class Kind, class S> constexpr void set_vectors(Kernel &x) {
 template <class Kind, class S> constexpr void set_packing(Kernel &x) {
     using T = typename Kind::Sum;
     if constexpr (Kind::PARTS == 2) x.pack_a = ComplexPacking<T>::pack_a, x.pack_b = ComplexPacking<T>::pack_b;
+    else if constexpr (IsPaired<Kind>) {
+        x.pack_a = x.pack_b = PairedPacking<T, S>::pack;
+        x.pair_products = PairedPacking<T, S>::pair_products;
+    }
     else x.pack_a = x.pack_b = Packing<T, S>::pack;
 }
 
@@ -98,14 +102,14 @@ constexpr Kernel KERNELS[] = {
     kernel<Real<float>, Bfloat16>({.dtype = "bfloat16", .out = "float32", .mc = 84, .kc = 512}),
     kernel<Modular<uint16_t>, uint8_t, uint8_t>({.dtype = "int8", .out = "int8", .mc = 84, .kc = 512}),
     kernel<Modular<uint16_t>, uint16_t>({.dtype = "int16", .out = "int16", .mc = 84, .kc = 512}),
-    kernel<Modular<uint32_t>, uint32_t>({.dtype = "int32", .out = "int32", .mc = 84, .kc = 512}),
-    kernel<Modular<uint64_t>, uint64_t>({.dtype = "int64", .out = "int64", .mc = 84, .kc = 384}),
-    kernel<Modular<uint32_t>, int8_t>({.dtype = "int8", .out = "int32", .mc = 84, .kc = 512}),
-    kernel<Modular<uint32_t>, uint8_t>({.dtype = "uint8", .out = "int32", .mc = 84, .kc = 512}),
-    kernel<Modular<uint32_t>, int16_t>({.dtype = "int16", .out = "int32", .mc = 84, .kc = 512}),
-    kernel<Modular<uint32_t>, uint16_t>({.dtype = "uint16", .out = "int32", .mc = 84, .kc = 512}),
-    kernel<Modular<uint64_t>, int32_t>({.dtype = "int32", .out = "int64", .mc = 84, .kc = 384}),
-    kernel<Modular<uint64_t>, uint32_t>({.dtype = "uint32", .out = "int64", .mc = 84, .kc = 384}),
+    kernel<WideInteger<uint32_t>, uint32_t>({.dtype = "int32", .out = "int32", .mc = 84, .kc = 512}),
+    kernel<WideInteger<uint64_t>, uint64_t>({.dtype = "int64", .out = "int64", .mc = 84, .kc = 384}),
+    kernel<WideInteger<uint32_t>, int8_t>({.dtype = "int8", .out = "int32", .mc = 84, .kc = 512}),
+    kernel<WideInteger<uint32_t>, uint8_t>({.dtype = "uint8", .out = "int32", .mc = 84, .kc = 512}),
+    kernel<WideInteger<uint32_t>, int16_t>({.dtype = "int16", .out = "int32", .mc = 84, .kc = 512}),
+    kernel<WideInteger<uint32_t>, uint16_t>({.dtype = "uint16", .out = "int32", .mc = 84, .kc = 512}),
+    kernel<WideInteger<uint64_t>, int32_t>({.dtype = "int32", .out = "int64", .mc = 84, .kc = 384}),
+    kernel<WideInteger<uint64_t>, uint32_t>({.dtype = "uint32", .out = "int64", .mc = 84, .kc = 384}),
     kernel<Boolean, Bool, Bool>({.dtype = "bool", .out = "bool", .mc = 84, .kc = 512}),
 #endif
     {.dtype = nullptr},

@@ -48,9 +48,10 @@ INLINE Count blocks_a_thread(int threads) { return threads > FEW_THREADS ? 4 : 2
 
 /* Bytes of a row of A or a column of B in panels of this depth. */
 INLINE Count bytes_of(const Kernel &x, Count depth) { return ceil_div_2(depth, x.group) * x.step; }
+INLINE Count bytes_of_a(const Kernel &x, Count depth) { return bytes_of(x, depth) + (x.pair_products ? x.sum : 0); }
 /* Bytes of a packed block of A with so many rows. */
 INLINE Count a_bytes(const Product &x, Count rows) {
-    return round_up(rows, x.kernel->mr) * bytes_of(*x.kernel, min(x.k, x.kc));
+    return round_up(rows, x.kernel->mr) * bytes_of_a(*x.kernel, min(x.k, x.kc));
 }
 INLINE Count max_b_bytes(const Product &x) {
     return x.max_b ? x.max_b : max(x.extents->min_b, x.threads * x.extents->b_of_a_thread);
@@ -148,10 +149,13 @@ void multiply_block(const Kernel &kernel, const Block &x) {
     Tile tile = {.kernel = &kernel, .depth = steps, .rs_a = x.rs_a, .cs_a = x.cs_a, .b = x.b, .rs_c = x.rs_c,
                  .cs_c = x.cs_c, .add = x.add};
     const MicroKernel *const tiles = x.packed ? kernel.packed : kernel.half_packed;
-    const Count row_of_a = x.packed ? row_bytes : x.rs_a;
+    const Count row_of_a = x.packed ? bytes_of_a(kernel, x.depth) : x.rs_a;
+    char of_b[MAX_VECTORS * MAX_VECTOR_BYTES];
+    tile.of_b = of_b;
     if (kernel.begin) kernel.begin();
     for (Count jr = 0; jr < x.columns; jr += kernel.nr, tile.b += kernel.nr * row_bytes) {
         tile.columns = min(kernel.nr, x.columns - jr);
+        if (kernel.pair_products) kernel.pair_products(tile.b, kernel.nr, steps, of_b);
         Count ir = 0;
         for (Count panel = 0; panel < panels.count; panel++, ir += tile.rows) {
             tile.rows = min(panels.rows(panel), x.rows - ir);
@@ -166,11 +170,14 @@ void multiply_block(const Kernel &kernel, const Block &x) {
 void pack_block_of_a(const Product &x, char *to, const char *a, Count rows, Count depth) {
     const Kernel &kernel = *x.kernel;
     const Panels panels = panels_of_a(kernel, rows);
-    const Count bytes = bytes_of(kernel, depth);
+    const Count bytes = bytes_of_a(kernel, depth);
     for (Count panel = 0, ir = 0, height; panel < panels.count; panel++, ir += height) {
         height = min(panels.rows(panel), rows - ir);
-        kernel.pack_a({.kernel = &kernel, .to = to + ir * bytes, .from = a + ir * x.rs_a, .across = x.rs_a,
+        char *const packed = to + ir * bytes;
+        kernel.pack_a({.kernel = &kernel, .to = packed, .from = a + ir * x.rs_a, .across = x.rs_a,
                        .along = x.cs_a, .width = height, .padded = height, .depth = depth});
+        if (kernel.pair_products)
+            kernel.pair_products(packed, height, ceil_div_2(depth, kernel.group), packed + height * bytes_of(kernel, depth));
     }
 }
 

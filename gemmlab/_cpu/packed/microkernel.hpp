@@ -47,6 +47,8 @@ template <class Kind> constexpr bool IS_COMPLEX = Kind::PARTS == 2;
 template <class Kind>
 constexpr int MR = IS_COMPLEX<Kind> ? TILES.complex_rows : Kind::FUSED ? TILES.rows : TILES.integer_rows;
 template <class Kind> constexpr int VECTORS = IS_COMPLEX<Kind> ? 1 : TILES.vectors;  // of sums in a row
+template <class Kind> concept IsPaired = requires { Kind::REGISTERS; };
+template <IsPaired Kind> constexpr int VECTORS<Kind> = TILES.vectors / Kind::REGISTERS;
 template <class Kind> constexpr int NR = VECTORS<Kind> * LANES<typename Kind::Sum>;
 template <class Kind> constexpr int ROW_OF_B = Kind::PARTS * VECTORS<Kind> * VECTOR_BYTES;  // bytes in a panel
 
@@ -213,6 +215,29 @@ template <class Kind, int ROWS, int NV> void packed_tile(const Tile &given) {
     put<Kind, ROWS, NV>(sum, x);
 }
 
+/* The same by pairs of k: two rows of B and two numbers of each row of A make one product. Sums over k of what is to be
+   subtracted come after the panel of A, and in `of_b`. */
+template <class Kind, int ROWS, int NV> void paired_tile(const Tile &given) {
+    using T = typename Kind::Sum;
+    const Tile x = given;
+    Registers<Kind, ROWS, NV * Kind::REGISTERS> sum;
+    Registers<Kind, ROWS, NV> total;
+    const T *a = (const T *)x.a;
+    const char *b = x.b;
+    prefetch_c<Kind, ROWS>(x);
+    clear<Kind, ROWS, NV * Kind::REGISTERS>(sum);
+    for (Count p = 0; p < x.depth; p++, a += 2 * ROWS, b += 2 * ROW_OF_B<Kind>)
+        UNROLL for (int i = 0; i < ROWS; i++)
+            UNROLL for (int v = 0; v < NV; v++) {
+                const char *const first = b + v * VECTOR_BYTES, *const second = first + ROW_OF_B<Kind>;
+                Kind::multiply_add(sum[i] + v * Kind::REGISTERS, load<T>(second) + a[i], load<T>(first) + a[ROWS + i]);
+            }
+    UNROLL for (int i = 0; i < ROWS; i++)
+        UNROLL for (int v = 0; v < NV; v++)
+            total[i][v] = Kind::total(sum[i] + v * Kind::REGISTERS) - (load<T>(x.of_b + v * VECTOR_BYTES) + a[i]);
+    put<Kind, ROWS, NV>(total, x);
+}
+
 /* A as it is stored, B in panels. */
 template <class Kind, int ROWS, int NV> void half_packed_tile(const Tile &given) {
     const Tile x = given;
@@ -253,7 +278,8 @@ template <class Kind, int ROWS, int NV, bool WHOLE> void unpacked_tile(const Til
 template <int N> struct MicroKernels { MicroKernel at[N]; };
 
 template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> packed_tiles(std::integer_sequence<int, I...>) {
-    return {{packed_tile<Kind, I / VECTORS<Kind> + 1, Kind::PARTS * (I % VECTORS<Kind> + 1)>...}};
+    if constexpr (IsPaired<Kind>) return {{paired_tile<Kind, I / VECTORS<Kind> + 1, I % VECTORS<Kind> + 1>...}};
+    else return {{packed_tile<Kind, I / VECTORS<Kind> + 1, Kind::PARTS * (I % VECTORS<Kind> + 1)>...}};
 }
 template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> half_packed_tiles(std::integer_sequence<int, I...>) {
     return {{half_packed_tile<Kind, I / VECTORS<Kind> + 1, I % VECTORS<Kind> + 1>...}};

@@ -37,6 +37,48 @@ template <class T> struct Modular : Real<T> {
     static constexpr bool FUSED = false, UNPACKED = false;
 };
 
+#if defined(__SSE4_1__)
+/* Wide integers two numbers of k at a time, by Winograd ("A New Algorithm for Inner Product", 1968):
+
+       (a0 + b1) (a1 + b0) = a0 b0 + a1 b1 + a0 a1 + b0 b1
+
+   One product in place of two, which cost more than additions here. The sum of a0 a1 over k belongs to a row of A and
+   that of b0 b1 to a column of B; both are subtracted at the end (`paired_tile`). Modulo 2^bits all of this is exact. */
+template <class T> struct Paired : Modular<T> {
+    static constexpr int GROUP = 2, STEP = 2 * sizeof(T);
+    static constexpr int REGISTERS = 1;  // vectors in which one vector of sums is kept
+    static INLINE void multiply_add(Vector<T> *sum, Vector<T> x, Vector<T> y) { *sum += x * y; }
+    static INLINE Vector<T> total(const Vector<T> *sum) { return *sum; }
+};
+
+#if !defined(__AVX512DQ__)
+/* Of 64 bits, where the processor multiplies 32: sums of low halves' products, in 64 bits; and for each half of x that
+   of its products with the other half of y, in 32 bits, since they count 2^32 times. */
+template <> struct Paired<uint64_t> : Modular<uint64_t> {
+    using Halves = Vector<uint32_t>;
+    static constexpr int GROUP = 2, STEP = 16, REGISTERS = 2;
+    static INLINE Vector<uint64_t> low_products(Vector<uint64_t> x, Vector<uint64_t> y) {
+#if defined(__AVX2__)
+        return (Vector<uint64_t>)_mm256_mul_epu32((__m256i)x, (__m256i)y);
+#else
+        return (Vector<uint64_t>)_mm_mul_epu32((__m128i)x, (__m128i)y);
+#endif
+    }
+    static INLINE Halves exchanged(Vector<uint64_t> x) { return shuffle<uint32_t, neighbour>((Halves)x, (Halves)x); }
+    static INLINE void multiply_add(Vector<uint64_t> *sum, Vector<uint64_t> x, Vector<uint64_t> y) {
+        sum[0] += low_products(x, y);
+        sum[1] = (Vector<uint64_t>)((Halves)sum[1] + (Halves)x * exchanged(y));
+    }
+    static INLINE Vector<uint64_t> total(const Vector<uint64_t> *sum) {
+        return sum[0] + ((Vector<uint64_t>)((Halves)sum[1] + exchanged(sum[1])) << 32);
+    }
+};
+#endif
+template <class T> using WideInteger = Paired<T>;
+#else
+template <class T> using WideInteger = Modular<T>;
+#endif
+
 /* bool: or of ands. */
 struct Boolean : Modular<uint16_t> {
     template <class Y> static INLINE Vector<Sum> multiply_add(Vector<Sum> sum, Vector<Sum> x, Y y) { return sum | (x & y); }

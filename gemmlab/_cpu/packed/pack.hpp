@@ -180,6 +180,31 @@ template <class T> struct ComplexPacking {
     }
 };
 
+/* Panels for pairs of k: those of single numbers, with another row of zeros where k is odd. */
+template <class T, class S> struct PairedPacking {
+    static void pack(const Panel &given) {
+        const Panel x = given;
+        Packing<T, S>::pack(x);
+        if (x.depth % 2) memset((T *)x.to + x.depth * x.padded, 0, x.padded * sizeof(T));
+    }
+
+    /* Sums over k of the products of both numbers of a pair, for some rows or columns of a panel from `i` on. */
+    template <int SOME> static INLINE Count products(const T *panel, Count width, Count pairs, T *to, Count i) {
+        typedef T Some __attribute__((vector_size(SOME * sizeof(T)), aligned(1), may_alias));
+        for (; i + SOME <= width; i += SOME) {
+            Some sum = {};
+            const T *pair = panel + i;
+            for (Count p = 0; p < pairs; p++, pair += 2 * width) sum += *(const Some *)pair * *(const Some *)(pair + width);
+            *(Some *)(to + i) = sum;
+        }
+        if constexpr (SOME > 1) return products<SOME / 2>(panel, width, pairs, to, i);
+        else return i;
+    }
+    static void pair_products(const char *panel, Count width, Count pairs, char *to) {
+        products<LANES<T>>((const T *)panel, width, pairs, (T *)to, 0);
+    }
+};
+
 #if defined(__AVX512BW__)
 /* For instructions that multiply PER numbers of k at once, PER x BITS = 32: they are side by side in 4 bytes, a k-group.
 

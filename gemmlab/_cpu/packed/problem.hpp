@@ -44,6 +44,7 @@ struct Tile {
     char *c; Count rs_c, cs_c;
     bool add;     // to what C holds
     bool resume;  // go on with the sums that C holds
+    const char *of_b;  // see `pair_products` of a kernel
     Count products, a_step, b_step, c_step;
 };
 
@@ -69,6 +70,7 @@ constexpr int UNPACKED_ROWS = 12, MAX_UNPACKED_VECTORS = 8;  // of a tile on ope
 using MicroKernel = void (*)(const Tile &);
 using Pack = void (*)(const Panel &);
 using Unpack = void (*)(const Sums &);
+using PairProducts = void (*)(const char *panel, Count width, Count pairs, char *to);
 
 /* A matrix by a vector, where numbers of its columns are adjacent, and where those of its rows are. NULL: none at all,
    or dot products instead of rows. */
@@ -103,6 +105,7 @@ struct Kernel {
     Pack widen;         // numbers of C as they are summed
     Unpack unpack;      // sums to C as it is stored
     Unpack accumulate;  // sums to C as it is summed
+    PairProducts pair_products;  // of each row or column of a panel, what `Paired` subtracts (numeric.hpp); or NULL
 };
 
 /* One product, C = A B or, if it accumulates, C = C + A B. */
@@ -124,7 +127,7 @@ struct Product {
     char *buffer;        // of the plan's `workspace` bytes, at a multiple of LINE
 };
 
-constexpr int MAX_MR = 32, MAX_VECTORS = 4;
+constexpr int MAX_MR = 32, MAX_VECTORS = 4, MAX_VECTOR_BYTES = 64;
 constexpr int DOT_ROWS = 4;
 constexpr Count LINE = 128;       // bytes: two cache lines, which are often fetched together, or one of Apple
 constexpr Count DOT_KC = 4096;    // kc where B is one column of real numbers

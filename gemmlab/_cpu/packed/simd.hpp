@@ -4,7 +4,7 @@
 
 #include <string.h>
 #include <utility>
-#if defined(__AVX__)
+#if defined(__SSE4_1__)
 #include <immintrin.h>
 #elif defined(__aarch64__)
 #include <arm_neon.h>
@@ -88,6 +88,7 @@ constexpr int upper(int i, int w, int n) { return lower(i, w, n) + w / 2; }
 constexpr int even(int i, int w, int n) { return i / w * 2 % (n / w) * w + i % w + i / w * 2 / (n / w) * n; }
 constexpr int odd(int i, int w, int n) { return even(i, w, n) + w; }
 constexpr int reversed(int i, int, int n) { return n - 1 - i; }
+constexpr int neighbour(int i, int, int) { return i ^ 1; }
 
 template <class T, int (*WHICH)(int, int, int), int... I>
 INLINE Vector<T> shuffle(Vector<T> x, Vector<T> y, std::integer_sequence<int, I...>) {

@@ -229,7 +229,7 @@ constexpr Recorded<record_unpacked_tile, UNPACKED_ROWS * MAX_UNPACKED_VECTORS * 
 RecordingKernel recording_kernel(const Kernel &kernel, const Recorder &recorder) {
     RecordingKernel recording = {kernel, recorder, false};
     recording.begin = recording.end = NULL;
-    recording.pack_a = recording.copy = record_pack_a, recording.pack_b = record_pack_b;
+    recording.pack_a = recording.copy = record_pack_a, recording.pack_b = record_pack_b, recording.pair_products = NULL;
     recording.packed = RECORDED_PACKED.at, recording.unpacked = kernel.unpacked ? RECORDED_UNPACKED.at : NULL;
     recording.half_packed = kernel.half_packed ? RECORDED_HALF_PACKED.at : NULL;
     recording.dot = recording.dots = kernel.dot ? record_dot : NULL;
