@@ -24,7 +24,7 @@ struct Tiles {
 };
 //                    f32, f64  complex  integers  unpacked  steps    registers     chosen by
 constexpr Tiles V4    = {14, 2,   14,      12,      24, 4,     1};  // 32 x 64 bytes   measurement
-constexpr Tiles V3    = {6, 2,     6,       4,      12, 2,     4};  // 16 x 32 bytes   measurement
+constexpr Tiles V3    = {6, 2,     6,       6,      12, 2,     4};  // 16 x 32 bytes   measurement
 constexpr Tiles V2    = {3, 4,     6,       3,      12, 2,     1};  // 16 x 16 bytes   measurement; loads B anew for each row
 constexpr Tiles NEON  = {12, 2,   12,      12,      24, 4,     1};  // 32 x 16 bytes   the number of registers: not timed
 constexpr Tiles PLAIN = {6, 2,     6,       4,      12, 2,     1};  // unknown         as for 16 registers: not timed
@@ -48,7 +48,9 @@ template <class Kind>
 constexpr int MR = IS_COMPLEX<Kind> ? TILES.complex_rows : Kind::FUSED ? TILES.rows : TILES.integer_rows;
 template <class Kind> constexpr int VECTORS = IS_COMPLEX<Kind> ? 1 : TILES.vectors;  // of sums in a row
 template <class Kind> concept IsPaired = requires { Kind::REGISTERS; };
-template <IsPaired Kind> constexpr int VECTORS<Kind> = TILES.vectors / Kind::REGISTERS;
+template <IsPaired Kind> constexpr int VECTORS<Kind> = 2;  // by as many rows as registers are left for
+template <IsPaired Kind>
+constexpr int MR<Kind> = TILES.integer_rows * TILES.vectors / (VECTORS<Kind> * Kind::REGISTERS);
 template <class Kind> constexpr int NR = VECTORS<Kind> * LANES<typename Kind::Sum>;
 template <class Kind> constexpr int ROW_OF_B = Kind::PARTS * VECTORS<Kind> * VECTOR_BYTES;  // bytes in a panel
 
@@ -227,11 +229,13 @@ template <class Kind, int ROWS, int NV> void paired_tile(const Tile &given) {
     prefetch_c<Kind, ROWS>(x);
     clear<Kind, ROWS, NV * Kind::REGISTERS>(sum);
     for (Count p = 0; p < x.depth; p++, a += 2 * ROWS, b += 2 * ROW_OF_B<Kind>)
-        UNROLL for (int i = 0; i < ROWS; i++)
+        UNROLL for (int i = 0; i < ROWS; i++) {
             UNROLL for (int v = 0; v < NV; v++) {
                 const char *const first = b + v * VECTOR_BYTES, *const second = first + ROW_OF_B<Kind>;
                 Kind::multiply_add(sum[i] + v * Kind::REGISTERS, load<T>(second) + a[i], load<T>(first) + a[ROWS + i]);
             }
+            asm("" : "+r"(b));
+        }
     UNROLL for (int i = 0; i < ROWS; i++)
         UNROLL for (int v = 0; v < NV; v++)
             total[i][v] = Kind::total(sum[i] + v * Kind::REGISTERS) - (load<T>(x.of_b + v * VECTOR_BYTES) + a[i]);

@@ -68,6 +68,7 @@ template <> struct Paired<uint64_t> : Modular<uint64_t> {
     static INLINE void multiply_add(Vector<uint64_t> *sum, Vector<uint64_t> x, Vector<uint64_t> y) {
         sum[0] += low_products(x, y);
         sum[1] = (Vector<uint64_t>)((Halves)sum[1] + (Halves)x * exchanged(y));
+        asm("" : "+x"(sum[0]), "+x"(sum[1]));  // else the compiler adds later, and keeps some sums in memory
     }
     static INLINE Vector<uint64_t> total(const Vector<uint64_t> *sum) {
         return sum[0] + ((Vector<uint64_t>)((Halves)sum[1] + exchanged(sum[1])) << 32);

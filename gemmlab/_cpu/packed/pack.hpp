@@ -188,17 +188,18 @@ template <class T, class S> struct PairedPacking {
         if (x.depth % 2) memset((T *)x.to + x.depth * x.padded, 0, x.padded * sizeof(T));
     }
 
-    /* Sums over k of the products of both numbers of a pair, for some rows or columns of a panel from `i` on. */
-    template <int SOME> static INLINE Count products(const T *panel, Count width, Count pairs, T *to, Count i) {
+    /* Sums over k of the products of both numbers of a pair, for some rows or columns of a panel from `i` on. A vector
+       may end in the next row of the panel, or after a panel of A in the place of these sums: half of it is there. */
+    template <int SOME> static INLINE void products(const T *panel, Count width, Count pairs, T *to, Count i) {
         typedef T Some __attribute__((vector_size(SOME * sizeof(T)), aligned(1), may_alias));
-        for (; i + SOME <= width; i += SOME) {
+        for (; i < width && 2 * (width - i) >= SOME; i += SOME) {
             Some sum = {};
             const T *pair = panel + i;
             for (Count p = 0; p < pairs; p++, pair += 2 * width) sum += *(const Some *)pair * *(const Some *)(pair + width);
-            *(Some *)(to + i) = sum;
+            memcpy(to + i, &sum, min(SOME, width - i) * sizeof(T));
         }
-        if constexpr (SOME > 1) return products<SOME / 2>(panel, width, pairs, to, i);
-        else return i;
+        if constexpr (SOME > 1)
+            if (i < width) products<SOME / 2>(panel, width, pairs, to, i);
     }
     static void pair_products(const char *panel, Count width, Count pairs, char *to) {
         products<LANES<T>>((const T *)panel, width, pairs, (T *)to, 0);
