@@ -40,8 +40,8 @@ template <class Kind, class S> constexpr void set_packing(Kernel &x) {
     else x.pack_a = x.pack_b = Packing<T, S>::pack;
 }
 
-#if defined(__AVX512BF16__) && defined(__AVX512VNNI__)
-template <class Kind, class S> requires(Kind::GROUP > 1) constexpr void set_packing(Kernel &x) {
+#if defined(__SSE4_1__) && !defined(__AMX_TILE__)
+template <class Kind, class S> requires(Kind::GROUP > 1 && !IsPaired<Kind>) constexpr void set_packing(Kernel &x) {
     if constexpr (Kind::GROUP * sizeof(S) == 4)
         x.pack_a = x.pack_b = GroupPacking<S, Kind::GROUP, Packing<uint32_t, uint32_t>, 1>::pack;
     else
@@ -100,17 +100,25 @@ constexpr Kernel KERNELS[] = {
     kernel<Real<float>, Float16>({.dtype = "float16", .out = "float32", .mc = 84, .kc = 512}),
     kernel<Real<float>, Bfloat16, Bfloat16>({.dtype = "bfloat16", .out = "bfloat16", .mc = 84, .kc = 512}),
     kernel<Real<float>, Bfloat16>({.dtype = "bfloat16", .out = "float32", .mc = 84, .kc = 512}),
-    kernel<Modular<uint16_t>, uint8_t, uint8_t>({.dtype = "int8", .out = "int8", .mc = 84, .kc = 512}),
-    kernel<Modular<uint16_t>, uint16_t>({.dtype = "int16", .out = "int16", .mc = 84, .kc = 512}),
     kernel<WideInteger<uint32_t>, uint32_t>({.dtype = "int32", .out = "int32", .mc = 84, .kc = 512}),
     kernel<WideInteger<uint64_t>, uint64_t>({.dtype = "int64", .out = "int64", .mc = 84, .kc = 384}),
-    kernel<WideInteger<uint32_t>, int8_t>({.dtype = "int8", .out = "int32", .mc = 84, .kc = 512}),
-    kernel<WideInteger<uint32_t>, uint8_t>({.dtype = "uint8", .out = "int32", .mc = 84, .kc = 512}),
-    kernel<WideInteger<uint32_t>, int16_t>({.dtype = "int16", .out = "int32", .mc = 84, .kc = 512}),
     kernel<WideInteger<uint32_t>, uint16_t>({.dtype = "uint16", .out = "int32", .mc = 84, .kc = 512}),
     kernel<WideInteger<uint64_t>, int32_t>({.dtype = "int32", .out = "int64", .mc = 84, .kc = 384}),
     kernel<WideInteger<uint64_t>, uint32_t>({.dtype = "uint32", .out = "int64", .mc = 84, .kc = 384}),
     kernel<Boolean, Bool, Bool>({.dtype = "bool", .out = "bool", .mc = 84, .kc = 512}),
+#if defined(__SSE4_1__)
+    kernel<DotInt16, uint8_t, uint8_t>({.dtype = "int8", .out = "int8", .mc = 84, .kc = 1024}),
+    kernel<DotInt16, uint16_t, uint16_t>({.dtype = "int16", .out = "int16", .mc = 84, .kc = 1024}),
+    kernel<DotInt16, int8_t>({.dtype = "int8", .out = "int32", .mc = 84, .kc = 1024}),
+    kernel<DotInt16, uint8_t>({.dtype = "uint8", .out = "int32", .mc = 84, .kc = 1024}),
+    kernel<DotInt16, uint16_t>({.dtype = "int16", .out = "int32", .mc = 84, .kc = 1024}),
+#else
+    kernel<Modular<uint16_t>, uint8_t, uint8_t>({.dtype = "int8", .out = "int8", .mc = 84, .kc = 512}),
+    kernel<Modular<uint16_t>, uint16_t>({.dtype = "int16", .out = "int16", .mc = 84, .kc = 512}),
+    kernel<Modular<uint32_t>, int8_t>({.dtype = "int8", .out = "int32", .mc = 84, .kc = 512}),
+    kernel<Modular<uint32_t>, uint8_t>({.dtype = "uint8", .out = "int32", .mc = 84, .kc = 512}),
+    kernel<Modular<uint32_t>, int16_t>({.dtype = "int16", .out = "int32", .mc = 84, .kc = 512}),
+#endif
 #endif
     {.dtype = nullptr},
 };

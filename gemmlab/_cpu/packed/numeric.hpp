@@ -8,7 +8,7 @@
    instructions for more than one number of k, the last kinds here use them:
 
        vdpbf16ps    float32 += 2 products of bfloat16     what is below 2^-126 counts as 0, as a factor and as a sum
-       vpdpwssd     int32   += 2 products of int16        also for int8 and uint8 into sums of int32
+       vpdpwssd     int32   += 2 products of int16        also for int8 and uint8 into sums of int32; elsewhere vpmaddwd
        vpdpbusd     int32   += 4 products of int8         modulo 2^8, where signs change nothing
 
    AVX512-FP16 is left out: it sums in float16, and we promise sums in float32. */
@@ -68,7 +68,7 @@ template <> struct Paired<uint64_t> : Modular<uint64_t> {
     static INLINE void multiply_add(Vector<uint64_t> *sum, Vector<uint64_t> x, Vector<uint64_t> y) {
         sum[0] += low_products(x, y);
         sum[1] = (Vector<uint64_t>)((Halves)sum[1] + (Halves)x * exchanged(y));
-        asm("" : "+x"(sum[0]), "+x"(sum[1]));  // else the compiler adds later, and keeps some sums in memory
+        asm("" : "+v"(sum[0]), "+v"(sum[1]));  // else the compiler adds later, and keeps some sums in memory
     }
     static INLINE Vector<uint64_t> total(const Vector<uint64_t> *sum) {
         return sum[0] + ((Vector<uint64_t>)((Halves)sum[1] + exchanged(sum[1])) << 32);
@@ -87,19 +87,27 @@ struct Boolean : Modular<uint16_t> {
     static INLINE Sum add(Sum x, Sum y) { return x | y; }
 };
 
-#if defined(__AVX512BF16__) && defined(__AVX512VNNI__)
+#if defined(__SSE4_1__)
 template <class T, int NUMBERS> struct Grouped : Real<T> {
     static constexpr int GROUP = NUMBERS, STEP = 4;
     static constexpr bool UNPACKED = false;
 };
+struct DotInt16 : Grouped<uint32_t, 2> {
+    static INLINE Vector<Sum> multiply_add(Vector<Sum> sum, Vector<Sum> x, Sum y) {
+#if defined(__AVX512VNNI__)
+        return (Vector<Sum>)_mm512_dpwssd_epi32((__m512i)sum, (__m512i)x, _mm512_set1_epi32((int)y));
+#else
+        sum += sums_of_products(x, Vector<Sum>{} + y);
+        asm("" : "+v"(sum));  // else the compiler adds products of some steps first, and keeps sums in memory
+        return sum;
+#endif
+    }
+};
+#endif
+#if defined(__AVX512BF16__) && defined(__AVX512VNNI__)
 struct DotBfloat16 : Grouped<float, 2> {
     static INLINE Vector<Sum> multiply_add(Vector<Sum> sum, Vector<Sum> x, Sum y) {
         return (Vector<Sum>)_mm512_dpbf16_ps((__m512)sum, (__m512bh)x, (__m512bh)_mm512_set1_ps(y));
-    }
-};
-struct DotInt16 : Grouped<uint32_t, 2> {
-    static INLINE Vector<Sum> multiply_add(Vector<Sum> sum, Vector<Sum> x, Sum y) {
-        return (Vector<Sum>)_mm512_dpwssd_epi32((__m512i)sum, (__m512i)x, _mm512_set1_epi32((int)y));
     }
 };
 struct DotInt8 : Grouped<uint32_t, 4> {
@@ -191,11 +199,8 @@ template <class S> struct Read<uint32_t, Pair<S>> {
     static INLINE uint32_t one(const char *x) {
         return (uint16_t)((const S *)x)[0] | (uint32_t)(uint16_t)((const S *)x)[1] << 16;
     }
-#if defined(__AVX512BW__)
-    static INLINE Vector<uint32_t> many(const char *x) {
-        const __m256i bytes = _mm256_loadu_si256((const __m256i *)x);
-        return (Vector<uint32_t>)((S)-1 < 0 ? _mm512_cvtepi8_epi16(bytes) : _mm512_cvtepu8_epi16(bytes));
-    }
+#if defined(__SSE4_1__)
+    static INLINE Vector<uint32_t> many(const char *x) { return (Vector<uint32_t>)widened_to_16<S>(x); }
 #endif
 };
 

@@ -206,7 +206,7 @@ template <class T, class S> struct PairedPacking {
     }
 };
 
-#if defined(__AVX512BW__)
+#if defined(__SSE4_1__)
 /* For instructions that multiply PER numbers of k at once, PER x BITS = 32: they are side by side in 4 bytes, a k-group.
 
        for g in 0..depth / PER:
@@ -221,11 +221,7 @@ template <class S, int PER, class Whole, int IN_STEP> struct GroupPacking {
     static constexpr int N = LANES<uint32_t>, BITS = 32 / PER, SIZE = sizeof(S);
     static constexpr uint32_t MASK = PER == 2 ? 0xffff : 0xff;
 
-    static INLINE Vec many(const char *x) {  // GCC 12 takes `__builtin_convertvector` of bytes apart
-        if constexpr (SIZE == 2) return (Vec)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)x));
-        else if constexpr (PER == 2 && (S)-1 < 0) return (Vec)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)x)) & MASK;
-        else return (Vec)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)x));
-    }
+    static INLINE Vec many(const char *x) { return (S)-1 < 0 ? widened_to_32<S>(x) & MASK : widened_to_32<S>(x); }
     static INLINE uint32_t one(const char *x) { return (uint32_t)*(const S *)x & MASK; }
 
     static void pack(const Panel &given) {
@@ -260,6 +256,8 @@ template <class S, int PER, class Whole, int IN_STEP> struct GroupPacking {
     }
 };
 
+#endif
+#if defined(__AVX512BW__)
 /* A for AMX: a step of k of each row is 64 bytes, one row after the other, then the next step. */
 template <class S> struct StepPacking {
     static void pack(const Panel &given) {

@@ -80,6 +80,51 @@ template <class T> INLINE Part part_of_lanes(Count lanes) { return part_of(lanes
 template <class T> INLINE Vector<T> load_part(const void *x, Part part) { return (Vector<T>)load_bytes(x, part); }
 template <class T> INLINE void store_part(void *x, Part part, Vector<T> v) { store_bytes(x, part, (Bytes)v); }
 
+#if defined(__SSE4_1__)
+/* A vector of lanes of T from as many numbers of S, or of uint16_t, half as long; with their signs or without.
+   GCC 12 takes `__builtin_convertvector` of bytes apart. */
+template <class S> INLINE Vector<uint32_t> widened_to_32(const char *x) {
+    constexpr bool BYTES = sizeof(S) == 1, SIGNED = (S)-1 < 0;
+#if defined(__AVX512BW__)
+    if (!BYTES) return (Vector<uint32_t>)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)x));
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)x);
+    return (Vector<uint32_t>)(SIGNED ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes));
+#elif defined(__AVX2__)
+    if (!BYTES) return (Vector<uint32_t>)_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)x));
+    const __m128i bytes = _mm_loadl_epi64((const __m128i *)x);
+    return (Vector<uint32_t>)(SIGNED ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes));
+#else
+    if (!BYTES) return (Vector<uint32_t>)_mm_cvtepu16_epi32(_mm_loadl_epi64((const __m128i *)x));
+    const __m128i bytes = _mm_loadu_si32(x);
+    return (Vector<uint32_t>)(SIGNED ? _mm_cvtepi8_epi32(bytes) : _mm_cvtepu8_epi32(bytes));
+#endif
+}
+template <class S> INLINE Vector<uint16_t> widened_to_16(const char *x) {
+    constexpr bool SIGNED = (S)-1 < 0;
+#if defined(__AVX512BW__)
+    const __m256i bytes = _mm256_loadu_si256((const __m256i *)x);
+    return (Vector<uint16_t>)(SIGNED ? _mm512_cvtepi8_epi16(bytes) : _mm512_cvtepu8_epi16(bytes));
+#elif defined(__AVX2__)
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)x);
+    return (Vector<uint16_t>)(SIGNED ? _mm256_cvtepi8_epi16(bytes) : _mm256_cvtepu8_epi16(bytes));
+#else
+    const __m128i bytes = _mm_loadl_epi64((const __m128i *)x);
+    return (Vector<uint16_t>)(SIGNED ? _mm_cvtepi8_epi16(bytes) : _mm_cvtepu8_epi16(bytes));
+#endif
+}
+
+/* In each lane, the sum of the products of both halves, which have signs. */
+INLINE Vector<uint32_t> sums_of_products(Vector<uint32_t> x, Vector<uint32_t> y) {
+#if defined(__AVX512BW__)
+    return (Vector<uint32_t>)_mm512_madd_epi16((__m512i)x, (__m512i)y);
+#elif defined(__AVX2__)
+    return (Vector<uint32_t>)_mm256_madd_epi16((__m256i)x, (__m256i)y);
+#else
+    return (Vector<uint32_t>)_mm_madd_epi16((__m128i)x, (__m128i)y);
+#endif
+}
+#endif
+
 /* Constant shuffles of n lanes, of which w make 16 bytes. Within 16 bytes, and of whole such pieces, a shuffle is one
    plain instruction: `lower` and `upper` interleave the halves of the pieces of two vectors, `even` and `odd` take
    every other piece of both. */
