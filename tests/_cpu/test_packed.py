@@ -411,14 +411,16 @@ def test_every_dtype_is_right_on(level):
 
 REAL, COMPLEX = ("Real<float>", "Real<double>"), ("Complex<float>", "Complex<double>")
 HOT_TILES = {
-    "v4": [*(f"packed_tile<{kind}, 14, 2>" for kind in (*REAL, *COMPLEX)), "packed_tile<Modular<unsigned int>, 12, 2>",
+    "v4": [*(f"packed_tile<{kind}, 14, 2>" for kind in (*REAL, *COMPLEX)), "packed_tile<DotInt16, 14, 2>",
+           "paired_tile<Paired<unsigned int>, 12, 2>", "paired_tile<Paired<unsigned long>, 12, 2>",
            *(f"unpacked_tile<{kind}, 6, 4, true>" for kind in REAL)],
-    "v3": [*(f"packed_tile<{kind}, 6, 2>" for kind in (*REAL, *COMPLEX)),
+    "v3": [*(f"packed_tile<{kind}, 6, 2>" for kind in (*REAL, *COMPLEX, "DotInt16")),
+           "paired_tile<Paired<unsigned int>, 6, 2>",
            *(f"unpacked_tile<{kind}, 6, 2, true>" for kind in REAL)],
     "v2": [f"packed_tile<{kind}, 3, 4>" for kind in REAL],
     "dot": [f"packed_tile<{kind}, 14, 2>" for kind in ("DotBfloat16", "DotInt16", "DotInt8")],
 }  # fmt: skip
-MULTIPLY = ("vfm", "vfnm", "mulp", "vpmull", "vdpbf16", "vpdp")
+MULTIPLY = ("vfm", "vfnm", "mulp", "vpmull", "vdpbf16", "vpdp", "vpmaddwd")
 KERNELS = Path(isa.__file__).parent / "packed"
 
 
