@@ -53,7 +53,9 @@ if not (X86 and GNU_STYLE):
 # On AArch64, instructions ordered before registers are assigned make a register tile spill.
 GNU_FLAGS = ["-O3", "-ffp-contract=fast", "--param=avoid-fma-max-bits=0", "-fno-loop-unroll-and-jam",
              "-fno-schedule-insns"]
-RUNG_FLAGS = ["-fno-tree-loop-distribute-patterns"]  # no `rep stos` to clear a buffer of eight vectors: it takes longer
+# No `rep stos` to clear a buffer of eight vectors, which takes longer; and some vectors in each pass of an inner loop,
+# which for one has as many other instructions.
+RUNG_FLAGS = ["-fno-tree-loop-distribute-patterns", "-funroll-loops"]
 CXX_FLAGS = ["-std=c++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-fvisibility=hidden", "-g0",
              "-Wno-uninitialized"]  # GCC 12 warns of its own intrinsics
 OPENMP_CHOICES = [(["-fopenmp"], ["-fopenmp"]), (["-Xpreprocessor", "-fopenmp"], ["-lomp"]), (["/openmp:llvm"], [])]
