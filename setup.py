@@ -53,9 +53,9 @@ if not (X86 and GNU_STYLE):
 # On AArch64, instructions ordered before registers are assigned make a register tile spill.
 GNU_FLAGS = ["-O3", "-ffp-contract=fast", "--param=avoid-fma-max-bits=0", "-fno-loop-unroll-and-jam",
              "-fno-schedule-insns"]
-# No `rep stos` to clear a buffer of eight vectors, which takes longer; and some vectors in each pass of an inner loop,
-# which for one has as many other instructions.
-RUNG_FLAGS = ["-fno-tree-loop-distribute-patterns", "-funroll-loops"]
+RUNG_FLAGS = ["-fno-tree-loop-distribute-patterns"]  # no `rep stos` to clear a buffer of eight vectors: it takes longer
+# Their inner loops have one vector in each pass, and as many instructions for addresses and the loop's end.
+UNROLLED, UNROLLED_FLAGS = (".ikj", ".blocked"), ["-funroll-loops"]
 CXX_FLAGS = ["-std=c++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-fvisibility=hidden", "-g0",
              "-Wno-uninitialized"]  # GCC 12 warns of its own intrinsics
 OPENMP_CHOICES = [(["-fopenmp"], ["-fopenmp"]), (["-Xpreprocessor", "-fopenmp"], ["-lomp"]), (["/openmp:llvm"], [])]
@@ -107,13 +107,16 @@ class BuildExt(build_ext):
     def build_extensions(self) -> None:
         compile_flags, link_flags = self.openmp_flags()
         rung_flags: list[str] = []
+        unrolled_flags: list[str] = []
         if self.compiler.compiler_type == "unix":
             compile_flags = compile_flags + self.accepted(GNU_FLAGS)
-            rung_flags = self.accepted(RUNG_FLAGS)
+            rung_flags, unrolled_flags = self.accepted(RUNG_FLAGS), self.accepted(UNROLLED_FLAGS)
         if not self.probe(CXX_PROBE, CXX_FLAGS, [], ".cpp"):
             raise CompileError("gemmlab needs a C++20 compiler, GCC 12 or Clang (on Debian or Ubuntu: apt install g++)")
         for one in self.extensions:
             of_rungs = rung_flags if one.name.startswith("gemmlab._cpu.rungs") else []
+            if one.name.endswith(UNROLLED):
+                of_rungs = of_rungs + unrolled_flags
             own = CXX_FLAGS if one.language == "c++" else of_rungs
             one.extra_compile_args = compile_flags + own + one.extra_compile_args
             one.extra_link_args = link_flags
