@@ -30,7 +30,7 @@ TINY = st.integers(1, 9)
 TILE = st.sampled_from((*range(1, 18), 24, 28, 31, 32, 33, 47, 48, 49, 63, 64, 65))
 DEEP = st.sampled_from((70, 129, 257, 511, 513, 800, 1500, 2100))
 LONG = st.sampled_from((70, 100, 193, 300, 500, 800))
-SIZES = weighted(  # of m, n and k: products around tiles, deep and long ones, and such as take five loops
+SIZES = weighted(  # of m, n and k: products around tiles, deep and long ones, few rows, and such as take five loops
     (st.tuples(TINY, TINY, TINY), 8),
     (st.tuples(TILE, TILE, TILE), 8),
     (st.tuples(TINY, TILE, DEEP), 2),
@@ -38,6 +38,7 @@ SIZES = weighted(  # of m, n and k: products around tiles, deep and long ones, a
     (st.tuples(LONG, TINY, TILE), 2),
     (st.tuples(TINY, LONG, TILE), 1),
     (st.tuples(TILE, LONG, TILE), 1),
+    (st.tuples(st.integers(2, 4), st.sampled_from((300, 500)), st.sampled_from((129, 257))), 1),  # more of B than L1 holds
     (st.tuples(st.sampled_from((13, 17, 29, 40)), st.sampled_from((65, 96, 130)), st.sampled_from((257, 300, 511))), 1),
 )
 FORMS = weighted(
