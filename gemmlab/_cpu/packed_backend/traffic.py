@@ -40,14 +40,15 @@ def _in_place(m: int, n: int, k: int, s: int, caches: Mapping[str, int], plan: P
         by strips    strips, blocks of k, tiles
         by rows      blocks of columns, some of k, some of the columns, tiles, strips
 
-    By strips, all of A has to stay from a strip to the next. By rows, some columns of some rows of B have to stay from a
-    tile to the next, and the block of C from some of k to the next.
+    By strips, all of A has to stay from a strip to the next. By rows, some columns of some rows of B have to stay from
+    a tile to the next, and the block of C from some of k to the next.
     """
     rows, columns, depth, block = min(m, plan.mr), min(n, plan.nr), plan.rows_of_b or plan.kc, plan.nc or n
     some = plan.ns or columns
     levels = {"l1": m * n * k * s * (1 / rows + 1 / columns) + 2.0 * m * n * s * -(-k // depth)}
     strips, tiles = -(-some // columns), -(-m // rows)
-    one_tile, some_columns = (depth * columns + rows * (depth + columns)) * s, (depth * some + rows * (depth + some)) * s
+    one_tile = (depth * columns + rows * (depth + columns)) * s
+    some_columns = (depth * some + rows * (depth + some)) * s
     for level, cache in asked(caches):
         if plan.strategy == STRATEGIES[1]:
             of_a = cache.passes((-(-n // columns), (m * k + k * columns + m * columns) * s))
