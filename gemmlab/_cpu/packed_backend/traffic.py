@@ -105,7 +105,12 @@ class _Loops:
     @property
     def packings(self) -> int:
         """How often A is packed: for each block of B, and perhaps each strip."""
-        return -(-self.n // self.plan.nc) * (len(self.strips) if self.repeats else 1)
+        return self.blocks_of_b * (len(self.strips) if self.repeats else 1)
+
+    @property
+    def blocks_of_b(self) -> int:
+        """Blocks of columns that are packed, one after the other."""
+        return -(-self.n // self.plan.nc)
 
     @property
     def tiles(self) -> int:
@@ -145,11 +150,11 @@ class _Loops:
         """Read once to be packed; the panels are written, and read for each block of A."""
         plan, block, panels = self.plan, self.block_of_b, self.k * self.n * self.panel
         packing = block + plan.nc * plan.kr * self.stored
-        one_block_of_b = packing + self.m * (plan.kr * self.stored + plan.nc * self.result)
+        last_block_of_a = packing + plan.mc * (plan.kr * self.stored + plan.nc * self.result)
         strips_of_c = plan.nc + plan.ns * (cache.pieces(self.one_block_of_k(cache, plan.ns)) - 1) * (plan.kr > plan.kc)
         row_of_a = self.stored + self.panel * plan.packs_a
         one_block_of_a = block + plan.mc * (plan.kr * row_of_a + strips_of_c * self.result)
-        written = 2 * (panels if one_block_of_b > cache.size else block)
+        written = 2 * (panels if last_block_of_a > cache.size else block)
         first = packing > cache.size  # what was packed first is no longer cached when all is packed
         later = (-(-self.m // plan.mc) - 1) * (one_block_of_a > cache.size)
         read = panels * (first + later) * cache.passes((self.tiles, self.one_tile))
@@ -158,7 +163,10 @@ class _Loops:
     def of_a(self, cache: Cache) -> float:
         """Read to be packed; a block is written, and read for each panel of B. As it is stored, it is read alone."""
         if not self.plan.packs_a:
-            return float(self.m * self.k * self.stored * self.reads_of_a(cache, True))
+            one_block_of_b = self.m * self.k * self.stored + self.block_of_b + self.m * self.plan.nc * self.result
+            again = one_block_of_b + self.plan.nc * self.plan.kr * self.stored > cache.size
+            reads = self.reads_of_a(cache, True) + (self.blocks_of_b - 1) * self.reads_of_a(cache, again)
+            return float(self.m * self.k * self.stored * reads)
         plan, block, panels = self.plan, self.block_of_a, self.m * self.k * self.panel
         operands = (self.m * self.k + self.k * self.n) * self.stored + self.m * self.n * self.result
         source = self.m * self.k * self.stored * cache.passes((self.packings, operands + self.block_of_b))
@@ -167,17 +175,17 @@ class _Loops:
         if plan.kept > 1:
             packed_again += plan.ns * ((plan.kr - plan.kc) * self.panel + plan.mc * self.result)
         written = 2 * (panels * self.packings if packed_again > cache.size else plan.kept * block)
-        return float(source + written + panels * self.reads_of_a(cache, packing > cache.size))
+        return float(source + written + panels * self.blocks_of_b * self.reads_of_a(cache, packing > cache.size))
 
     def reads_of_a(self, cache: Cache, first: bool) -> int:
-        """How often multiplying reads A into the cache: for each panel of B, and for the first of a strip of C, where
-        `first` says whether what is used at first has to be read."""
+        """How often multiplying by a block of B reads A into the cache: for each panel of B, and for the first of a strip
+        of C, where `first` says whether what is used at first has to be read."""
         plan, reads = self.plan, 0
         for number, columns in enumerate(self.strips):
             one_strip = plan.kr * (plan.mc + columns) * self.panel + 2 * plan.mc * columns * self.result
             reads += first if number == 0 or self.repeats else one_strip > cache.size
             reads += (-(-columns // plan.nr) - 1) * (self.one_panel(cache) > cache.size)
-        return reads * -(-self.n // plan.nc)
+        return reads
 
     def of_c(self, cache: Cache) -> float:
         """A strip is loaded and stored for each block of k; a separate accumulator is instead, and C is stored once."""
