@@ -124,7 +124,13 @@ def measured(options: argparse.Namespace, cases: list[Case], libraries: list[str
         }
         ours, *others = (own[1] for own in us.values())
         shape = [case.batch, case.m, case.k, case.n]
-        yield {"label": case.label, "shape": shape, "ratio": round(min(others) / ours, 3), "us": us}
+        yield {
+            "suite": case.suite,
+            "label": case.label,
+            "shape": shape,
+            "ratio": round(min(others) / ours, 3),
+            "us": us,
+        }
     for pipe in workers.values():
         assert pipe.stdin
         pipe.stdin.close()
@@ -133,7 +139,8 @@ def measured(options: argparse.Namespace, cases: list[Case], libraries: list[str
 def table(rows: list[dict[str, Any]]) -> Iterator[str]:
     classes: dict[str, list[float]] = {}
     for row in rows:
-        classes.setdefault(row["label"].rstrip("0123456789 ") or "squares", []).append(row["ratio"])
+        name, _, number = row["label"].rpartition(" ")
+        classes.setdefault(name if name and number.isdigit() else row["suite"], []).append(row["ratio"])
     classes["all"] = [row["ratio"] for row in rows]
     yield f"| shapes | number | geometric mean | lowest | below {LOW} |"
     yield "| --- | --- | --- | --- | --- |"
