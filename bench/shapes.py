@@ -77,8 +77,9 @@ def seconds(library: str, case: Case) -> float:
         return (perf_counter() - start) / calls
 
     sample(1)
-    calls = max(1, round(SAMPLE_S / sample(1)))
-    samples = [sample(calls)]
+    once = sample(1)
+    calls = max(1, round(SAMPLE_S / once))
+    samples = [once] if calls == 1 else []
     while sum(samples) * calls < CASE_S:
         samples.append(sample(calls))
     return median(samples)
