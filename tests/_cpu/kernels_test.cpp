@@ -451,7 +451,7 @@ void set_depth_of_five_loops(Product &p) {
     set_depth(p, least, p.kernel->kc);
 }
 
-enum class Shape { SMALL, EDGES, FEW_ROWS, ONE_COLUMN, DEEP, THIN, MANY_ROWS, BATCH, COUNT };
+enum class Shape { SMALL, EDGES, FEW_ROWS, ONE_COLUMN, DEEP, THIN, PIECES, MANY_ROWS, BATCH, COUNT };
 Asked asked(const Kernel &kernel, Shape shape) {
     Asked x = random_asked(kernel);
     Product &p = x.product;
@@ -475,6 +475,8 @@ Asked asked(const Kernel &kernel, Shape shape) {
     } else if (shape == Shape::THIN) {
         p.threads = (int)from_to(2, 3), p.m = from_to(800, 1300), p.n = from_to(1, 12), k = from_to(1, 12);
         if (one_in(2)) std::swap(p.m, p.n);
+    } else if (shape == Shape::PIECES) {
+        p.threads = (int)from_to(2, 5), p.m = from_to(13, 250), p.n = from_to(2, 600), k = from_to(1, p.m * p.n > 20000 ? 40 : 250);
     } else if (shape == Shape::BATCH) {
         x.batch.axes = 2, x.batch.shape[0] = from_to(1, 4), x.batch.shape[1] = from_to(1, 4);
         p.m = from_to(1, 20), p.n = from_to(1, 20), k = from_to(1, 20);

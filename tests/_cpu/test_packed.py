@@ -723,3 +723,11 @@ def test_the_share_of_packing_is_told_and_changes_nothing():
     np.testing.assert_array_equal(problem.out, a @ b)
     small = Problem.from_call(a[:8, :8], b[:8, :8])
     assert Packed().packing_share(small) == 0  # nothing is packed
+
+
+@pytest.mark.parametrize("dtype", sorted({*DTYPES, "int8", "int16", "int32", "int64", "uint8", "uint64", "complex64"}))
+def test_a_matrix_by_a_vector_is_not_packed(dtype):
+    matrix, column, row = np.zeros((300, 400), dtype), np.zeros((400, 1), dtype), np.zeros((1, 300), dtype)
+    kernel = Packed().kernel
+    plans = kernel.plan(matrix, column, np.zeros((300, 1), dtype)), kernel.plan(row, matrix, np.zeros((1, 400), dtype))
+    assert not any(plan.is_packed for plan in plans), plans

@@ -99,7 +99,7 @@ void run_unpacked_columns(const Product &x, Tile tile, Count columns, bool copie
 /* A short k: C is most of what is moved, so its rows are written from start to end, by as many columns as B has in L2.
    Vectors as long as a cache line are two loads each where they begin in the middle of one: B is copied then. */
 INLINE bool copies_short_b(const Product &x) {
-    return has_long_vectors(x) && x.k >= COPIED_K && x.m >= COPIED_M;
+    return has_long_vectors(x) && x.k >= COPIED_K && x.m >= COPIED_M && x.n > strip_columns(x);
 }
 INLINE Count short_k_columns(const Product &x) {
     const Count strip = strip_columns(x);

@@ -75,9 +75,6 @@ template <> struct Paired<uint64_t> : Modular<uint64_t> {
     }
 };
 #endif
-template <class T> using WideInteger = Paired<T>;
-#else
-template <class T> using WideInteger = Modular<T>;
 #endif
 
 /* bool: or of ands. */

@@ -81,7 +81,7 @@ template <class T> INLINE Vector<T> load_part(const void *x, Part part) { return
 template <class T> INLINE void store_part(void *x, Part part, Vector<T> v) { store_bytes(x, part, (Bytes)v); }
 
 #if defined(__SSE4_1__)
-/* A vector of lanes of T from as many numbers of S, or of uint16_t, half as long; with their signs or without.
+/* A vector of lanes of T from as many bytes, with their signs or without, or from as many numbers of 16 bits without.
    GCC 12 takes `__builtin_convertvector` of bytes apart. */
 template <class S> INLINE Vector<uint32_t> widened_to_32(const char *x) {
     constexpr bool BYTES = sizeof(S) == 1, SIGNED = (S)-1 < 0;

@@ -6,8 +6,8 @@
                    thread alone; only what is large both ways is worth panels that all threads share.
    slices of k     a small C and a long k: each thread sums blocks of kc in partial results, added in order afterwards.
 
-   All but dot products sum as the five loops do, so rows of A and threads change no bit; dot products are taken for
-   every product with one column, whatever A is. */
+   All but one column of real numbers sum as the five loops do, so rows of A and threads change no bit. Such a column is
+   summed in lanes of k, whatever A is. */
 #pragma once
 
 #include "in_place.hpp"
@@ -81,11 +81,26 @@ Product piece_of(const Product &x) {
     return piece;
 }
 
+/* A thread's part of the buffer: enough for each piece. The last ones may have fewer rows or columns, and take another
+   order or another tile, which may want more. */
+Count own_bytes_of_pieces(const Product &x, const Product &shape) {
+    const Count rows[] = {shape.m, x.m - (ceil_div(x.m, shape.m) - 1) * shape.m};
+    const Count columns[] = {shape.n, x.n - (ceil_div(x.n, shape.n) - 1) * shape.n};
+    Count most = 0;
+    for (const Count m : rows)
+        for (const Count n : columns) {
+            Product piece = shape;
+            piece.m = m, piece.n = n;
+            most = max(most, whole_bytes(piece));
+        }
+    return whole_lines(most);
+}
+
 /* A thread's first piece is known without asking the others: where there is one for each, nobody waits. */
 void multiply_pieces(const Product &x) {
     const Product shape = piece_of(x);
     const Count across = ceil_div(x.n, shape.n), count = ceil_div(x.m, shape.m) * across;
-    const Count own = whole_lines(whole_bytes(shape));
+    const Count own = own_bytes_of_pieces(x, shape);
     Count taken = 0;
     #pragma omp parallel num_threads(x.threads)
     for (Count i = omp_get_thread_num(); i < count;
@@ -107,7 +122,7 @@ void multiply_unsliced(const Product &x) {
 }
 Count unsliced_bytes(const Product &x) {
     if (is_vector(x)) return vector_bytes(x);
-    return is_in_pieces(x) ? x.threads * whole_lines(whole_bytes(piece_of(x))) : whole_bytes(x);
+    return is_in_pieces(x) ? x.threads * own_bytes_of_pieces(x, piece_of(x)) : whole_bytes(x);
 }
 
 INLINE Count sums_bytes(const Product &x) { return whole_lines(x.m * x.n * x.kernel->sum); }
@@ -128,9 +143,15 @@ Product slice_of(const Product &x, Count pc, char *c, char *buffer) {
     return slice;
 }
 
+/* A thread's part of the buffer: the last slice may be less deep, and want more. */
+Count own_bytes_of_slices(const Product &x) {
+    const Count last = (ceil_div(x.k, x.kc) - 1) * x.kc;
+    return whole_lines(max(unsliced_bytes(slice_of(x, 0, NULL, NULL)), unsliced_bytes(slice_of(x, last, NULL, NULL))));
+}
+
 void multiply_slices(const Product &x) {
     const Count size = sums_bytes(x), slices = ceil_div(x.k, x.kc), max_round = slices_in_round(x);
-    const Count own = unsliced_bytes(slice_of(x, 0, NULL, NULL));
+    const Count own = own_bytes_of_slices(x);
     #pragma omp parallel num_threads(x.threads)
     for (Count first = 0; first < slices; first += max_round) {
         const Count round = min(max_round, slices - first);
@@ -178,7 +199,7 @@ void multiply(const Product &x) {
 Count workspace_of(const Product &x) {
     if (needs_sums(x)) return sums_bytes(x) + workspace_of(with_sums(x));
     if (!is_sliced(x)) return unsliced_bytes(x);
-    return slices_in_round(x) * sums_bytes(x) + x.threads * unsliced_bytes(slice_of(x, 0, NULL, NULL));
+    return slices_in_round(x) * sums_bytes(x) + x.threads * own_bytes_of_slices(x);
 }
 
 /* All panels of B, block of k by block of k; one column for dot products stays one. Returns their bytes; nothing is

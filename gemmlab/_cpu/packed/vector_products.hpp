@@ -52,7 +52,7 @@ MatrixByVector by_vector(const Product &given) {
         x.b = given.a, x.rs_b = given.cs_a, x.cs_b = given.rs_a;
         x.rs_c = given.cs_c, x.cs_c = given.rs_c;
     }
-    const bool has_rows = x.cs_a == kernel.stored || x.k == 1;
+    const bool has_rows = x.cs_a == kernel.stored || (x.k == 1 && !by.kernels.rows);
     if (by.kernels.columns && x.rs_a == kernel.stored && x.m >= kernel.vector_rows) by.pass = COLUMNS;
     else if (has_rows) by.pass = by.kernels.rows ? ROWS : DOTS, by.copies_a = by.pass == DOTS && !kernel.as_stored;
     else by.pass = by.kernels.rows || has_near_rows(x) ? COLUMNS : DOTS, by.copies_a = true;

@@ -226,10 +226,13 @@ constexpr Recorded<record_tile_of_panels<true>, MAX_MR * MAX_VECTORS> RECORDED_P
 constexpr Recorded<record_tile_of_panels<false>, MAX_MR * MAX_VECTORS> RECORDED_HALF_PACKED;
 constexpr Recorded<record_unpacked_tile, UNPACKED_ROWS * MAX_UNPACKED_VECTORS * 2> RECORDED_UNPACKED;
 
+void pair_nothing(const char *, Count, Count, char *) {}
+
 RecordingKernel recording_kernel(const Kernel &kernel, const Recorder &recorder) {
     RecordingKernel recording = {kernel, recorder, false};
     recording.begin = recording.end = NULL;
-    recording.pack_a = recording.copy = record_pack_a, recording.pack_b = record_pack_b, recording.pair_products = NULL;
+    recording.pack_a = recording.copy = record_pack_a, recording.pack_b = record_pack_b;
+    recording.pair_products = kernel.pair_products ? pair_nothing : NULL;
     recording.packed = RECORDED_PACKED.at, recording.unpacked = kernel.unpacked ? RECORDED_UNPACKED.at : NULL;
     recording.half_packed = kernel.half_packed ? RECORDED_HALF_PACKED.at : NULL;
     recording.dot = recording.dots = kernel.dot ? record_dot : NULL;

@@ -29,9 +29,9 @@ class Plan(NamedTuple):
     pieces : int
         Parts of a thin product, each multiplied by one thread, if more than 1.
     m, n, k : int
-        Extents of one slice or piece, which the other numbers are for.
+        Extents of one slice or piece, which the other numbers are for; of one row, those of C' = B' A'.
     mr, nr : int
-        Rows and columns of the largest register tile.
+        Rows and columns of the largest register tile; with a vector, rows of a block, and 1.
     mc, kc, nc, kr, ns : int
         Blocks of at most `mc` rows, `kc` deep, of `nc` columns and `kr` of k of B packed at once, in strips of `ns`
         columns of C: the extents of the five loops. Without packed panels all but `kc` are 0; but where rows of B or C
@@ -98,6 +98,8 @@ class Plan(NamedTuple):
     def loops(self) -> str:
         """The extents of the loops, in one line."""
         tile = f"tile {self.mr} x {self.nr}, kc {self.kc}"
+        if self.strategy in STRATEGIES[5:]:
+            return f"blocks of {self.mr} rows, kc {self.kc}"
         if not self.is_packed:
             return tile + (", B packed strip by strip" if self.packs_b else "")
         blocks = f"mc {self.mc}, nc {self.nc}, {self.kr} of k packed at once, strips of {self.ns}"

@@ -35,7 +35,7 @@ def moved(problem: Problem, caches: Mapping[str, int], plan: Plan, stored: int) 
 
 
 def _in_place(m: int, n: int, k: int, s: int, caches: Mapping[str, int], plan: Plan) -> dict[str, float]:
-    """All three operands as they are stored, in one order of the loops or the other.
+    """All three operands as they are stored, in one order of the loops or the other. What is copied is not counted.
 
         by strips    strips, blocks of k, tiles
         by rows      blocks of columns, some of k, some of the columns, tiles, strips
