@@ -404,15 +404,20 @@ def test_parameters_reach_the_backend():
         ("raises", [20], "skipped", "not this one"),
         ("raises", [10], "failed", "RuntimeError: broken"),
         ("nowhere", [20], "failed", "no backend is named 'nowhere'"),
-        ("slow", [300], "skipped", "over the cap of 0.05 s"),
     ],
 )
 def test_what_goes_wrong_is_recorded(backend, sizes, status, reason):
-    record = measured([backend], sizes, cap_s=0.05)[-1]
+    record = measured([backend], sizes)[-1]
     assert record["status"] == status
     assert reason in record["reason"]
     assert record["median_s"] is None
     assert record["gflop_per_s"] is None
+
+
+def test_what_takes_longer_than_the_cap_is_skipped():
+    record = measured(["slow"], [300], cap_s=0.05)[-1]
+    assert (record["status"], record["median_s"]) == ("skipped", None)
+    assert "over the cap of 0.05 s" in record["reason"]
 
 
 def test_a_death_costs_one_case():
