@@ -2,7 +2,7 @@
 
     python bench/shapes.py [--suites classes,shapes] [--dtype float32] [--threads 1] [--rounds 7] [--out FILE]
 
-Suites are those of `gemmlab bench --suite`, operands in rows. Each library runs in a process of its own for the whole
+Suites are those of `gemmlab bench --suite`, operands in rows. Each library runs in a separate process for the whole
 run; in each round all of them multiply the same shape, one directly after the other, and the order turns round. The
 ratio of a shape is the median time of the faster library over that of cpu-packed. Where GEMMLAB_ISA=v3 is set, the
 libraries take AVX2 too. MKL is left out where it is not installed.
@@ -45,7 +45,7 @@ def operands(case: Case) -> tuple[Any, Any, Any]:
 
 
 def mkls_product(a: Any, b: Any, c: Any) -> Callable[[], object]:
-    """MKL's gemm, gemv where one operand is a vector, or gemm_batch_strided; the arrays have to live meanwhile."""
+    """MKL's gemm, gemv where one operand is a vector, or gemm_batch_strided. The caller keeps the arrays alive."""
     mkl, letter = ctypes.CDLL(str(mkl_library())), "s" if a.dtype == np.float32 else "d"
     number = ctypes.c_float if letter == "s" else ctypes.c_double
     one, zero, rows, plain, turned = number(1), number(0), 101, 111, 112
