@@ -3,9 +3,9 @@
     python bench/shapes.py [--suites classes,shapes] [--dtype float32] [--threads 1] [--rounds 7] [--out FILE]
 
 Suites are those of `gemmlab bench --suite`, operands in rows. Each library runs in a separate process for the whole
-run; in each round all of them multiply the same shape, one directly after the other, and the order turns round. The
-ratio of a shape is the median time of the faster library over that of cpu-packed. Where GEMMLAB_ISA=v3 is set, the
-libraries take AVX2 too. MKL is left out where it is not installed.
+run, and stands still while another is timed; in each round all of them multiply the same shape, one directly after the
+other, and the order turns round. The ratio of a shape is the median time of the faster library over that of cpu-packed.
+Where GEMMLAB_ISA=v3 is set, the libraries take AVX2 too. MKL is left out where it is not installed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import argparse
 import ctypes
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -26,12 +25,13 @@ import numpy as np
 
 import gemmlab
 from gemmlab._cpu.baselines import mkl_library
+from gemmlab.measure.isolated.process import WorkerProcess
 from gemmlab.measure.problems import SUITES, Case
 
 SAMPLE_S, CASE_S = 2e-4, 0.01
 LOW = 0.85
 AVX2 = {"OPENBLAS_CORETYPE": "Haswell", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "GEMMLAB_NUM_THREADS")
+ANSWER_S = 600.0  # at most
 
 
 def operands(case: Case) -> tuple[Any, Any, Any]:
@@ -86,31 +86,17 @@ def seconds(library: str, case: Case) -> float:
 
 
 def work(library: str, cases: list[Case]) -> None:
-    """Answer each line, a case's number, by its seconds."""
+    """Answer each request, a case's number, by its seconds."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no answer
     for line in sys.stdin:
-        print(seconds(library, cases[int(line)]), file=answers, flush=True)
-
-
-def asked(worker: subprocess.Popen[str], number: int) -> str:
-    assert worker.stdin
-    assert worker.stdout
-    print(number, file=worker.stdin, flush=True)
-    return worker.stdout.readline()
+        print(json.dumps({"s": seconds(library, cases[json.loads(line)["number"]])}), file=answers, flush=True)
 
 
 def measured(options: argparse.Namespace, cases: list[Case], libraries: list[str]) -> Iterator[dict[str, Any]]:
-    environ = {**os.environ, **dict.fromkeys(THREADS, str(options.threads))}
-    environ.update(AVX2 if os.environ.get("GEMMLAB_ISA") == "v3" else {})
+    os.environ.update(AVX2 if os.environ.get("GEMMLAB_ISA") == "v3" else {})
     workers = {
-        library: subprocess.Popen(
-            [sys.executable, *sys.argv, "--worker", library],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environ,
-        )
+        library: WorkerProcess(options.threads, [sys.executable, *sys.argv, "--worker", library])
         for library in libraries
     }
     low, middle, high = (options.rounds * fifths // 5 for fifths in (1, 2.5, 4))
@@ -118,7 +104,7 @@ def measured(options: argparse.Namespace, cases: list[Case], libraries: list[str
         times: dict[str, list[float]] = {library: [] for library in libraries}
         for turn in range(options.rounds):
             for library in libraries[:: 1 if turn % 2 else -1]:
-                times[library].append(float(asked(workers[library], number)))
+                times[library].append(workers[library].ask("seconds", ANSWER_S, number=number)["s"])
         us = {
             library: [round(1e6 * sorted(own)[int(i)], 2) for i in (low, middle, high)]
             for library, own in times.items()
@@ -132,9 +118,8 @@ def measured(options: argparse.Namespace, cases: list[Case], libraries: list[str
             "ratio": round(min(others) / ours, 3),
             "us": us,
         }
-    for pipe in workers.values():
-        assert pipe.stdin
-        pipe.stdin.close()
+    for worker in workers.values():
+        worker.close()
 
 
 def table(rows: list[dict[str, Any]]) -> Iterator[str]:

@@ -71,14 +71,14 @@ Product on_one_thread(const Product &x) {
 
 Count workspace_of_batch(const Product &x, const Batch &batch) {
     if (one_at_a_time(x, products_in(batch))) return workspace_of(x);
-    return x.threads * whole_lines(workspace_of(on_one_thread(x)));
+    return x.threads * whole_pages(workspace_of(on_one_thread(x)));
 }
 
 void multiply_batch(const Product &x, const Batch &batch) {
     const Count products = products_in(batch);
     if (one_at_a_time(x, products)) return multiply_some(x, batch, 0, products);
     const Product alone = on_one_thread(x);
-    const Count own = whole_lines(workspace_of(alone));
+    const Count own = whole_pages(workspace_of(alone));
     #pragma omp parallel num_threads(x.threads)
     {
         Product one = alone;

@@ -22,7 +22,7 @@ struct Machine {
 /* All in bytes. */
 struct Extents {
     Count at_once;        // products of a batch that a tile goes through
-    Count conflict;       // rows of C at this distance, or a multiple of it, evict each other
+    Count conflict, ways; // of L1: addresses at this distance, or a multiple of it, share a set; so many of them fit
     Count l2, l2_way;
     Count in_place;       // B that is multiplied as it is stored by any number of rows,
     Count rows_in_l1;     // some rows of B, for all rows of A,
@@ -49,7 +49,7 @@ constexpr Count KIB = 1 << 10, MIB = 1 << 20;
          has L2 for that. Of a share, 4 MiB are believed: a virtual machine may report what others use too. */
 INLINE Extents extents_of(const Machine &x) {
     const Count last = min(max(x.l3, x.l2), 4 * MIB), deep = max(x.l2 / 4, 512 * KIB);
-    return {.at_once = x.l1 / 4, .conflict = x.l1_way, .l2 = x.l2, .l2_way = x.l2_way,
+    return {.at_once = x.l1 / 4, .conflict = x.l1_way, .ways = x.l1 / x.l1_way, .l2 = x.l2, .l2_way = x.l2_way,
             .in_place = min(8 * x.l1 / 3, x.l2 / 4), .rows_in_l1 = 2 * x.l1 / 3, .few_rows_sums = x.l2 / 4,
             .short_k_b = x.l2 / 2, .deep_a = deep, .thin_b = deep, .a_of_a_thread = last / 2, .b_of_a_thread = last / 2,
             .min_b = last, .round = last, .huge_page = x.huge_page};

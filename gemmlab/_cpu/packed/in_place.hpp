@@ -13,7 +13,7 @@
 
 namespace {
 
-constexpr Count FEW_ROWS = 128, FEW_ROWS_OF_PANELS = 12;
+constexpr Count FEW_ROWS = 128, FEW_ROWS_OF_LONG_VECTORS = 80, FEW_ROWS_APART = 48, FEW_ROWS_OF_PANELS = 12;
 constexpr Count SHORT_K = 48;
 constexpr Count COPIED_K = 16, COPIED_M = 128;  // a copy of B pays: its vectors are loaded often enough
 constexpr Count BUFFERED_K = 128;              // sums in a buffer pay: they are loaded and stored often enough
@@ -23,19 +23,25 @@ INLINE bool has_rows_of_b(const Product &x) { return !x.packed && x.cs_b == x.ke
 INLINE bool is_short(const Product &x) { return x.k <= SHORT_K && has_rows_of_b(x); }
 /* Vectors as long as a cache line: each is two loads where it begins in the middle of one, as a row of B may. */
 INLINE bool has_long_vectors(const Product &x) { return x.kernel->lanes * x.kernel->sum >= 64; }
+/* Rows of A for which B is not packed, wherever it comes from: less where those of its rows that are read at the same
+   time share sets of L1, or where its vectors are two loads each. */
+INLINE Count few_rows(const Product &x) {
+    if (x.rs_b % (x.extents->conflict / 4) == 0) return FEW_ROWS_APART;
+    return has_long_vectors(x) ? FEW_ROWS_OF_LONG_VECTORS : FEW_ROWS;
+}
+INLINE Count b_bytes(const Product &x) { return round_up_2(x.n, x.kernel->lanes) * x.k * x.kernel->sum; }
 /* B, and a thread's part of A and C, stay in L2. B pays for its packing sooner where its vectors are two loads each. */
-INLINE bool stays_in_l2(const Product &x, Count b) {
+INLINE bool stays_in_l2(const Product &x) {
     const Kernel &kernel = *x.kernel;
-    const Count others = x.m * (x.k + x.n) * kernel.sum;
-    const Count most = has_long_vectors(x) && x.rs_b % 64 ? x.extents->l2 / 4 : 3 * x.extents->l2 / 4;
-    return others < (most - b) * x.threads && x.rs_b % (x.extents->conflict / 2);
+    const bool splits = has_long_vectors(x) && x.rs_b % 64 && x.n > kernel.lanes;
+    const Count others = x.m * (x.k + x.n) * kernel.sum, most = splits ? x.extents->l2 / 4 : 3 * x.extents->l2 / 4;
+    return others < (most - b_bytes(x)) * x.threads && x.rs_b % (x.extents->conflict / 2);
 }
 INLINE bool is_in_place(const Product &x) {
     const Kernel &kernel = *x.kernel;
-    const Count b = round_up_2(x.n, kernel.lanes) * x.k * kernel.sum;
     if (!kernel.unpacked || !kernel.as_stored) return false;
-    if (!has_rows_of_b(x)) return x.m <= FEW_ROWS_OF_PANELS || b <= x.extents->in_place;
-    return x.m <= FEW_ROWS || is_short(x) || b <= x.extents->in_place || stays_in_l2(x, b);
+    if (!has_rows_of_b(x)) return x.m <= FEW_ROWS_OF_PANELS || b_bytes(x) <= x.extents->in_place;
+    return x.m <= few_rows(x) || is_short(x) || b_bytes(x) <= x.extents->in_place || stays_in_l2(x);
 }
 /* Panels of A. Few rows make one panel, if its tiles still are two vectors wide. Else panels are as high as tiles that are
    as wide as C, or half of it, or `wide_vectors`. B is gathered first where its columns are not adjacent. */

@@ -124,12 +124,13 @@ struct Product {
     bool accumulate;     // what C holds is the first addend
     const char *packed;  // all of B's panels, made before, or NULL; B is not read then
     Count packed_n, packed_j;  // columns in them, and the one where this B begins
-    char *buffer;        // of the plan's `workspace` bytes, at a multiple of LINE
+    char *buffer;        // of the plan's `workspace` bytes, at a multiple of PAGE, or of LINE if it is less than one
 };
 
 constexpr int MAX_MR = 32, MAX_VECTORS = 4, MAX_VECTOR_BYTES = 64;
 constexpr int DOT_ROWS = 4;
 constexpr Count LINE = 128;       // bytes: two cache lines, which are often fetched together, or one of Apple
+constexpr Count PAGE = 4096;      // bytes
 constexpr Count DOT_KC = 4096;    // kc where B is one column of real numbers
 
 INLINE Count min(Count x, Count y) { return x < y ? x : y; }
@@ -140,8 +141,10 @@ INLINE Count round_up(Count extent, Count step) { return ceil_div(extent, step) 
 /* The same for powers of two, which need no division. */
 INLINE Count ceil_div_2(Count extent, int size) { return (extent + size - 1) >> __builtin_ctz(size); }
 INLINE Count round_up_2(Count extent, Count step) { return (extent + step - 1) & -step; }
-/* So many bytes, in whole cache lines: what one thread writes is in no line of another. */
+/* So many bytes, in whole cache lines. */
 INLINE Count whole_lines(Count bytes) { return round_up_2(bytes, LINE); }
+/* In whole pages: a processor reads ahead in a page, and what one thread writes is to be in none of another. */
+INLINE Count whole_pages(Count bytes) { return round_up_2(bytes, PAGE); }
 /* Where part `i` of `count` equal parts begins. */
 INLINE Count share(Count extent, Count i, Count count) {
     return count == 1 ? extent * i : extent / count * i + min(i, extent % count);

@@ -2,8 +2,9 @@
 
    in place        A is not packed, nor B if its columns are adjacent: see in_place.hpp.
    vectors         B is one column, or A one row: see vector_products.hpp.
-   pieces          a product that is thin in one direction falls into pieces along the other, each multiplied by one
-                   thread alone; only what is large both ways is worth panels that all threads share.
+   pieces          on several threads, a grid of pieces of C, each multiplied by one thread alone: those that it
+                   multiplies in place, and a product that is thin in one direction. Only what is large both ways is
+                   worth panels that all threads share.
    slices of k     a small C and a long k: each thread sums blocks of kc in partial results, added in order afterwards.
 
    All but one column of real numbers sum as the five loops do, so rows of A and threads change no bit. Such a column is
@@ -15,11 +16,9 @@
 
 namespace {
 
-constexpr Count THIN = 256;
-constexpr Count PIECES_A_THREAD = 4;
-constexpr Count MIN_PIECE_ROWS = 20;
+constexpr Count THIN = 256, LONG_EDGE = 384;  // a thin product, and how long it is for each thread
+constexpr Count MOST_TURNS = 4;              // pieces for each thread
 constexpr Count STREAMING_ROWS = 12;         // of A at most: memory is slower than arithmetic, and likes long rows of B
-constexpr Count MIN_EDGE = 96;               // of a piece: the thin operand is packed for each anew
 constexpr Count SLICED_C = 32768;            // numbers of C at most
 constexpr Count ROUND_SLICES = 64;           // most partial results in a round
 constexpr Count MAX_PADDING = 1024;          // rows or columns that panels have beyond those of A or B
@@ -32,11 +31,46 @@ INLINE bool fits_in_memory(const Product &x) {
     return !x.n || !x.k || lines * depth * x.kernel->step < MAX_PANEL_BYTES;
 }
 
-/* The rule. */
-INLINE bool is_in_pieces(const Product &x) {
-    const Count thin = min(x.m, x.n), edge = max(x.m, x.n);
-    return x.threads > 1 && (is_in_place(x) || (thin <= THIN && edge >= MIN_EDGE * PIECES_A_THREAD * x.threads));
+/* What a piece costs, in vectors that are multiplied and added, beside its arithmetic: to bring a number of A or B to
+   the core, for each step of k; a row of C, whose ends share a cache line with the next pieces; and to take it. Threads
+   take pieces as they come, so the last turn ends unevenly, and more so for more threads. Found on 2, 4 and 16 cores. */
+constexpr double OF_NUMBER = 2, OF_SHARED_ROW = 400, OF_PIECE = 5000;
+INLINE double uneven_turns(int threads) { return threads > 8 ? 2 : (threads - 1) / 4.0; }
+
+/* One piece of the grid that costs least: so many turns of pieces for each thread, rows by columns of them. Columns are
+   in whole vectors, or panels if B is packed. */
+Product piece_of_grid(const Product &x, bool in_place) {
+    const Count lanes = x.kernel->lanes, step = in_place && !x.packed ? lanes : x.kernel->nr;
+    const Count turns = in_place && (gathers_b(x) || (x.m <= STREAMING_ROWS && x.k > ROWS_OF_B)) ? 1 : MOST_TURNS;
+    Product best = x, piece = x;
+    best.threads = piece.threads = 1;
+    double least = 0;
+    for (Count most = x.threads; most <= turns * x.threads; most *= 2)
+        for (Count down = 1; down <= min(most, x.m); down += max(1, down / 2)) {
+            piece.m = ceil_div(x.m, down), piece.n = min(x.n, round_up_2(ceil_div(x.n, max(1, most / down)), step));
+            const Count across = ceil_div(x.n, piece.n), pieces = ceil_div(x.m, piece.m) * across;
+            const double rows = piece.m, vectors = ceil_div_2(piece.n, lanes);
+            const double one = x.k * (rows * vectors + OF_NUMBER * (rows + vectors * lanes)) + OF_PIECE
+                             + (across > 1 ? OF_SHARED_ROW * rows : 0);
+            const double cost = (ceil_div(pieces, x.threads) + uneven_turns(x.threads)) * one;
+            if (!least || cost < least) least = cost, best.m = piece.m, best.n = piece.n;
+        }
+    return best;
 }
+
+INLINE bool has_pieces_in_l2(const Product &x) {
+    return x.kernel->unpacked && x.kernel->as_stored && has_rows_of_b(x) && stays_in_l2(piece_of_grid(x, true));
+}
+
+/* The rule: a product is multiplied in pieces if it is in place, if its pieces stay in L2, or if it is thin. */
+enum Pieces { NONE, IN_PLACE, PACKED };
+INLINE Pieces pieces_of(const Product &x) {
+    if (x.threads == 1) return NONE;
+    if (is_in_place(x) || has_pieces_in_l2(x)) return IN_PLACE;
+    return min(x.m, x.n) <= THIN && max(x.m, x.n) >= LONG_EDGE * x.threads ? PACKED : NONE;
+}
+INLINE bool is_in_pieces(const Product &x) { return pieces_of(x) != NONE; }
+INLINE Product piece_of(const Product &x) { return piece_of_grid(x, pieces_of(x) == IN_PLACE); }
 INLINE bool is_sliced(const Product &x) { return x.threads > 1 && x.m * x.n <= SLICED_C && x.k >= 4 * x.kc; }
 
 /* Packed B that only few rows use is in L2 for them. */
@@ -56,31 +90,6 @@ void multiply_whole(const Product &x) {
 }
 Count whole_bytes(const Product &x) { return is_in_place(x) ? in_place_bytes(x) : five_loops_bytes(with_thin_b(x)); }
 
-/* Extent of a piece, where pieces are of at least `min_extent`: as many for each thread as there is room for. */
-Count piece_extent(Count extent, Count min_extent, int threads, Count max_a_thread) {
-    const Count fit = max(1, extent / min_extent);
-    return ceil_div(extent, fit < threads ? fit : threads * min(max_a_thread, fit / threads));
-}
-
-/* One piece of a product for its threads: rows and columns of each. */
-Product piece_of(const Product &x) {
-    Product piece = x;
-    const Kernel &kernel = *x.kernel;
-    const bool in_place = is_in_place(x), gathered = in_place && gathers_b(x);
-    const bool streams_b = in_place && x.m <= STREAMING_ROWS && order_in_place(x) == BY_ROWS_OF_B;
-    const Count strip = gathered ? kernel.lanes : x.packed ? kernel.nr : strip_columns(x);
-    const Count max_a_thread = gathered || streams_b ? 1 : PIECES_A_THREAD;
-    const bool of_rows = in_place ? x.m >= 2 * MIN_PIECE_ROWS && (!gathered || x.n < 2 * strip * x.threads)
-                                  : x.m >= x.n;
-    piece.threads = 1;
-    if (of_rows)  // pieces of rows gather all of B each
-        piece.m = piece_extent(x.m, MIN_PIECE_ROWS, x.threads, max_a_thread);
-    else
-        piece.n = round_up(piece_extent(x.n, strip, x.threads, max_a_thread), strip);
-    piece.m = min(piece.m, x.m), piece.n = min(piece.n, x.n);
-    return piece;
-}
-
 /* A thread's part of the buffer: enough for each piece. The last ones may have fewer rows or columns, and take another
    order or another tile, which may want more. */
 Count own_bytes_of_pieces(const Product &x, const Product &shape) {
@@ -93,7 +102,7 @@ Count own_bytes_of_pieces(const Product &x, const Product &shape) {
             piece.m = m, piece.n = n;
             most = max(most, whole_bytes(piece));
         }
-    return whole_lines(most);
+    return whole_pages(most);
 }
 
 /* A thread's first piece is known without asking the others: where there is one for each, nobody waits. */
@@ -146,7 +155,7 @@ Product slice_of(const Product &x, Count pc, char *c, char *buffer) {
 /* A thread's part of the buffer: the last slice may be less deep, and want more. */
 Count own_bytes_of_slices(const Product &x) {
     const Count last = (ceil_div(x.k, x.kc) - 1) * x.kc;
-    return whole_lines(max(unsliced_bytes(slice_of(x, 0, NULL, NULL)), unsliced_bytes(slice_of(x, last, NULL, NULL))));
+    return whole_pages(max(unsliced_bytes(slice_of(x, 0, NULL, NULL)), unsliced_bytes(slice_of(x, last, NULL, NULL))));
 }
 
 void multiply_slices(const Product &x) {

@@ -27,9 +27,16 @@ cdef enum:
     TYPES = 25
     BFLOAT16 = 24  # the place after NumPy's own types; its number is another in each process
     SURELY_FITS_FLOP = 1 << 30  # no product of less overflows a count of bytes
-    LEAST_FLOP = 2000  # what a product of a batch costs at least, in multiply-adds that it might have been
 
-least_flop = LEAST_FLOP
+# What one product of a batch costs at least, and what it costs to load a number of A or B, in floating-point operations
+# that a large product might have done meanwhile.
+cdef double LEAST_FLOP = 2000, OF_NUMBER = 3
+
+
+cpdef double work_of(double m, double n, double k) noexcept:
+    """What a product costs, in floating-point operations of a large one."""
+    return max(LEAST_FLOP, 2 * m * n * k + OF_NUMBER * k * (m + n))
+
 
 # NumPy's numbers of types, by name.
 cdef dict TYPE_NUMBERS = {"bfloat16": [BFLOAT16]}
@@ -243,7 +250,7 @@ cdef class PackedKernel(FastPath):
                   and apart_in_memory(out, a) and apart_in_memory(out, b)):
             return None
         self.describe(&x, entry, a, b, out)
-        flop = products_in(batch) * max(LEAST_FLOP, 2.0 * x.m * x.n * x.k)
+        flop = products_in(batch) * work_of(x.m, x.n, x.k)
         if flop > SURELY_FITS_FLOP:
             check_size(x)
         x.threads = usable_threads(threads or threads_for(flop, entry.team_flop))

@@ -21,7 +21,7 @@ from gemmlab._backend import Availability, Param, check_params
 from gemmlab._cpu import isa, machine
 from gemmlab._cpu._driver import allowed_threads, default_threads, team_flop
 from gemmlab._cpu.packed_backend import traffic
-from gemmlab._cpu.packed_backend._packed import PackedKernel, PackedOperand, kernels_of, least_flop
+from gemmlab._cpu.packed_backend._packed import PackedKernel, PackedOperand, kernels_of, work_of
 from gemmlab._cpu.packed_backend.plan import Plan
 from gemmlab._cpu.rungs.ladder import size
 from gemmlab._problem import Array, Problem
@@ -126,7 +126,7 @@ class Packed:
     def _asked_threads(self, problem: Problem) -> int:
         if problem.threads is not None:
             return problem.threads
-        flop = problem.batch * max(least_flop, 2.0 * problem.m * problem.n * problem.k)
+        flop = problem.batch * work_of(problem.m, problem.n, problem.k)
         a, _ = self._operands(problem)
         return default_threads(flop, self.team_flop(*_names(a.dtype, problem.dtype)))
 

@@ -27,7 +27,7 @@ class Plan(NamedTuple):
     slices : int
         Parts of a long k, each summed by one thread into a partial result, if more than 1.
     pieces : int
-        Parts of a thin product, each multiplied by one thread, if more than 1.
+        Parts of C, a grid of them, each multiplied by one thread, if more than 1.
     m, n, k : int
         Extents of one slice or piece, which the other numbers are for; of one row, those of C' = B' A'.
     mr, nr : int
@@ -91,7 +91,7 @@ class Plan(NamedTuple):
         if self.slices > 1:
             parts.append(f"{self.slices} slices of k, added in order")
         if self.pieces > 1:
-            parts.append(f"{self.pieces} pieces for the threads")
+            parts.append(f"{self.pieces} pieces of {self.m} x {self.n} for the threads")
         return ", ".join(parts) + f"; {self.threads} thread{'s' if self.threads > 1 else ''}"
 
     @property
