@@ -366,6 +366,15 @@ bool is_kept(const char *end) {
     return true;
 }
 
+/* A grid for the threads, whatever it costs: sums of few numbers alone are in slices. */
+Shares random_shares(const Product &p) {
+    if (p.threads == 1) return {1, 0, 0};
+    const Count slices = p.m * p.n < 5000 && one_in(2) ? ceil_div(p.k, p.kc) : 1;
+    if (slices == 1 && (is_vector(p) || one_in(4))) return {1, 0, 0};
+    const Count step = p.kernel->unpacked && !p.packed ? p.kernel->lanes : p.kernel->nr;
+    return {slices, from_to(1, p.m), min(p.n, round_up(from_to(1, p.n), step))};
+}
+
 /* Multiply in memory of random layouts, and compare each byte. */
 bool run(Asked &x, bool pack, Done &done) {
     Product &p = x.product;
@@ -391,6 +400,7 @@ bool run(Asked &x, bool pack, Done &done) {
         p.packed = panels;
         if (!is_kept(panels + bytes)) return failed(x, "bytes after packed B", a, b, c);
     }
+    p.shares = one_in(2) ? shares_of(p) : random_shares(p);
     const Count bytes = workspace_of_batch(p, x.batch);
     p.buffer = workspace(arenas[3], bytes);
     std::vector<char> memory(c.low, c.low + c.bytes);
@@ -400,11 +410,11 @@ bool run(Asked &x, bool pack, Done &done) {
     running = NULL;
 
     const Plan plan = plan_of(p);
-    const bool one_by_one = one_at_a_time(p, products_in(x.batch));
+    const bool one_by_one = one_at_a_time(p, products_in(x.batch)), in_pieces = p.shares.rows > 0;
     x.exact = x.whole || is_integer(of_c) || (!is_dots(p) && p.kernel->group == 1);
     done.products += products_in(x.batch);
-    for (int way : {(int)plan.strategy, one_by_one && plan.pieces > 1 ? (int)PIECES : -1,
-                    one_by_one && plan.slices > 1 ? (int)SLICES : -1, x.batch.axes ? (int)BATCHES : -1,
+    for (int way : {(int)plan.strategy, one_by_one && in_pieces ? (int)PIECES : -1,
+                    one_by_one && is_sliced(p) ? (int)SLICES : -1, x.batch.axes ? (int)BATCHES : -1,
                     pack ? (int)PACKED_B : -1, p.accumulate ? (int)ACCUMULATED : -1})
         if (way >= 0) done.ways[way]++;
 
@@ -470,8 +480,8 @@ Asked asked(const Kernel &kernel, Shape shape) {
         if (one_in(6)) p.m = from_to(500, 3000), k = from_to(1, 12);
         if (one_in(3)) std::swap(p.m, p.n);
     } else if (shape == Shape::DEEP) {
-        p.threads = (int)from_to(1, 3), kc = kernel.group * from_to(1, 9), k = kc * from_to(4, 12) + from_to(-1, 1);
-        p.m = from_to(1, 20), p.n = from_to(1, 20);
+        p.threads = (int)from_to(1, 5), kc = kernel.group * from_to(1, 9), k = kc * from_to(4, 12) + from_to(-1, 1);
+        p.m = from_to(1, 20), p.n = from_to(1, one_in(2) ? 20 : 200);
     } else if (shape == Shape::THIN) {
         p.threads = (int)from_to(2, 3), p.m = from_to(800, 1300), p.n = from_to(1, 12), k = from_to(1, 12);
         if (one_in(2)) std::swap(p.m, p.n);

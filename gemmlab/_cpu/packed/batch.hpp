@@ -63,25 +63,19 @@ void multiply_some(const Product &x, const Batch &batch, Count first, Count end)
     }
 }
 
-Product on_one_thread(const Product &x) {
-    Product one = x;
-    one.threads = 1;
-    return one;
-}
-
 Count workspace_of_batch(const Product &x, const Batch &batch) {
     if (one_at_a_time(x, products_in(batch))) return workspace_of(x);
-    return x.threads * whole_pages(workspace_of(on_one_thread(x)));
+    return x.threads * whole_pages(workspace_of(alone(x)));
 }
 
 void multiply_batch(const Product &x, const Batch &batch) {
     const Count products = products_in(batch);
     if (one_at_a_time(x, products)) return multiply_some(x, batch, 0, products);
-    const Product alone = on_one_thread(x);
-    const Count own = whole_pages(workspace_of(alone));
+    const Product one_thread = alone(x);
+    const Count own = whole_pages(workspace_of(one_thread));
     #pragma omp parallel num_threads(x.threads)
     {
-        Product one = alone;
+        Product one = one_thread;
         const Count thread = omp_get_thread_num(), threads = omp_get_num_threads();
         one.buffer = x.buffer + thread * own;
         multiply_some(one, batch, share(products, thread, threads), share(products, thread + 1, threads));

@@ -10,7 +10,8 @@
        macrokernel      the five loops and their blocks
        in_place         loops on operands as they are stored
        vector_products  loops of a matrix by a vector
-       strategies       other ways to go through a product, and the rule that chooses
+       sharing          how a product is shared out to threads, and the rule that chooses
+       strategies       all ways to go through a product
        batch            many products of one shape
 
    Python's side is in `_cpu/packed_backend/`: calls on arrays, the plan, memory for panels, kernels that record.
@@ -108,6 +109,11 @@ struct Kernel {
     PairProducts pair_products;  // of each row or column of a panel, what `Paired` subtracts (numeric.hpp); or NULL
 };
 
+/* How a product is shared out to its threads: see sharing.hpp. Without rows, there are no pieces. */
+struct Shares {
+    Count slices, rows, columns;  // of k; of a piece of C
+};
+
 /* One product, C = A B or, if it accumulates, C = C + A B. */
 struct Product {
     const Kernel *kernel;
@@ -117,6 +123,7 @@ struct Product {
     const char *b; Count rs_b, cs_b;
     char *c; Count rs_c, cs_c;
     int threads;
+    Shares shares;       // worked out before
     double team_flop;    // what a team of two threads costs, in floating-point operations of one
     Count mc, kc, nc;    // blocks: rows of A at most, depth, columns of B at most
     Count max_b;         // bytes of a packed block of B; 0 for the default

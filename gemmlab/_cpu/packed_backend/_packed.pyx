@@ -12,9 +12,9 @@ from gemmlab._cpu._driver cimport FastPath, is_columns, is_rows, threads_for, us
 from gemmlab._cpu.packed_backend.arrays cimport apart_in_memory, broadcast
 from gemmlab._cpu.packed_backend.loops cimport (
     DOT_KC, MAX_AXES, Batch, Buffer, Call, ClockedKernel, Extents, Kernel, Machine, Plan, Product, Recorder,
-    RecordingKernel, clocked_kernel, drop_buffer, drop_buffers, extents_of, fits_in_memory, give_buffer,
-    has_any_order, is_dots,
-    multiply_batch, new_buffer, pack_operand, plan_of, products_in, recording_kernel, take_buffer, workspace_of_batch,
+    RecordingKernel, clocked_kernel, drop_buffer, drop_buffers, extents_of, fits_in_memory, give_buffer, has_any_order,
+    is_dots, multiply_batch, new_buffer, pack_operand, plan_of, products_in, recording_kernel, shares_of, take_buffer,
+    workspace_of_batch,
 )
 
 import numpy
@@ -223,7 +223,7 @@ cdef class PackedKernel(FastPath):
         x.team_flop, x.mc, x.nc = entry.team_flop, entry.mc, entry.nc
         x.kc = even(x.k, DOT_KC if is_dots(x[0]) else entry.kc, x.kernel.group)
         x.packed, x.packed_n, x.packed_j, x.max_b = <const char *> NULL, x.n, 0, 0
-        x.accumulate = False
+        x.accumulate, x.shares.slices, x.shares.rows = False, 1, 0
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads):
         """Matrices, or batches that broadcast, of one dtype and agreeing shapes, in any strides; None for all else (see
@@ -376,6 +376,7 @@ cdef class PackedKernel(FastPath):
                 break
             x.m *= batch.shape[axis]
             batch.axes -= 1
+        x.shares = shares_of(x[0])
         bytes = workspace_of_batch(x[0], batch[0])
         if bytes:
             buffer = take_buffer(bytes, self.extents.huge_page)

@@ -18,6 +18,8 @@ cdef extern from "problem.hpp" nogil:
         const char *out
         int mc, kc, group, step
         bint narrows
+    ctypedef struct Shares:
+        Py_ssize_t slices, rows, columns
     ctypedef struct Product:
         const Kernel *kernel
         const Extents *extents
@@ -29,12 +31,16 @@ cdef extern from "problem.hpp" nogil:
         char *c
         Py_ssize_t rs_c, cs_c
         int threads
+        Shares shares
         double team_flop
         Py_ssize_t mc, kc, nc, max_b
         bint narrows, accumulate
         const char *packed
         Py_ssize_t packed_n, packed_j
         char *buffer
+
+cdef extern from "sharing.hpp" nogil:
+    Shares shares_of(const Product &)
 
 cdef extern from "strategies.hpp" nogil:
     bint fits_in_memory(const Product &)

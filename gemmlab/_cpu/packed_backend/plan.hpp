@@ -19,23 +19,25 @@ struct Plan {
     Count workspace;       // bytes
 };
 
-Plan plan_of(const Product &x) {
+Plan plan_of(const Product &given) {
+    Product x = given;
+    x.shares = shares_of(x);
     const Kernel &kernel = *x.kernel;
     Product one = needs_sums(x) ? with_sums(x) : x;
     Plan plan = {.strategy = FIVE_LOOPS, .threads = x.threads, .slices = 1, .pieces = 1, .mr = kernel.mr,
                  .nr = kernel.nr, .kc = min(x.kc, x.k), .panel_bytes = kernel.step / kernel.group,
                  .workspace = workspace_of(x)};
     if (is_sliced(x)) {
-        plan.slices = ceil_div(x.k, x.kc);
+        plan.slices = x.shares.slices;
         one = slice_of(one, 0, one.c, one.buffer);
     }
-    if (!is_vector(one) && is_in_pieces(one)) {
-        const Product piece = piece_of(one);
-        plan.pieces = ceil_div(one.m, piece.m) * ceil_div(one.n, piece.n);
-        one = piece;
+    if (x.shares.rows) {
+        const Pieces pieces = pieces_of(one);
+        plan.pieces = pieces.count;
+        one = piece_at(one, pieces, 0);
     }
     plan.m = one.m, plan.n = one.n, plan.k = one.k;
-    if (is_vector(one)) {
+    if (is_vector_part(x, one)) {
         const MatrixByVector by = by_vector(one);
         plan.strategy = by.pass == DOTS ? DOT_PRODUCTS : by.pass == COLUMNS ? BY_COLUMNS : BY_ROWS;
         plan.m = by.x.m, plan.n = by.x.n;
