@@ -33,6 +33,7 @@ constexpr Count ROWS_OF_B = 32;              // that are read at the same time: 
 constexpr Count MANY_BLOCKS = 6;             // a thread: as many are as good as equal shares
 constexpr Count MIN_ROWS = 32;               // of a block of A, and two tiles at least
 constexpr Count MIN_COLUMNS = 1024;          // of a block of B, where k is so long that its memory would hold fewer
+constexpr Count MANY_COLUMNS = 1024;         // of B: what it costs to pack A is little beside its product
 constexpr Count STRIP_COLUMNS = 512;         // of a strip of C: each packed A is read once for so many
 
 /* The blocks of the five loops: see above. `mc` and `nc` of a product are upper bounds of these. */
@@ -73,12 +74,12 @@ Count block_rows(const Product &x, Count k) {
     return x.kernel->whole_panels ? round_up(rows, mr) : rows;
 }
 
-/* Whether A is packed: not where rows are adjacent numbers, unless those of a tile share sets of L1 and are half as many
-   again as these hold. */
+/* Whether A is packed: not where rows are adjacent numbers, unless those of a tile share sets of L1, and are half as many
+   again as these hold or are read for many columns. */
 INLINE bool packs_a(const Product &x) {
     const Kernel &kernel = *x.kernel;
     if (!kernel.half_packed || !kernel.as_stored || x.cs_a != kernel.sum) return true;
-    return x.rs_a % (x.extents->conflict / 2) == 0 && 2 * kernel.mr > 3 * x.extents->ways;
+    return x.rs_a % (x.extents->conflict / 2) == 0 && (x.n > MANY_COLUMNS || 2 * kernel.mr > 3 * x.extents->ways);
 }
 
 Blocks blocks_of(const Product &x) {
