@@ -3,8 +3,9 @@
     python bench/shapes.py [--suites classes,shapes] [--dtype float32] [--threads 1] [--rounds 7] [--out FILE]
 
 Suites are those of `gemmlab bench --suite`, operands in rows. Each library runs in a separate process for the whole
-run, and stands still while another is timed; in each round all of them multiply the same shape, one directly after the
-other, and the order turns round. The ratio of a shape is the median time of the faster library over that of cpu-packed.
+run, OpenMP's threads bound to cores, and stands still while another is timed; in each round all of them multiply the
+same shape, one directly after the other, and the order turns round. The ratio of a shape is the median time of the
+faster library over that of cpu-packed.
 Where GEMMLAB_ISA=v3 is set, the libraries take AVX2 too. MKL is left out where it is not installed.
 """
 
@@ -90,7 +91,9 @@ def work(library: str, cases: list[Case]) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no answer
     for line in sys.stdin:
-        print(json.dumps({"s": seconds(library, cases[json.loads(line)["number"]])}), file=answers, flush=True)
+        number = json.loads(line).get("number")
+        answer = {} if number is None else {"s": seconds(library, cases[number])}
+        print(json.dumps(answer), file=answers, flush=True)
 
 
 def measured(options: argparse.Namespace, cases: list[Case], libraries: list[str]) -> Iterator[dict[str, Any]]:
@@ -99,27 +102,31 @@ def measured(options: argparse.Namespace, cases: list[Case], libraries: list[str
         library: WorkerProcess(options.threads, [sys.executable, *sys.argv, "--worker", library])
         for library in libraries
     }
-    low, middle, high = (options.rounds * fifths // 5 for fifths in (1, 2.5, 4))
-    for number, case in enumerate(cases):
-        times: dict[str, list[float]] = {library: [] for library in libraries}
-        for turn in range(options.rounds):
-            for library in libraries[:: 1 if turn % 2 else -1]:
-                times[library].append(workers[library].ask("seconds", ANSWER_S, number=number)["s"])
-        us = {
-            library: [round(1e6 * sorted(own)[int(i)], 2) for i in (low, middle, high)]
-            for library, own in times.items()
-        }
-        ours, *others = (own[1] for own in us.values())
-        shape = [case.batch, case.m, case.k, case.n]
-        yield {
-            "suite": case.suite,
-            "label": case.label,
-            "shape": shape,
-            "ratio": round(min(others) / ours, 3),
-            "us": us,
-        }
-    for worker in workers.values():
-        worker.close()
+    try:
+        for worker in workers.values():
+            worker.ask("start", ANSWER_S)  # and stand still
+        low, middle, high = (options.rounds * fifths // 5 for fifths in (1, 2.5, 4))
+        for number, case in enumerate(cases):
+            times: dict[str, list[float]] = {library: [] for library in libraries}
+            for turn in range(options.rounds):
+                for library in libraries[:: 1 if turn % 2 else -1]:
+                    times[library].append(workers[library].ask("seconds", ANSWER_S, number=number)["s"])
+            us = {
+                library: [round(1e6 * sorted(own)[int(i)], 2) for i in (low, middle, high)]
+                for library, own in times.items()
+            }
+            ours, *others = (own[1] for own in us.values())
+            shape = [case.batch, case.m, case.k, case.n]
+            yield {
+                "suite": case.suite,
+                "label": case.label,
+                "shape": shape,
+                "ratio": round(min(others) / ours, 3),
+                "us": us,
+            }
+    finally:
+        for worker in workers.values():
+            worker.close()
 
 
 def table(rows: list[dict[str, Any]]) -> Iterator[str]:

@@ -371,7 +371,7 @@ Shares random_shares(const Product &p) {
     if (p.threads == 1) return {1, 0, 0};
     const Count slices = p.m * p.n < 5000 && one_in(2) ? ceil_div(p.k, p.kc) : 1;
     if (slices == 1 && (is_vector(p) || one_in(4))) return {1, 0, 0};
-    const Count step = p.kernel->unpacked && !p.packed ? p.kernel->lanes : p.kernel->nr;
+    const Count step = has_unpacked_tiles(*p.kernel) && !p.packed ? p.kernel->lanes : p.kernel->nr;
     return {slices, from_to(1, p.m), min(p.n, round_up(from_to(1, p.n), step))};
 }
 
@@ -410,7 +410,7 @@ bool run(Asked &x, bool pack, Done &done) {
     running = NULL;
 
     const Plan plan = plan_of(p);
-    const bool one_by_one = one_at_a_time(p, products_in(x.batch)), in_pieces = p.shares.rows > 0;
+    const bool one_by_one = one_at_a_time(p, products_in(x.batch)), in_pieces = plan.pieces > 1;
     x.exact = x.whole || is_integer(of_c) || (!is_dots(p) && p.kernel->group == 1);
     done.products += products_in(x.batch);
     for (int way : {(int)plan.strategy, one_by_one && in_pieces ? (int)PIECES : -1,
@@ -431,8 +431,13 @@ Count even(Count k, Count kc, Count group) { return round_up(ceil_div(k, ceil_di
 Count near_multiple(Count of, Count most) { return std::max<Count>(1, of * from_to(1, most) + from_to(-1, 1)); }
 
 /* Of caches so small that small products take every way. */
-const Extents EXTENTS = extents_of({.l1 = 4 * KIB, .l1_way = 1 * KIB, .l2 = 16 * KIB, .l2_way = 2 * KIB, .l3 = 0,
+Extents small_extents() {
+    Extents x = extents_of({.l1 = 4 * KIB, .l1_way = 1 * KIB, .l2 = 16 * KIB, .l2_way = 2 * KIB, .l3 = 0,
                                     .huge_page = 0});
+    x.page = LINE;  // no room where a thread might write too much
+    return x;
+}
+const Extents EXTENTS = small_extents();
 
 Asked random_asked(const Kernel &kernel) {
     Asked x = {};

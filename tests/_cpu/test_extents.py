@@ -158,7 +158,7 @@ def kernel_of(name):
     return PackedKernel(rung.tables, entries, readings_of(name)._asdict())
 
 
-# m, k, n that reach in place, five loops in several blocks of each operand, thin pieces, slices, few rows, one column
+# m, k, n that reach in place, five loops in several blocks of each operand, pieces, slices, few rows, one column
 SHAPES = [
     (90, 100, 150),
     (190, 200, 210),

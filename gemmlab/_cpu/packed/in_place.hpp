@@ -23,12 +23,13 @@ INLINE bool has_rows_of_b(const Product &x) { return !x.packed && x.cs_b == x.ke
 INLINE bool is_short(const Product &x) { return x.k <= SHORT_K && has_rows_of_b(x); }
 /* Vectors as long as a cache line: each is two loads where it begins in the middle of one, as a row of B may. */
 INLINE bool has_long_vectors(const Product &x) { return x.kernel->lanes * x.kernel->sum >= 64; }
-/* Rows of A for which B is not packed, wherever it comes from: less where those of its rows that are read at the same
-   time share sets of L1, or where its vectors are two loads each. */
+/* Rows of A for which B is not packed, wherever it comes from: fewer where the rows of B that are read at the same time
+   share sets of L1, or where vectors of B are two loads each. */
 INLINE Count few_rows(const Product &x) {
     if (x.rs_b % (x.extents->conflict / 4) == 0) return FEW_ROWS_APART;
     return has_long_vectors(x) ? FEW_ROWS_OF_LONG_VECTORS : FEW_ROWS;
 }
+INLINE bool has_unpacked_tiles(const Kernel &x) { return x.unpacked && x.as_stored; }
 INLINE Count b_bytes(const Product &x) { return round_up_2(x.n, x.kernel->lanes) * x.k * x.kernel->sum; }
 /* B, and a thread's part of A and C, stay in L2. B pays for its packing sooner where its vectors are two loads each. */
 INLINE bool stays_in_l2(const Product &x) {
@@ -39,7 +40,7 @@ INLINE bool stays_in_l2(const Product &x) {
 }
 INLINE bool is_in_place(const Product &x) {
     const Kernel &kernel = *x.kernel;
-    if (!kernel.unpacked || !kernel.as_stored) return false;
+    if (!has_unpacked_tiles(kernel)) return false;
     if (!has_rows_of_b(x)) return x.m <= FEW_ROWS_OF_PANELS || b_bytes(x) <= x.extents->in_place;
     return x.m <= few_rows(x) || is_short(x) || b_bytes(x) <= x.extents->in_place || stays_in_l2(x);
 }

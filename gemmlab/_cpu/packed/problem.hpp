@@ -137,7 +137,7 @@ struct Product {
 constexpr int MAX_MR = 32, MAX_VECTORS = 4, MAX_VECTOR_BYTES = 64;
 constexpr int DOT_ROWS = 4;
 constexpr Count LINE = 128;       // bytes: two cache lines, which are often fetched together, or one of Apple
-constexpr Count PAGE = 4096;      // bytes
+constexpr Count PAGE = 4096;      // bytes, in which a processor reads ahead
 constexpr Count DOT_KC = 4096;    // kc where B is one column of real numbers
 
 INLINE Count min(Count x, Count y) { return x < y ? x : y; }
@@ -150,8 +150,6 @@ INLINE Count ceil_div_2(Count extent, int size) { return (extent + size - 1) >> 
 INLINE Count round_up_2(Count extent, Count step) { return (extent + step - 1) & -step; }
 /* So many bytes, in whole cache lines. */
 INLINE Count whole_lines(Count bytes) { return round_up_2(bytes, LINE); }
-/* In whole pages: a processor reads ahead in a page, and what one thread writes is to be in none of another. */
-INLINE Count whole_pages(Count bytes) { return round_up_2(bytes, PAGE); }
 /* Where part `i` of `count` equal parts begins. */
 INLINE Count share(Count extent, Count i, Count count) {
     return count == 1 ? extent * i : extent / count * i + min(i, extent % count);

@@ -1,11 +1,11 @@
 /* How a product is shared out to its threads: by a grid over rows, columns and k, each part multiplied by one of them
-   alone, or not, and then five loops share packed B. One rule, by what a part costs.
+   alone, or not, and then five loops share packed B. The rule is in `shares_of`, by what a part costs.
 
        pieces of C      if they are multiplied in place, or if the product is thin in one direction; only what is large
                         both ways is worth panels that all threads share
        slices of k      a small C: each part sums a block of kc in a partial result, and these are added in order
 
-   No bit depends on it: each sum is the chain of the five loops, block of k by block of k. */
+   No bit depends on it: sums of blocks of k are added in the order of the five loops. */
 #pragma once
 
 #include "in_place.hpp"
@@ -19,8 +19,8 @@ constexpr Count SLICED_C = 128 << 10;         // numbers of C at most
 
 /* What a part costs beside its arithmetic, in vectors that are multiplied and added: to bring a number of A or B to the
    core, for each step of k; a row of C, whose ends share a cache line with other parts; a vector of a partial result;
-   and to take the part. Threads take parts as they come, some turns of them, and the last turn ends unevenly, more so
-   for more threads. Found by timing all grids of some products on 2, 4 and 16 cores. */
+   and to take the part. Threads take parts as they come, some turns of them, and the last turn ends unevenly: it costs as
+   much as `uneven_turns` more, as measured. Found by timing all grids of some products on 2, 4 and 16 cores. */
 constexpr double OF_NUMBER = 2, OF_SHARED_ROW = 400, OF_PARTIAL = 8, OF_PART = 5000;
 constexpr Count MOST_TURNS = 4;
 INLINE double uneven_turns(int threads) { return threads > 8 ? 2 : (threads - 1) / 4.0; }
@@ -38,8 +38,9 @@ Grid best_grid(const Product &x, Count slices, bool packed) {
     const double sums = slices > 1 ? slices * OF_PARTIAL * x.m * ceil_div_2(x.n, lanes) / x.threads : 0;
     Grid best = {x.m, x.n, 0};
     for (Count turns = 1; turns <= (one_turn ? 1 : MOST_TURNS); turns *= 2) {
-        const Count most = max(1, turns * x.threads / slices);
-        for (Count down = 1; down <= min(most, x.m); down += max(1, down / 2)) {
+        const Count most = max(1, turns * x.threads / slices), last = min(most, x.m);
+        for (Count down = 0; down < last;) {
+            down = min(last, down + max(1, down / 2));
             const Count rows = ceil_div(x.m, down), columns = round_up_2(ceil_div(x.n, most / down), step);
             const Count across = ceil_div(x.n, columns), parts = slices * ceil_div(x.m, rows) * across;
             const double vectors = ceil_div_2(columns, lanes);
@@ -55,7 +56,7 @@ Grid best_grid(const Product &x, Count slices, bool packed) {
 INLINE bool stays_in_place(const Product &x, const Grid &grid) {
     Product piece = x;
     piece.threads = 1, piece.m = grid.rows, piece.n = grid.columns;
-    return x.kernel->unpacked && x.kernel->as_stored && has_rows_of_b(x) && stays_in_l2(piece);
+    return has_unpacked_tiles(*x.kernel) && has_rows_of_b(x) && stays_in_l2(piece);
 }
 
 /* The rule. A vector's own loops share its rows, unless there are slices. */
@@ -64,9 +65,9 @@ Shares shares_of(const Product &x) {
     const Grid unpacked = best_grid(x, 1, false);
     const bool in_place = is_vector(x) || is_in_place(x) || stays_in_place(x, unpacked);
     const Grid grid = in_place ? unpacked : best_grid(x, 1, true);
-    if (x.m * x.n <= SLICED_C && x.k >= 2 * x.kc) {
+    if (x.m * x.n <= SLICED_C && x.k > x.kc) {
         const Count slices = ceil_div(x.k, x.kc);
-        const Grid sliced = best_grid(x, slices, !x.kernel->unpacked);
+        const Grid sliced = best_grid(x, slices, !has_unpacked_tiles(*x.kernel));
         if (sliced.cost < grid.cost) return {slices, sliced.rows, sliced.columns};
     }
     const bool thin = min(x.m, x.n) <= THIN && max(x.m, x.n) >= LONG_EDGE * x.threads;

@@ -1,5 +1,4 @@
-/* What five loops do badly: in place (in_place.hpp), a matrix by a vector (vector_products.hpp), and parts of a product,
-   each multiplied by one thread alone (sharing.hpp).
+/* All ways to go through a product: five loops, in place, a matrix by a vector; whole, or in parts for the threads.
 
    All but one column of real numbers sum as the five loops do, so rows of A and threads change no bit. Such a column is
    summed in lanes of k, whatever A is. */
@@ -45,7 +44,8 @@ Product alone(const Product &x) {
     return one;
 }
 
-/* Whether a part of a vector is one: not its last column, whose sums would be in lanes of k. */
+/* Whether the loops of vectors multiply a part of a matrix by a vector. They do not multiply a single column of a wider
+   product: its sums would be in lanes of k. */
 INLINE bool is_vector_part(const Product &whole, const Product &part) {
     return is_vector(whole) && (whole.n == 1 || part.n > 1) && is_vector(part);
 }
@@ -76,13 +76,17 @@ void multiply_part(const Product &whole, const Product &part) {
    tile, which may want more. */
 Count bytes_of_parts(const Product &x) {
     const Pieces pieces = pieces_of(x);
-    const Count corners[] = {0, pieces.across - 1, pieces.count - pieces.across, pieces.count - 1};
+    const Count down = pieces.count / pieces.across;
+    const Count rows[] = {min(pieces.rows, x.m), x.m - (down - 1) * pieces.rows};
+    const Count columns[] = {min(pieces.columns, x.n), x.n - (pieces.across - 1) * pieces.columns};
+    Product part = alone(x);
     Count most = 0;
-    for (const Count corner : corners) {
-        const Product part = piece_at(x, pieces, corner);
-        most = max(most, is_vector_part(x, part) ? vector_bytes(part) : whole_bytes(part));
-    }
-    return whole_pages(most);
+    for (const Count m : rows)
+        for (const Count n : columns) {
+            part.m = m, part.n = n;
+            most = max(most, is_vector_part(x, part) ? vector_bytes(part) : whole_bytes(part));
+        }
+    return whole_pages(x, most);
 }
 
 /* A thread's first piece is known without asking the others: where there is one for each, nobody waits. */
@@ -102,8 +106,9 @@ void multiply_pieces(const Product &x) {
 INLINE Count sums_bytes(const Product &x) { return whole_lines(x.m * x.n * x.kernel->sum); }
 INLINE Count slices_in_round(const Product &x) {
     const Count fit = min(ROUND_SLICES, x.extents->round / sums_bytes(x));
-    return min(x.shares.slices, max(x.threads, fit));
+    return min(x.shares.slices, max(x.threads, fit / x.threads * x.threads));
 }
+INLINE Count round_bytes(const Product &x) { return whole_pages(x, slices_in_round(x) * sums_bytes(x)); }
 
 /* A slice of k, of all pieces, into a partial result `c`. */
 Product slice_of(const Product &x, Count slice, char *c, char *buffer) {
@@ -142,7 +147,7 @@ void multiply_slices(const Product &x) {
         #pragma omp for schedule(dynamic)
         for (Count i = 0; i < round * pieces.count; i++) {
             const Count at = i / pieces.count;
-            char *const buffer = x.buffer + max_round * size + omp_get_thread_num() * own;
+            char *const buffer = x.buffer + round_bytes(x) + omp_get_thread_num() * own;
             const Product slice = slice_of(x, first + at, x.buffer + at * size, buffer);
             multiply_part(x, piece_at(slice, pieces, i % pieces.count));
         }
@@ -161,7 +166,7 @@ Product with_sums(const Product &x) {
     Product wide = x;
     wide.narrows = false;
     wide.c = x.buffer, wide.rs_c = x.n * x.kernel->sum, wide.cs_c = x.kernel->sum;
-    wide.buffer = x.buffer + sums_bytes(x);
+    wide.buffer = x.buffer + whole_pages(x, sums_bytes(x));
     return wide;
 }
 
@@ -182,10 +187,10 @@ void multiply(const Product &x) {
 
 /* Bytes of the buffer that this takes. */
 Count workspace_of(const Product &x) {
-    if (needs_sums(x)) return sums_bytes(x) + workspace_of(with_sums(x));
-    if (is_sliced(x)) return slices_in_round(x) * sums_bytes(x) + x.threads * own_bytes_of_slices(x);
+    if (needs_sums(x)) return whole_pages(x, sums_bytes(x)) + workspace_of(with_sums(x));
+    if (is_sliced(x)) return round_bytes(x) + x.threads * own_bytes_of_slices(x);
     if (is_vector(x)) return vector_bytes(x);
-    return x.shares.rows ? x.threads * bytes_of_parts(x) : whole_bytes(x);
+    return x.shares.rows ? min(x.threads, pieces_of(x).count) * bytes_of_parts(x) : whole_bytes(x);
 }
 
 /* All panels of B, block of k by block of k; one column for dot products stays one. Returns their bytes; nothing is

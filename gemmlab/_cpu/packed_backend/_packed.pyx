@@ -30,12 +30,12 @@ cdef enum:
 
 # What one product of a batch costs at least, and what it costs to load a number of A or B, in floating-point operations
 # that a large product might have done meanwhile.
-cdef double LEAST_FLOP = 2000, OF_NUMBER = 3
+cdef double LEAST_FLOP = 2000, LOAD_FLOP = 3
 
 
 cpdef double work_of(double m, double n, double k) noexcept:
     """What a product costs, in floating-point operations of a large one."""
-    return max(LEAST_FLOP, 2 * m * n * k + OF_NUMBER * k * (m + n))
+    return max(LEAST_FLOP, 2 * m * n * k + LOAD_FLOP * k * (m + n))
 
 
 # NumPy's numbers of types, by name.
@@ -200,7 +200,7 @@ cdef class PackedKernel(FastPath):
         return self.entry(a, c) != NULL
 
     cdef void describe(self, Product *x, const Entry *entry, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c) noexcept:
-        """All of a product but its threads and its buffer, from the last two axes."""
+        """All of a product but its threads, their shares, and its buffer, from the last two axes."""
         cdef int na = cnp.PyArray_NDIM(a), nb = cnp.PyArray_NDIM(b), nc = cnp.PyArray_NDIM(c)
         cdef cnp.npy_intp *a_steps = cnp.PyArray_STRIDES(a)
         cdef cnp.npy_intp *b_steps = cnp.PyArray_STRIDES(b)
@@ -263,6 +263,7 @@ cdef class PackedKernel(FastPath):
         cdef Product x
         cdef Plan plan
         self.prepare(&x, a, b, out, threads, mc, kc, nc, packed)
+        x.shares = shares_of(x)
         plan = plan_of(x)
         return PlanTuple(
             STRATEGIES[plan.strategy], plan.threads, plan.slices, plan.pieces, plan.m, plan.n, plan.k, plan.mr, plan.nr,
@@ -345,7 +346,7 @@ cdef class PackedKernel(FastPath):
 
     cdef int prepare(self, Product *x, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads, Py_ssize_t mc,
                      Py_ssize_t kc, Py_ssize_t nc, PackedOperand packed) except -1:
-        """All of a product but its buffer, with block sizes where they are given."""
+        """All of a product but its shares and its buffer, with block sizes where they are given."""
         cdef const Entry *entry = self.entry(a, out)
         if entry == NULL:
             raise TypeError(f"no kernel multiplies {a.dtype} into {out.dtype}")

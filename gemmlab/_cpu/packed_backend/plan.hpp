@@ -19,9 +19,7 @@ struct Plan {
     Count workspace;       // bytes
 };
 
-Plan plan_of(const Product &given) {
-    Product x = given;
-    x.shares = shares_of(x);
+Plan plan_of(const Product &x) {
     const Kernel &kernel = *x.kernel;
     Product one = needs_sums(x) ? with_sums(x) : x;
     Plan plan = {.strategy = FIVE_LOOPS, .threads = x.threads, .slices = 1, .pieces = 1, .mr = kernel.mr,

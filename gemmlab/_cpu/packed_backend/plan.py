@@ -25,7 +25,7 @@ class Plan(NamedTuple):
     threads : int
         Of the whole product.
     slices : int
-        Parts of a long k, each summed by one thread into a partial result, if more than 1.
+        Parts of k, each summed into a partial result, if more than 1.
     pieces : int
         Parts of C, a grid of them, each multiplied by one thread, if more than 1.
     m, n, k : int

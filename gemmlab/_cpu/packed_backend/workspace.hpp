@@ -32,7 +32,7 @@ void drop_buffer(Buffer *buffer) {
 Buffer *new_buffer(size_t bytes, size_t huge_page) {
     Buffer *buffer = (Buffer *)malloc(sizeof *buffer);
     const bool huge = huge_page && bytes >= huge_page;
-    const size_t alignment = huge ? huge_page : bytes >= (size_t)PAGE ? (size_t)PAGE : (size_t)LINE;
+    const size_t alignment = huge ? huge_page : bytes > (size_t)(PAGE - LINE) ? (size_t)PAGE : (size_t)LINE;
     if (buffer) {
         buffer->bytes = (bytes + alignment - 1) / alignment * alignment;
         buffer->memory = (char *)aligned_alloc(alignment, buffer->bytes);
