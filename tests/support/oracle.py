@@ -344,6 +344,7 @@ def _check_values(call: Call, loop: np.dtype[Any], ours: Any, theirs: Any) -> No
         return
     right = acceptable(given, c, loop, is_exact, differs("subnormal numbers", call, loop))
     if not call.accumulates:
+        numpys_c = numpys_c.astype(c.dtype)  # which may be objects
         right |= _same(c, numpys_c)
         if differs("NaN beside an overflow", call, loop):
             right |= ~np.isfinite(c) & ~np.isfinite(numpys_c)
