@@ -29,7 +29,7 @@ cdef enum:
     SURELY_FITS_FLOP = 1 << 30  # no product of less overflows a count of bytes
 
 # What one product of a batch costs at least, and what it costs to load a number of A or B, in floating-point operations
-# that a large product might have done meanwhile.
+# that a large product does in that time.
 cdef double LEAST_FLOP = 2000, LOAD_FLOP = 3
 
 
