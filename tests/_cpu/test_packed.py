@@ -268,6 +268,19 @@ def test_layouts_and_stacks_change_no_bit(dtype):
         assert all(c.tobytes() == first.tobytes() for c in stack)
 
 
+@pytest.mark.parametrize("m", [1, 3, 8])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_where_b_begins_changes_no_bit(dtype, m):
+    k, n = 130, 64 * 16 // np.dtype(dtype).itemsize
+    a, wide = numbers((m, k), dtype), numbers((k, 2 * n), dtype)
+    c = packed(a, wide)
+    for start in range(17):  # rows of B are whole vectors apart, and begin at any number of one
+        columns = slice(start, start + n)
+        out = np.full((m, n), np.nan, dtype)
+        assert packed(a, wide[:, columns], out=out, threads=1).tobytes() == c[:, columns].tobytes(), start
+        assert packed(a, wide[:, columns], threads=2).tobytes() == c[:, columns].tobytes(), start
+
+
 def test_mc_and_nc_change_no_bit():
     a, b = numbers((300, 900), "float32"), numbers((900, 310), "float32")
     first = packed(a, b).tobytes()
