@@ -2,10 +2,10 @@
 
     python bench/vectors.py [--dtypes float32,float64] [--threads 1,2] [--rounds 9] [--out FILE]
 
-The matrix, square and stored by rows, its extent a multiple of 16, has half the bytes of L2, a quarter of those of L3, and four times those of L3.
-Each round loads as many bytes with the loop that `gemmlab roofline` measures bandwidth with, then multiplies row
-vector and column vector, one directly after the other. The ratio is the median over the rounds of a product's bytes a
-second over the load's.
+The matrix, square and stored by rows, its extent a multiple of 16, has half the bytes of L2, a quarter of those of L3,
+and four times those of L3. Each round loads as many bytes with the loop that `gemmlab roofline` measures bandwidth
+with, then multiplies row vector and column vector, one directly after the other. The ratio is the median over the
+rounds of a product's bytes a second over the load's.
 """
 
 from __future__ import annotations
