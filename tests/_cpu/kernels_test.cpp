@@ -431,13 +431,8 @@ Count even(Count k, Count kc, Count group) { return round_up(ceil_div(k, ceil_di
 Count near_multiple(Count of, Count most) { return std::max<Count>(1, of * from_to(1, most) + from_to(-1, 1)); }
 
 /* Of caches so small that small products take every way. */
-Extents small_extents() {
-    Extents x = extents_of({.l1 = 4 * KIB, .l1_way = 1 * KIB, .l2 = 16 * KIB, .l2_way = 2 * KIB, .l3 = 0,
+const Extents EXTENTS = extents_of({.l1 = 4 * KIB, .l1_way = 1 * KIB, .l2 = 16 * KIB, .l2_way = 2 * KIB, .l3 = 0,
                                     .huge_page = 0});
-    x.page = LINE;  // no room where a thread might write too much
-    return x;
-}
-const Extents EXTENTS = small_extents();
 
 Asked random_asked(const Kernel &kernel) {
     Asked x = {};

@@ -65,14 +65,14 @@ void multiply_some(const Product &x, const Batch &batch, Count first, Count end)
 
 Count workspace_of_batch(const Product &x, const Batch &batch) {
     if (one_at_a_time(x, products_in(batch))) return workspace_of(x);
-    return x.threads * whole_pages(x, workspace_of(alone(x)));
+    return x.threads * whole_lines(workspace_of(alone(x)));
 }
 
 void multiply_batch(const Product &x, const Batch &batch) {
     const Count products = products_in(batch);
     if (one_at_a_time(x, products)) return multiply_some(x, batch, 0, products);
     const Product one_thread = alone(x);
-    const Count own = whole_pages(x, workspace_of(one_thread));
+    const Count own = whole_lines(workspace_of(one_thread));
     #pragma omp parallel num_threads(x.threads)
     {
         Product one = one_thread;

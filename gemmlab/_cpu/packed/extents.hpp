@@ -34,7 +34,6 @@ struct Extents {
     Count b_of_a_thread;  // a packed block of B, for each thread of a team,
     Count min_b;          // and at least
     Count round;          // partial results that are added at a time, if they are more than threads
-    Count page;           // what a thread writes is in none of another
     Count huge_page;      // buffers of this size or more begin at a multiple of it; or 0
 };
 
@@ -53,10 +52,8 @@ INLINE Extents extents_of(const Machine &x) {
     return {.at_once = x.l1 / 4, .conflict = x.l1_way, .ways = x.l1 / x.l1_way, .l2 = x.l2, .l2_way = x.l2_way,
             .in_place = min(8 * x.l1 / 3, x.l2 / 4), .rows_in_l1 = 2 * x.l1 / 3, .few_rows_sums = x.l2 / 4,
             .short_k_b = x.l2 / 2, .deep_a = deep, .thin_b = deep, .a_of_a_thread = last / 2, .b_of_a_thread = last / 2,
-            .min_b = last, .round = last, .page = PAGE, .huge_page = x.huge_page};
+            .min_b = last, .round = last, .huge_page = x.huge_page};
 }
-
-INLINE Count whole_pages(const Product &x, Count bytes) { return round_up_2(bytes, x.extents->page); }
 
 /* Bytes of packed A that L2 holds, one block of k deep, while panels of B of so many bytes pass: the paper's
    inequality. One way is for C, and as many for B as a panel fills. */

@@ -17,6 +17,7 @@ constexpr Count FEW_ROWS = 128, FEW_ROWS_OF_LONG_VECTORS = 80, FEW_ROWS_APART = 
 constexpr Count SHORT_K = 48;
 constexpr Count COPIED_K = 16, COPIED_M = 128;  // a copy of B pays: its vectors are loaded often enough
 constexpr Count ALIGNED_ROWS = 8, ALIGNED_VECTORS = 8;  // most rows, fewest vectors, for which B is read by whole vectors
+constexpr Count ROWS_FOR_ONE = 16;             // of B, from memory for one row of A: it waits for nothing else
 constexpr Count BUFFERED_K = 128;              // sums in a buffer pay: they are loaded and stored often enough
 
 /* Rows of B can be read as they are stored. */
@@ -139,8 +140,8 @@ void multiply_short_k(const Product &x) {
 /* A few rows: B is most of what is moved, so it is read in the order of memory, some of its rows at a time: as many as
    the processor reads ahead of. The sums of some columns stay in L2, in C or in the buffer, until a block of k is whole. */
 INLINE Count few_rows_depth(const Product &x) {
-    const Count depth = min(x.k, x.kc);
-    return ceil_div(depth, ceil_div(depth, ROWS_OF_B));
+    const Count depth = min(x.k, x.kc), streams = x.m == 1 && b_bytes(x) > x.extents->l2 ? ROWS_FOR_ONE : ROWS_OF_B;
+    return ceil_div(depth, ceil_div(depth, streams));
 }
 /* Columns whose rows of B stay in L1 from a panel to the next. All, if A is one panel, or if these rows would share sets,
    being a quarter of a way apart or a multiple. */

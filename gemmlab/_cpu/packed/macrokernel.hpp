@@ -111,14 +111,14 @@ Count shared_bytes(const Product &x) {
     const Count block = round_up_2(min(x.n, MIN_COLUMNS), nr) * bytes_of(kernel, min(x.k, x.kc));
     const Count max_b = max(max(max_b_bytes(x), block), x.narrows ? nr * all_of_k : 0);
     if (x.packed) return 0;
-    return whole_pages(x, min(round_up_2(x.n, nr) * all_of_k, round_up_2(max_b, nr * kernel.step)));
+    return whole_lines(min(round_up_2(x.n, nr) * all_of_k, round_up_2(max_b, nr * kernel.step)));
 }
 Count own_bytes(const Product &x) {
     const Kernel &kernel = *x.kernel;
     const Count rows = min(x.m, x.mc), a = a_bytes(x, rows + (kernel.whole_panels ? kernel.mr : 0));
     const Count sums = (rows + kernel.mr) * round_up_2(min(x.n, STRIP_COLUMNS), kernel.nr) * kernel.sum;
     const bool separate = x.narrows || x.k > x.kc;
-    return whole_pages(x, min(ceil_div(x.k, x.kc) * a, max(x.extents->a_of_a_thread, a)) + separate * sums);
+    return whole_lines(min(ceil_div(x.k, x.kc) * a, max(x.extents->a_of_a_thread, a)) + separate * sums);
 }
 Count five_loops_bytes(const Product &x) { return shared_bytes(x) + x.threads * own_bytes(x); }
 

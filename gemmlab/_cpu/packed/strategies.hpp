@@ -86,7 +86,7 @@ Count bytes_of_parts(const Product &x) {
             part.m = m, part.n = n;
             most = max(most, is_vector_part(x, part) ? vector_bytes(part) : whole_bytes(part));
         }
-    return whole_pages(x, most);
+    return whole_lines(most);
 }
 
 /* A thread's first piece is known without asking the others: where there is one for each, nobody waits. */
@@ -108,7 +108,7 @@ INLINE Count slices_in_round(const Product &x) {
     const Count fit = min(ROUND_SLICES, x.extents->round / sums_bytes(x));
     return min(x.shares.slices, max(x.threads, fit / x.threads * x.threads));
 }
-INLINE Count round_bytes(const Product &x) { return whole_pages(x, slices_in_round(x) * sums_bytes(x)); }
+INLINE Count round_bytes(const Product &x) { return whole_lines(slices_in_round(x) * sums_bytes(x)); }
 
 /* A slice of k, of all pieces, into a partial result `c`. */
 Product slice_of(const Product &x, Count slice, char *c, char *buffer) {
@@ -166,7 +166,7 @@ Product with_sums(const Product &x) {
     Product wide = x;
     wide.narrows = false;
     wide.c = x.buffer, wide.rs_c = x.n * x.kernel->sum, wide.cs_c = x.kernel->sum;
-    wide.buffer = x.buffer + whole_pages(x, sums_bytes(x));
+    wide.buffer = x.buffer + whole_lines(sums_bytes(x));
     return wide;
 }
 
@@ -187,7 +187,7 @@ void multiply(const Product &x) {
 
 /* Bytes of the buffer that this takes. */
 Count workspace_of(const Product &x) {
-    if (needs_sums(x)) return whole_pages(x, sums_bytes(x)) + workspace_of(with_sums(x));
+    if (needs_sums(x)) return whole_lines(sums_bytes(x)) + workspace_of(with_sums(x));
     if (is_sliced(x)) return round_bytes(x) + x.threads * own_bytes_of_slices(x);
     if (is_vector(x)) return vector_bytes(x);
     return x.shares.rows ? min(x.threads, pieces_of(x).count) * bytes_of_parts(x) : whole_bytes(x);

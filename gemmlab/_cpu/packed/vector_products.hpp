@@ -81,7 +81,7 @@ INLINE Count copy_of_b_bytes(const MatrixByVector &by) {
 }
 INLINE Count copies_bytes(const MatrixByVector &by) {
     const Count rows = by.copies_a ? most_rows(by) : 0;
-    return whole_pages(by.x, copy_of_b_bytes(by) + rows * min(by.x.k, by.x.kc) * by.x.kernel->sum);
+    return whole_lines(copy_of_b_bytes(by) + rows * min(by.x.k, by.x.kc) * by.x.kernel->sum);
 }
 
 /* A's rows, or its columns, one after the other. */

@@ -7,7 +7,7 @@ cdef extern from "extents.hpp" nogil:
         Py_ssize_t l1, l1_way, l2, l2_way, l3, huge_page
     ctypedef struct Extents:
         Py_ssize_t at_once, conflict, ways, l2, l2_way, in_place, rows_in_l1, few_rows_sums, short_k_b, deep_a, thin_b
-        Py_ssize_t a_of_a_thread, b_of_a_thread, min_b, round, page, huge_page
+        Py_ssize_t a_of_a_thread, b_of_a_thread, min_b, round, huge_page
     Extents extents_of(const Machine &)
 
 cdef extern from "problem.hpp" nogil:
