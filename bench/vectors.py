@@ -87,8 +87,9 @@ def main() -> None:
     parser.add_argument("--dtypes", default="float32,float64")
     parser.add_argument("--threads", default=f"1,{allowed_threads(MAX_THREADS)}")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--out", help="append each row to this file, JSON Lines")
+    parser.add_argument("--out", help="a file for the rows, JSON")
     args = parser.parse_args()
+    rows: list[dict[str, object]] = []
     for threads in dict.fromkeys(map(int, args.threads.split(","))):
         gemmlab.config.threads = threads
         for dtype in args.dtypes.split(","):
@@ -99,9 +100,10 @@ def main() -> None:
                         f"{row['gb_per_s']:6.1f} of {row['load_gb_per_s']:6.1f} GB/s, "
                         f"{row['ratio']:.2f} ({row['ratio_min']:.2f} to {row['ratio_max']:.2f})"
                     )
-                    if args.out:
-                        with open(args.out, "a", encoding="utf-8") as file:
-                            file.write(json.dumps(row) + "\n")
+                    rows.append(row)
+    if args.out:
+        with open(args.out, "w", encoding="utf-8") as file:
+            json.dump(rows, file, indent=1)
 
 
 if __name__ == "__main__":
