@@ -83,7 +83,7 @@ def test_calls_by_opencl_do_what_numpy_does() -> None:
 def test_the_calls_take_every_path_of_the_packed_rung() -> None:
     taken: Counter[str] = Counter()
 
-    @for_random_calls(1_500, st.just("cpu-packed"))
+    @for_random_calls(2_000, st.just("cpu-packed"))
     def _(call: Call) -> None:
         taken.update(paths_of(call))
 

@@ -38,7 +38,7 @@ SIZES = weighted(  # of m, n and k: products around tiles, deep and long ones, f
     (st.tuples(LONG, TINY, TILE), 2),
     (st.tuples(TINY, LONG, TILE), 1),
     (st.tuples(TILE, LONG, TILE), 1),
-    (st.tuples(st.integers(2, 4), st.sampled_from((300, 500)), st.sampled_from((129, 257))), 1),  # B is not in L1
+    (st.tuples(st.integers(2, 4), st.sampled_from((300, 500)), st.sampled_from((129, 257))), 4),  # B is not in L1
     (st.tuples(st.sampled_from((13, 17, 29, 40)), st.sampled_from((65, 96, 130)), st.sampled_from((257, 300, 511))), 1),
 )
 FORMS = weighted(
