@@ -526,6 +526,11 @@ def five_loops(plan, m, n, k):
                         yield "unpack", (sum(rows), width, 0)
 
 
+def peeled(plan, m, k):
+    for pc in range(0, k if plan.peeled else 0, plan.kc):
+        yield "unpacked_tile", (m, plan.peeled, min(plan.kc, k - pc))
+
+
 def in_place(plan, m, n, k):
     for jr in range(0, n, plan.nr):
         columns = min(plan.nr, n - jr)
@@ -585,10 +590,9 @@ def test_the_plan_that_is_told_is_the_one_that_runs():
         size, stored = a.itemsize, dtype not in ("float16", "int8", "uint8", "bool")
         if plan.is_packed:
             expected = five_loops(plan, m, n, k)
-        elif plan.is_in_place and plan.nc:
-            expected = by_rows(plan, m, n, k)
         elif plan.is_in_place:
-            expected = in_place(plan, m, n, k)
+            by = by_rows if plan.nc else in_place
+            expected = [*peeled(plan, m, k), *by(plan, m, n - plan.peeled, k)]
         elif plan.strategy.startswith("a vector"):
             matrix, vector_step = (a.strides, b.strides[0]) if n == 1 else (b.strides[::-1], a.strides[1])
             expected = by_vector(plan, k, size, stored, matrix, vector_step)

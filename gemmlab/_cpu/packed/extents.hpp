@@ -1,4 +1,4 @@
-/* What the loops take for a cache or a page, worked out from what the machine says of itself. Every such number is
+/* What the loops take for a cache, worked out from what the machine says of itself. Every such number is
    here, with its formula; the numbers beside the loops are counts that no machine changes. None of these changes a bit
    of a result: the depth of a block, kc, which does, is in the table of kernels.cpp.
 

@@ -16,7 +16,7 @@ namespace {
 constexpr Count FEW_ROWS = 128, FEW_ROWS_OF_LONG_VECTORS = 80, FEW_ROWS_APART = 48, FEW_ROWS_OF_PANELS = 12;
 constexpr Count SHORT_K = 48;
 constexpr Count COPIED_K = 16, COPIED_M = 128;  // a copy of B pays: its vectors are loaded often enough
-constexpr Count ALIGNED_ROWS = 8, ALIGNED_VECTORS = 8;  // most rows, fewest vectors, for which B is read by whole vectors
+constexpr Count ALIGNED_ROWS = 8;  // most rows for which B is read by whole vectors
 constexpr Count ROWS_FOR_ONE = 16;             // of B, from memory for one row of A: it waits for nothing else
 constexpr Count BUFFERED_K = 128;              // sums in a buffer pay: they are loaded and stored often enough
 
@@ -230,22 +230,25 @@ void multiply_in_order(const Product &x) {
     }
 }
 
-/* Columns of B up to where its first row has a whole vector of memory. They are multiplied on their own where that pays: a
-   vector that crosses two cache lines is two loads, with which L2 gives 0.6 of its rate (AVX-512; 0.7 with AVX2). It pays
-   for few rows of A, B in L2, and rows of B that are a multiple of a vector apart. */
-INLINE Count columns_before_vector(const Product &x) {
+/* Columns of B before the first whole vector of memory. They are multiplied on their own where that pays: a vector that
+   crosses two cache lines is two loads, with which L2 gives 0.6 of its rate (AVX-512; 0.7 with AVX2). It pays for few rows
+   of A, B in L2, rows of B that are a multiple of a vector apart, and more columns than one tile has. */
+INLINE Count peeled_columns(const Product &x) {
     const Kernel &kernel = *x.kernel;
     const Count vector = kernel.lanes * kernel.sum, before = -(intptr_t)x.b & (vector - 1);
-    if (x.m > ALIGNED_ROWS || x.n < ALIGNED_VECTORS * kernel.lanes || !has_rows_of_b(x)) return 0;
+    if (x.m > ALIGNED_ROWS || x.n <= MAX_UNPACKED_VECTORS * kernel.lanes || !has_rows_of_b(x)) return 0;
     return before % kernel.sum || x.rs_b % vector || b_bytes(x) > x.extents->l2 ? 0 : before / kernel.sum;
 }
+INLINE Product without_columns(const Product &x, Count columns) {
+    Product rest = x;
+    rest.n -= columns, rest.b += columns * x.cs_b, rest.c += columns * x.cs_c;
+    return rest;
+}
 void multiply_in_place(const Product &x) {
-    const Count before = columns_before_vector(x);
-    Product part = x;
-    part.n = before;
-    if (before) multiply_in_order(part);
-    part.n = x.n - before, part.b += before * x.cs_b, part.c += before * x.cs_c;
-    multiply_in_order(part);
+    Product peeled = x;
+    peeled.n = peeled_columns(x);
+    if (peeled.n) multiply_in_order(peeled);
+    multiply_in_order(without_columns(x, peeled.n));
 }
 INLINE Count in_place_bytes(const Product &x) {
     const Count sum = x.kernel->sum;

@@ -166,7 +166,7 @@ Product with_sums(const Product &x) {
     Product wide = x;
     wide.narrows = false;
     wide.c = x.buffer, wide.rs_c = x.n * x.kernel->sum, wide.cs_c = x.kernel->sum;
-    wide.buffer = x.buffer + whole_lines(sums_bytes(x));
+    wide.buffer = x.buffer + sums_bytes(x);
     return wide;
 }
 
@@ -187,7 +187,7 @@ void multiply(const Product &x) {
 
 /* Bytes of the buffer that this takes. */
 Count workspace_of(const Product &x) {
-    if (needs_sums(x)) return whole_lines(sums_bytes(x)) + workspace_of(with_sums(x));
+    if (needs_sums(x)) return sums_bytes(x) + workspace_of(with_sums(x));
     if (is_sliced(x)) return round_bytes(x) + x.threads * own_bytes_of_slices(x);
     if (is_vector(x)) return vector_bytes(x);
     return x.shares.rows ? min(x.threads, pieces_of(x).count) * bytes_of_parts(x) : whole_bytes(x);

@@ -267,8 +267,8 @@ cdef class PackedKernel(FastPath):
         plan = plan_of(x)
         return PlanTuple(
             STRATEGIES[plan.strategy], plan.threads, plan.slices, plan.pieces, plan.m, plan.n, plan.k, plan.mr, plan.nr,
-            plan.mc, plan.kc, plan.nc, plan.kr, plan.ns, plan.kept, plan.rows_of_b, plan.packs_a, plan.packs_b,
-            plan.separate, plan.panel_bytes, plan.workspace)
+            plan.mc, plan.kc, plan.nc, plan.kr, plan.ns, plan.kept, plan.peeled, plan.rows_of_b, plan.packs_a,
+            plan.packs_b, plan.separate, plan.panel_bytes, plan.workspace)
 
     def pack(self, cnp.ndarray b, int threads):
         """The panels of a matrix of a dtype of the table."""

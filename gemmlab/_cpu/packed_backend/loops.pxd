@@ -53,7 +53,7 @@ cdef extern from "vector_products.hpp" nogil:
 cdef extern from "plan.hpp" nogil:
     ctypedef struct Plan:
         int strategy
-        Py_ssize_t threads, slices, pieces, m, n, k, mr, nr, mc, kc, nc, kr, ns, kept, rows_of_b
+        Py_ssize_t threads, slices, pieces, m, n, k, mr, nr, mc, kc, nc, kr, ns, kept, peeled, rows_of_b
         bint packs_a, packs_b, separate
         Py_ssize_t panel_bytes, workspace
     Plan plan_of(const Product &)

@@ -13,6 +13,7 @@ struct Plan {
     Count m, n, k;         // of a slice or piece
     Count mr, nr;          // the largest register tile
     Count mc, kc, nc, kr, ns, kept;
+    Count peeled;          // columns of B, multiplied on their own
     Count rows_of_b;       // that are read at a time
     bool packs_a, packs_b, separate;  // see `Blocks`; B also strip by strip
     Count panel_bytes;     // of a number in panels
@@ -41,6 +42,8 @@ Plan plan_of(const Product &x) {
         plan.m = by.x.m, plan.n = by.x.n;
         plan.mr = by.pass == DOTS ? DOT_ROWS : ceil_div(by.x.m, row_blocks(by)), plan.nr = 1;
     } else if (is_in_place(one)) {
+        plan.peeled = peeled_columns(one);
+        one = without_columns(one, plan.peeled);
         plan.mr = unpacked_panels(one).rows(0), plan.nr = strip_columns(one), plan.packs_b = gathers_b(one);
         switch (order_in_place(one)) {
             case BY_ROWS_OF_C:

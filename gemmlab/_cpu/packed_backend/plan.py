@@ -38,6 +38,8 @@ class Plan(NamedTuple):
         are passed in blocks of `nc` columns, `ns` of them go through all of A.
     kept : int
         Blocks of packed A that are kept for the next strip.
+    peeled : int
+        First columns of B that are multiplied on their own, so that the vectors of the others do not cross cache lines.
     rows_of_b : int
         Rows of B that are read at a time, from the first column of a block to its last; 0: all of a block of k.
     packs_a : bool
@@ -67,6 +69,7 @@ class Plan(NamedTuple):
     kr: int
     ns: int
     kept: int
+    peeled: int
     rows_of_b: int
     packs_a: bool
     packs_b: bool
@@ -101,7 +104,8 @@ class Plan(NamedTuple):
         if self.strategy in STRATEGIES[5:]:
             return f"blocks of {self.mr} rows, kc {self.kc}"
         if not self.is_packed:
-            return tile + (", B packed strip by strip" if self.packs_b else "")
+            first = f", the first {self.peeled} column{'s' if self.peeled > 1 else ''} alone" if self.peeled else ""
+            return tile + first + (", B packed strip by strip" if self.packs_b else "")
         blocks = f"mc {self.mc}, nc {self.nc}, {self.kr} of k packed at once, strips of {self.ns}"
         if not self.packs_a:
             return f"{tile}, {blocks}, A as it is stored" + (", separate accumulator" if self.separate else "")
