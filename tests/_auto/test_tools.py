@@ -95,8 +95,8 @@ def test_records_that_make_no_row_are_one_line(records, why, files, capsys):
 
 def test_random_problems_are_of_all_kinds_and_the_same_for_a_seed():
     module, seed = tool("auto_vs_numpy"), int(RNG.integers(10**6))
-    cases = module.problems(seed, 500)
-    assert cases == module.problems(seed, 500)
+    cases = module.problems(seed, 4000)
+    assert cases == module.problems(seed, 4000)
     assert {case.dtype for case in cases} == set(module.DTYPES)
     assert {case.label for case in cases} == set(module.ENDS)
     assert {case.layout[:2] for case in cases} == {a + b for a in "CFS" for b in "CFS"}
