@@ -24,16 +24,20 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
 RUNGS, PACKED, ROOFLINE = "gemmlab/_cpu/rungs", "gemmlab/_cpu/packed", "gemmlab/roofline"
+WORKLOADS = "gemmlab/workloads"
 GLUE = "gemmlab/_cpu/packed_backend"
 KERNELS = {
     RUNGS: ["naive.pyx", "ikj.pyx", "blocked.pyx", "blocked_local.pyx"],
     ROOFLINE: ["_fma.pyx", "_stream.pyx"],
+    WORKLOADS: ["_gpp.pyx"],
     PACKED: ["kernels.cpp"],
 }
 PLAIN = ["gemmlab/_cpu/_features", "gemmlab/_cpu/_driver", "gemmlab/_auto/_choice", "gemmlab/_front", f"{GLUE}/_packed",
          f"{ROOFLINE}/_cache"]
-INCLUDE = ["gemmlab/_cpu", RUNGS, PACKED, GLUE, ROOFLINE, numpy.get_include()]
-C_HEADERS = [path.as_posix() for folder in ("gemmlab/_cpu", ROOFLINE) for path in Path(folder).rglob("*.h")]
+INCLUDE = ["gemmlab/_cpu", RUNGS, PACKED, GLUE, ROOFLINE, WORKLOADS, f"{WORKLOADS}/kernels",
+           numpy.get_include()]
+C_HEADERS = [path.as_posix() for folder in ("gemmlab/_cpu", ROOFLINE, WORKLOADS)
+             for path in Path(folder).rglob("*.h")]
 CXX_HEADERS = [*C_HEADERS, *(path.as_posix() for path in Path("gemmlab/_cpu").rglob("*.hpp"))]
 
 GNU_STYLE = os.name != "nt"

@@ -1,0 +1,216 @@
+/* The loops of the self-energy. A function adds all terms of one band n, or of one row p, to `sums`:
+
+       sums[w], w < nend              ach, the Coulomb hole
+       sums[nend + w]                 asx, the screened exchange of the occupied bands
+       sums[2 nend]                   achs, the static remainder
+
+   Rows have their own sums, which are added in order afterwards: results do not depend on the threads.
+
+       ngpw, npgw, pgnw     the loops as they are written in the sources, in three orders
+       hoisted              n, p, g, w: what does not depend on g is outside of its loop; no complex division
+       blocked              n, p, blocks of g, w, g: the order of the Fortran original, whose inner loop is a vector's
+       row_of_product       p, blocks of g, w, g: the sum over n is a product of matrices that is already there
+
+   `hoisted` and `blocked` take complex numbers, or planes of real and of imaginary parts. */
+#ifndef GEMMLAB_GPP_H
+#define GEMMLAB_GPP_H
+
+#include <complex.h>
+#include <stddef.h>
+
+#define FUNCTION static inline __attribute__((always_inline))
+#include "weights.h"
+
+#define COLUMNS 256  /* of a block: eps, wt and two products of it are 16 KiB, half of L1 */
+
+typedef double _Complex number;
+
+/* The facts' arrays, row-major. In planes the imaginary parts are `bands_im` and `rows_im` doubles further. */
+typedef struct {
+    ptrdiff_t nb, nvband, ncouls, ngpown, nend;
+    const double *aqsm, *aqsn, *eps, *wt, *vcoul, *wx;
+    ptrdiff_t wx_step;   /* from a band's frequencies to the next band's: nend, or 0 */
+    const int *column;   /* P(p): the column of aqsm, and the element of vcoul, of a row of eps */
+    ptrdiff_t bands_im, rows_im;
+} gpp_problem;
+
+/* One term as it is written: every factor is loaded, multiplied and divided where it stands. */
+FUNCTION void term(const gpp_problem *x, ptrdiff_t n, ptrdiff_t p, ptrdiff_t g, ptrdiff_t w, number *sums) {
+    const number wt = ((const number *)x->wt)[p * x->ncouls + g], eps = ((const number *)x->eps)[p * x->ncouls + g];
+    const double wx = x->wx[n * x->wx_step + w], v = x->vcoul[x->column[p]];
+    const number bands = conj(((const number *)x->aqsm)[n * x->ncouls + x->column[p]])
+                         * ((const number *)x->aqsn)[n * x->ncouls + g];
+    const number wdiff = wx - wt, delw = wt / wdiff, Omega2 = wt * wt * eps;
+    const double far = creal(wdiff * conj(wdiff)), ratio = creal(delw * conj(delw));
+    number sch = 0, ssx = 0;
+    if (far > NEAREST_POLE && ratio < LARGEST_RATIO) {
+        sch = delw * eps;
+        ssx = Omega2 / (wx * wx - wt * wt);
+    } else if (ratio > SMALLEST_RATIO) {
+        ssx = -Omega2 * delw / (4.0 * wt * wt * (delw + 0.5));
+    }
+    if (wx < 0 && cabs(ssx) > 4.0 * cabs(eps))
+        ssx = 0;
+    sums[w] += 0.5 * v * bands * sch;
+    if (n < x->nvband)
+        sums[x->nend + w] -= v * bands * ssx;
+    if (w == 0)
+        sums[2 * x->nend] -= 0.5 * v * bands * eps;
+}
+
+static void ngpw(const gpp_problem *x, ptrdiff_t n, number *sums) {
+    for (ptrdiff_t g = 0; g < x->ncouls; g++)
+        for (ptrdiff_t p = 0; p < x->ngpown; p++)
+            for (ptrdiff_t w = 0; w < x->nend; w++)
+                term(x, n, p, g, w, sums);
+}
+
+static void npgw(const gpp_problem *x, ptrdiff_t n, number *sums) {
+    for (ptrdiff_t p = 0; p < x->ngpown; p++)
+        for (ptrdiff_t g = 0; g < x->ncouls; g++)
+            for (ptrdiff_t w = 0; w < x->nend; w++)
+                term(x, n, p, g, w, sums);
+}
+
+static void pgnw(const gpp_problem *x, ptrdiff_t p, number *sums) {
+    for (ptrdiff_t g = 0; g < x->ncouls; g++)
+        for (ptrdiff_t n = 0; n < x->nb; n++)
+            for (ptrdiff_t w = 0; w < x->nend; w++)
+                term(x, n, p, g, w, sums);
+}
+
+/* The factor of a band and a row that no column changes: conj(aqsm) vcoul. */
+FUNCTION number outside(const gpp_problem *x, ptrdiff_t n, ptrdiff_t p, ptrdiff_t step) {
+    const double *aqsm = x->aqsm + step * (n * x->ncouls + x->column[p]);
+    const double v = x->vcoul[x->column[p]];
+    return v * aqsm[0] - v * aqsm[x->bands_im] * I;
+}
+
+FUNCTION void hoisted_by(const gpp_problem *x, ptrdiff_t n, number *sums, ptrdiff_t step) {
+    const double *wx = x->wx + n * x->wx_step;
+    const ptrdiff_t nend = x->nend, bim = x->bands_im, im = x->rows_im;
+    for (ptrdiff_t p = 0; p < x->ngpown; p++) {
+        const number factor = outside(x, n, p, step);
+        const double f_re = creal(factor), f_im = cimag(factor);
+        const double *aqsn = x->aqsn + step * n * x->ncouls;
+        const double *eps = x->eps + step * p * x->ncouls, *wt = x->wt + step * p * x->ncouls;
+        for (ptrdiff_t g = 0; g < x->ncouls; g++, aqsn += step, eps += step, wt += step) {
+            const double b_re = f_re * aqsn[0] - f_im * aqsn[bim], b_im = f_re * aqsn[bim] + f_im * aqsn[0];
+            const double e_re = b_re * eps[0] - b_im * eps[im], e_im = b_re * eps[im] + b_im * eps[0];
+            sums[2 * nend] -= 0.5 * (e_re + e_im * I);
+            for (ptrdiff_t w = 0; w < nend; w++) {
+                double h_re, h_im, s_re, s_im;
+                weights(wt[0], wt[im], wx[w], &h_re, &h_im, &s_re, &s_im);
+                sums[w] += 0.5 * (e_re * h_re - e_im * h_im) + 0.5 * (e_re * h_im + e_im * h_re) * I;
+                if (n < x->nvband)
+                    sums[nend + w] -= e_re * s_re - e_im * s_im + (e_re * s_im + e_im * s_re) * I;
+            }
+        }
+    }
+}
+
+/* Sums over some columns of one row: `all` eps hole to out[0], `occupied` eps exchange to out[1]. */
+FUNCTION void weigh(const double *all, const double *occupied, ptrdiff_t bands_im, const double *eps, const double *wt,
+                    ptrdiff_t im, ptrdiff_t step, ptrdiff_t columns, double wx, number *out) {
+    double a_re = 0, a_im = 0, x_re = 0, x_im = 0;
+    #pragma omp simd reduction(+ : a_re, a_im, x_re, x_im)
+    for (ptrdiff_t g = 0; g < columns * step; g += step) {
+        double h_re, h_im, s_re, s_im;
+        weights(wt[g], wt[g + im], wx, &h_re, &h_im, &s_re, &s_im);
+        const double m_re = all[g] * eps[g] - all[g + bands_im] * eps[g + im];
+        const double m_im = all[g] * eps[g + im] + all[g + bands_im] * eps[g];
+        a_re += m_re * h_re - m_im * h_im;
+        a_im += m_re * h_im + m_im * h_re;
+        const double o_re = occupied[g] * eps[g] - occupied[g + bands_im] * eps[g + im];
+        const double o_im = occupied[g] * eps[g + im] + occupied[g + bands_im] * eps[g];
+        x_re += o_re * s_re - o_im * s_im;
+        x_im += o_re * s_im + o_im * s_re;
+    }
+    out[0] = a_re + a_im * I;
+    out[1] = x_re + x_im * I;
+}
+
+/* The same without an exchange. */
+FUNCTION number weigh_hole(const double *all, ptrdiff_t bands_im, const double *eps, const double *wt,
+                           ptrdiff_t im, ptrdiff_t step, ptrdiff_t columns, double wx) {
+    double a_re = 0, a_im = 0;
+    #pragma omp simd reduction(+ : a_re, a_im)
+    for (ptrdiff_t g = 0; g < columns * step; g += step) {
+        double h_re, h_im, s_re, s_im;
+        weights(wt[g], wt[g + im], wx, &h_re, &h_im, &s_re, &s_im);
+        const double m_re = all[g] * eps[g] - all[g + bands_im] * eps[g + im];
+        const double m_im = all[g] * eps[g + im] + all[g + bands_im] * eps[g];
+        a_re += m_re * h_re - m_im * h_im;
+        a_im += m_re * h_im + m_im * h_re;
+    }
+    return a_re + a_im * I;
+}
+
+/* The sum of `all` eps over some columns. */
+FUNCTION number unweighted(const double *all, ptrdiff_t bands_im, const double *eps, ptrdiff_t im, ptrdiff_t step,
+                           ptrdiff_t columns) {
+    double re = 0, im_ = 0;
+    #pragma omp simd reduction(+ : re, im_)
+    for (ptrdiff_t g = 0; g < columns * step; g += step) {
+        re += all[g] * eps[g] - all[g + bands_im] * eps[g + im];
+        im_ += all[g] * eps[g + im] + all[g + bands_im] * eps[g];
+    }
+    return re + im_ * I;
+}
+
+/* All sums over some columns of one row, times `factor`. */
+FUNCTION void add_block(const double *all, const double *occupied, ptrdiff_t bands_im, const double *eps,
+                        const double *wt, ptrdiff_t im, ptrdiff_t step, ptrdiff_t columns, const double *wx,
+                        ptrdiff_t nend, number factor, number *sums) {
+    for (ptrdiff_t w = 0; w < nend; w++) {
+        number found[2] = {0, 0};
+        if (occupied != NULL)
+            weigh(all, occupied, bands_im, eps, wt, im, step, columns, wx[w], found);
+        else
+            found[0] = weigh_hole(all, bands_im, eps, wt, im, step, columns, wx[w]);
+        sums[w] += 0.5 * factor * found[0];
+        sums[nend + w] -= factor * found[1];
+    }
+    sums[2 * nend] -= 0.5 * factor * unweighted(all, bands_im, eps, im, step, columns);
+}
+
+FUNCTION void blocked_by(const gpp_problem *x, ptrdiff_t n, number *sums, ptrdiff_t step) {
+    for (ptrdiff_t p = 0; p < x->ngpown; p++) {
+        const number factor = outside(x, n, p, step);
+        for (ptrdiff_t g = 0; g < x->ncouls; g += COLUMNS) {
+            const ptrdiff_t columns = x->ncouls - g < COLUMNS ? x->ncouls - g : COLUMNS;
+            const double *aqsn = x->aqsn + step * (n * x->ncouls + g);
+            const ptrdiff_t at = step * (p * x->ncouls + g);
+            add_block(aqsn, n < x->nvband ? aqsn : NULL, x->bands_im, x->eps + at, x->wt + at, x->rows_im, step,
+                      columns, x->wx + n * x->wx_step, x->nend, factor, sums);
+        }
+    }
+}
+
+static void hoisted(const gpp_problem *x, ptrdiff_t n, number *sums) { hoisted_by(x, n, sums, 2); }
+static void hoisted_planes(const gpp_problem *x, ptrdiff_t n, number *sums) { hoisted_by(x, n, sums, 1); }
+static void blocked(const gpp_problem *x, ptrdiff_t n, number *sums) { blocked_by(x, n, sums, 2); }
+static void blocked_planes(const gpp_problem *x, ptrdiff_t n, number *sums) { blocked_by(x, n, sums, 1); }
+
+/* One row, some columns: `all` is the product over the bands that are not occupied, and is made that over all. */
+static void row_of_product(double *all, const double *occupied, const double *eps, const double *wt, ptrdiff_t columns,
+                           const double *wx, ptrdiff_t nend, double v, number *sums) {
+    for (ptrdiff_t g = 0; g < columns; g += COLUMNS) {
+        const ptrdiff_t here = columns - g < COLUMNS ? columns - g : COLUMNS;
+        if (occupied != NULL)
+            for (ptrdiff_t i = 2 * g; i < 2 * (g + here); i++)
+                all[i] += occupied[i];
+        add_block(all + 2 * g, occupied != NULL ? occupied + 2 * g : NULL, 1, eps + 2 * g, wt + 2 * g, 1, 2, here, wx,
+                  nend, v, sums);
+    }
+}
+
+/* One band or row of the loop with this number. */
+static void run_loop(int loop, const gpp_problem *x, ptrdiff_t outer, number *sums) {
+    static void (*const LOOPS[])(const gpp_problem *, ptrdiff_t, number *) = {
+        ngpw, npgw, pgnw, hoisted, hoisted_planes, blocked, blocked_planes,
+    };
+    LOOPS[loop](x, outer, sums);
+}
+
+#endif
