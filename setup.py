@@ -55,7 +55,7 @@ if not (X86 and GNU_STYLE):
 # A rung's loops stay as they are written: GCC's unroll-and-jam would turn one rung into another. And every
 # multiply-add is fused: for some processors GCC leaves chains of them unfused, and a tile of one row had other bits.
 # On AArch64, instructions ordered before registers are assigned make a register tile spill.
-GNU_FLAGS = ["-O3", "-ffp-contract=fast", "--param=avoid-fma-max-bits=0", "-fno-loop-unroll-and-jam",
+GNU_FLAGS = ["-O3", "-fopenmp-simd", "-ffp-contract=fast", "--param=avoid-fma-max-bits=0", "-fno-loop-unroll-and-jam",
              "-fno-schedule-insns"]
 RUNG_FLAGS = ["-fno-tree-loop-distribute-patterns"]  # no `rep stos` to clear a buffer of eight vectors: it takes longer
 # Their inner loops have one vector in each pass, and as many instructions for addresses and the loop's end.

@@ -38,9 +38,10 @@ def run(
     cdef int loop = NAMES.index(name)
     cdef Py_ssize_t outer
     cdef int team = usable_threads(threads)
+    cdef bint planes = name.endswith("planes")
     x.nvband, x.nend, x.ngpown = nvband, wx.shape[1], column.shape[0]
-    x.nb = aqsm.shape[0] // (1 if bands_im == 1 else 2)
-    x.ncouls = aqsm.shape[1] // (2 if bands_im == 1 else 1)
+    x.nb = aqsm.shape[0] // (2 if planes else 1)
+    x.ncouls = aqsm.shape[1] // (1 if planes else 2)
     x.aqsm, x.aqsn, x.eps, x.wt = &aqsm[0, 0], &aqsn[0, 0], &eps[0, 0], &wt[0, 0]
     x.vcoul, x.wx, x.column = &vcoul[0], &wx[0, 0], &column[0]
     x.wx_step = x.nend if wx.shape[0] > 1 else 0

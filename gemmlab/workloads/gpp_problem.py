@@ -53,11 +53,8 @@ class Problem:
     vcoul: Reals
     wx: Reals
     nvband: int
-    indinv: Integers | None = None  # type: ignore[assignment]  # an array after __post_init__
-    inv_igp_index: Integers | None = None  # type: ignore[assignment]
-
-    indinv: Integers
-    inv_igp_index: Integers
+    indinv: Integers = None  # type: ignore[assignment]  # __post_init__ makes it
+    inv_igp_index: Integers = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         for name in ("aqsm", "aqsn", "eps", "wt"):
@@ -132,7 +129,7 @@ class Problem:
     @property
     def ncouls(self) -> int:
         """How many columns of eps: G vectors."""
-        return self.aqsm.shape[1]
+        return int(self.aqsm.shape[1])
 
     @property
     def ngpown(self) -> int:
@@ -142,7 +139,7 @@ class Problem:
     @property
     def nend(self) -> int:
         """How many frequencies."""
-        return self.wx.shape[-1]
+        return int(self.wx.shape[-1])
 
     @property
     def columns(self) -> Integers:
@@ -218,12 +215,13 @@ def _near(rng: np.random.Generator, shape: tuple[int, int], wx: Reals) -> Number
 def _at_threshold(wt: Numbers, wx: Reals) -> npt.NDArray[np.bool_]:
     """Whether some frequency brings a pole within a thousandth of a threshold."""
     far, ratio, away_x, near_x = _guarded(wt[:, None], wx)
-    return np.any([
+    found: npt.NDArray[np.bool_] = np.any([
         (np.abs(np.abs(value) ** power / threshold - 1) < _MARGIN).any(axis=-1)
         for value, power, threshold in (
             (far, 2, 0.25), (ratio, 2, 250000), (ratio, 2, 1e-6), (away_x, 1, 4.0), (near_x, 1, 4.0)
         )
     ], axis=0)  # fmt: skip
+    return found
 
 
 def _normal(rng: np.random.Generator, rows: int, columns: int) -> Numbers:

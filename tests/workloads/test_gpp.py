@@ -1,0 +1,198 @@
+"""The self-energy: every form against sums in extended precision, the closed form, and the guards."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from randomness import RNG, fresh_seed
+
+from gemmlab.workloads import gpp, gpp_problem
+from gemmlab.workloads.gpp import FORMS, Problem, SelfEnergy, frequencies, self_energy
+
+LOOPS = [form.name for form in FORMS.values() if form.loop is not None]
+PRODUCTS = ["factored", "fused"]
+SHAPES = [(1, 0, 1, 1), (1, 1, 2, 2), (7, 3, 33, 5), (16, 16, 100, 1), (5, 0, 300, 7), (3, 2, 257, 20)]
+EPSILON = np.finfo(np.float64).eps
+
+
+def exact(problem: Problem) -> tuple[SelfEnergy, SelfEnergy]:
+    """All three sums, and those of the terms' magnitudes, in extended precision."""
+    wide, column = np.clongdouble, problem.columns
+    nend, bands = problem.nend, problem.wx.reshape(-1, problem.nend)
+    sums, sizes = np.zeros((3, nend), wide), np.zeros((3, nend), np.longdouble)
+    eps, wt = problem.eps.astype(wide), problem.wt.astype(wide)
+    v = problem.vcoul.astype(np.longdouble)[column, None]
+    for group in np.unique(bands, axis=0):
+        of_group = np.broadcast_to((bands == group).all(axis=1), problem.nb)
+        for occupied in (True, False):
+            here = of_group & ((np.arange(problem.nb) < problem.nvband) == occupied)
+            a, b = problem.aqsm[here][:, column].conj().T.astype(wide), problem.aqsn[here].astype(wide)
+            product, size = v * (a @ b) * eps, v * (abs(a) @ abs(b)) * abs(eps)
+            for w in range(nend):
+                hole, exchange = gpp_problem.weights(wt, group.astype(np.longdouble)[w])
+                terms = (hole / 2, -exchange * occupied, -np.full_like(hole, 0.5))
+                for number, weight in enumerate(terms):
+                    sums[number, w] += (product * weight).sum()
+                    sizes[number, w] += (size * abs(weight)).sum()
+    return SelfEnergy(sums[0], sums[1], sums[2, 0], "exact"), SelfEnergy(sizes[0], sizes[1], sizes[2, 0], "sizes")
+
+
+def largest_error(found: SelfEnergy, problem: Problem) -> float:
+    """Over the sum of the terms' magnitudes, the largest of all three sums."""
+    true, size = exact(problem)
+    errors = [(found.ach - true.ach, size.ach), (found.asx - true.asx, size.asx), (found.achs - true.achs, size.achs)]
+    return float(max((abs(np.where(size > 0, error / np.where(size > 0, size, 1), error))).max()
+                     for error, size in ((np.atleast_1d(e), np.atleast_1d(s)) for e, s in errors)))  # fmt: skip
+
+
+def bound(problem: Problem, form: str) -> float:
+    """A chain of as many additions as the form makes for one row of sums, and the error of one term."""
+    terms = problem.ngpown * problem.ncouls if form.startswith("n") or "o" in form else problem.nb * problem.ncouls
+    return EPSILON * (terms + problem.nb + problem.ngpown + 200)
+
+
+@pytest.mark.parametrize("poles", ["away", "near"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_every_form_against_extended_precision(shape, poles):
+    problem = Problem.random(*shape, nend=int(RNG.integers(1, 5)), seed=fresh_seed(), poles=poles)
+    for form in FORMS:
+        error = largest_error(self_energy(problem, form, threads=int(RNG.integers(1, 4))), problem)
+        assert error <= (1e-13 if form in PRODUCTS else bound(problem, form)), form
+
+
+@pytest.mark.parametrize("poles", ["away", "near"])
+def test_products_to_the_mini_apps_test_size(poles):
+    problem = Problem.random(512, 2, 512, 20, seed=fresh_seed(), poles=poles)
+    for form in PRODUCTS:
+        assert largest_error(self_energy(problem, form), problem) <= 1e-13
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_bands_with_their_own_energies(form):
+    problem = Problem.random(12, 5, 60, 4, seed=fresh_seed())
+    energies = RNG.choice([5.0, 6.0, 5.5], 12)
+    problem = Problem(problem.aqsm, problem.aqsn, problem.eps, problem.wt, problem.vcoul,
+                      frequencies(3, e_n1kq=energies), 5)  # fmt: skip
+    assert largest_error(self_energy(problem, form), problem) <= 1e-13 + bound(problem, form)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_constant_inputs_give_the_closed_form(form):
+    problem = Problem.constant(16, 2, 256, 5, value=complex(*RNG.uniform(0.1, 1.0, 2)), vcoul=RNG.random())
+    error = abs(self_energy(problem, form).ach / problem.closed_form() - 1).max()
+    assert error <= 1e-13 + bound(problem, form)
+
+
+def test_the_closed_form_is_the_published_value():
+    """-264241152 + 1321205760i at 512 2 32768 20: each of its terms is that of a smaller problem."""
+    small = Problem.constant(2, 2, 64, 4)
+    times = 512 * 32768 * 1638 / (2 * 64 * 16)
+    assert small.closed_form()[0] * times == pytest.approx(-264241152 + 1321205760j, rel=1e-14)
+    with pytest.raises(ValueError, match="needs constant inputs, and aqsm is not"):
+        Problem.random(2, 1, 8, 2).closed_form()
+
+
+@pytest.mark.parametrize("nend", [1, 2, 3, 5])
+def test_near_poles_take_every_branch_of_both_guards(nend):
+    problem = Problem.random(1, 1, 512, 8, nend=nend, seed=fresh_seed(), poles="near")
+    wt, wx = problem.wt[..., None], problem.wx
+    far, ratio = abs(wx - wt) ** 2, abs(wt / (wx - wt)) ** 2
+    away = (far > 0.25) & (ratio < 250000)
+    near = ~away & (ratio > 1e-6)
+    uncut = np.where(away, wt**2 / (wx**2 - wt**2), np.where(near, -wt / (wx - wt) / (4 * wt / (wx - wt) + 2), 0))
+    cut = (wx < 0) & (abs(uncut) > 4)
+    for branch in (away, near, ~away & ~near, cut, (wx < 0) & ~cut):
+        assert branch.mean() >= 0.05
+
+
+def test_an_index_slip_shows_in_random_inputs_alone():
+    """Public versions take aqsn's column P(p) for g: constant inputs cannot tell."""
+
+    def slipped(problem):
+        column = problem.columns
+        dot = (problem.aqsm[:, column].conj() * problem.aqsn[:, column]).sum(axis=0)
+        hole, _ = gpp_problem.weights(problem.wt[..., None], problem.wx)
+        return 0.5 * np.einsum("p,p,pg,pgw->w", problem.vcoul[column], dot, problem.eps, hole)
+
+    for problem, slips in ((Problem.constant(8, 2, 128, 4), False),
+                           (Problem.random(8, 2, 128, 4, seed=fresh_seed()), True)):  # fmt: skip
+        true = self_energy(problem).ach
+        assert (abs(slipped(problem) - true).max() > 0.05 * abs(true).max()) == slips
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_results_do_not_depend_on_threads(form):
+    problem = Problem.random(9, 4, 700, 11, seed=fresh_seed(), poles="near")
+    one, three = (self_energy(problem, form, threads=threads) for threads in (1, 3))
+    assert (one.ach == three.ach).all()
+    assert (one.asx == three.asx).all()
+    assert one.achs == three.achs
+
+
+def test_a_pole_at_a_frequency_or_at_zero_counts_nothing():
+    problem = Problem.random(4, 4, 20, 2, seed=fresh_seed())
+    wt = problem.wt.copy()
+    wt[0, 0], wt[1, 1] = problem.wx[0], 0
+    problem = Problem(problem.aqsm, problem.aqsn, problem.eps, wt, problem.vcoul, problem.wx, 4)
+    for form in FORMS:
+        assert largest_error(self_energy(problem, form), problem) <= bound(problem, form)
+
+
+@pytest.mark.parametrize("shape", [(600, 2, 3000, 4), (40, 3, 2500, 1)], ids=str)
+def test_fused_needs_little_memory(shape):
+    problem = Problem.random(*shape, seed=fresh_seed())
+    self_energy(problem, "fused")
+    tracemalloc.start()
+    try:
+        self_energy(problem, "fused")
+        assert tracemalloc.get_traced_memory()[1] <= 64 << 20
+    finally:
+        tracemalloc.stop()
+    rows, columns = gpp.fused_tile(problem)
+    assert 2 * 16 * rows * columns + 16 * rows * problem.nb <= 40 << 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"nb": 0}, "nb is at least 1, not 0"),
+        ({"nvband": 9}, "nvband is from 0 to nb, which is 8, not 9"),
+        ({"nodes_per_group": 65}, "nodes_per_group is at most ncouls, which is 64, not 65"),
+        ({"nend": 0}, "nend is at least 1, not 0"),
+    ],
+)
+@pytest.mark.parametrize("make", [Problem.constant, Problem.random])
+def test_sizes_that_make_no_sense(make, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make(**{"nb": 8, "nvband": 2, "ncouls": 64, "nodes_per_group": 4, **arguments})
+
+
+def test_arrays_that_do_not_fit():
+    x = Problem.random(4, 2, 20, 2, seed=fresh_seed())
+    good = {"aqsm": x.aqsm, "aqsn": x.aqsn, "eps": x.eps, "wt": x.wt, "vcoul": x.vcoul, "wx": x.wx, "nvband": 2}
+    for bad, message in (
+        ({"aqsn": x.aqsn[:3]}, r"aqsn has shape \(3, 20\); beside aqsm and eps it is \(4, 20\)"),
+        ({"vcoul": x.vcoul[:3]}, "vcoul has shape"),
+        ({"vcoul": x.vcoul * 1j}, "vcoul is real, not complex128"),
+        ({"wx": np.ones((3, 2))}, "wx has shape"),
+        ({"wx": []}, "wx is empty"),
+        ({"nvband": 5}, "nvband is from 0 to the 4 bands, not 5"),
+        ({"aqsm": x.aqsm[0]}, "aqsm and eps are matrices"),
+        ({"inv_igp_index": np.full(10, 21)}, "inv_igp_index has indices from 21 to 21; allowed are 0 to 20"),
+        ({"indinv": np.full(21, 20)}, "indinv has indices from 20 to 20; allowed are 0 to 19"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Problem(**{**good, **bad})
+    with pytest.raises(ValueError, match="no poles 'far': choose one of away, near"):
+        Problem.random(4, 2, 20, 2, poles="far")
+    with pytest.raises(ValueError, match="no form 'tiles': choose one of ngpw"):
+        self_energy(x, "tiles")
+    with pytest.raises(ValueError, match="form 'npgw' has no product for backend 'cpu-packed'"):
+        self_energy(x, "npgw", backend="cpu-packed")
+
+
+def test_energies_make_frequencies():
+    assert frequencies(3).tolist() == [3, 4, 5]
+    assert frequencies(2, e_lk=5.0, e_n1kq=[6.0, 2.0]).tolist() == [[1e-6, 1e-6], [2, 3]]
