@@ -55,11 +55,13 @@ if not (X86 and GNU_STYLE):
 # A rung's loops stay as they are written: GCC's unroll-and-jam would turn one rung into another. And every
 # multiply-add is fused: for some processors GCC leaves chains of them unfused, and a tile of one row had other bits.
 # On AArch64, instructions ordered before registers are assigned make a register tile spill.
-GNU_FLAGS = ["-O3", "-fopenmp-simd", "-ffp-contract=fast", "--param=avoid-fma-max-bits=0", "-fno-loop-unroll-and-jam",
+GNU_FLAGS = ["-O3", "-ffp-contract=fast", "--param=avoid-fma-max-bits=0", "-fno-loop-unroll-and-jam",
              "-fno-schedule-insns"]
 RUNG_FLAGS = ["-fno-tree-loop-distribute-patterns"]  # no `rep stos` to clear a buffer of eight vectors: it takes longer
 # Their inner loops have one vector in each pass, and as many instructions for addresses and the loop's end.
 UNROLLED, UNROLLED_FLAGS = (".ikj", ".blocked"), ["-funroll-loops"]
+# Both cases of a choice are computed, so that a loop of choices runs in vectors; without OpenMP too.
+WORKLOAD_FLAGS = ["-fno-trapping-math", "-fopenmp-simd"]
 CXX_FLAGS = ["-std=c++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-fvisibility=hidden", "-g0",
              "-Wno-uninitialized"]  # GCC 12 warns of its own intrinsics
 OPENMP_CHOICES = [(["-fopenmp"], ["-fopenmp"]), (["-Xpreprocessor", "-fopenmp"], ["-lomp"]), (["/openmp:llvm"], [])]
@@ -112,16 +114,20 @@ class BuildExt(build_ext):
         compile_flags, link_flags = self.openmp_flags()
         rung_flags: list[str] = []
         unrolled_flags: list[str] = []
+        workload_flags: list[str] = []
         if self.compiler.compiler_type == "unix":
             compile_flags = compile_flags + self.accepted(GNU_FLAGS)
             rung_flags, unrolled_flags = self.accepted(RUNG_FLAGS), self.accepted(UNROLLED_FLAGS)
+            workload_flags = self.accepted(WORKLOAD_FLAGS)
         if not self.probe(CXX_PROBE, CXX_FLAGS, [], ".cpp"):
             raise CompileError("gemmlab needs a C++20 compiler, GCC 12 or Clang (on Debian or Ubuntu: apt install g++)")
         for one in self.extensions:
-            of_rungs = rung_flags if one.name.startswith("gemmlab._cpu.rungs") else []
+            of_folder = rung_flags if one.name.startswith("gemmlab._cpu.rungs") else []
             if one.name.endswith(UNROLLED):
-                of_rungs = of_rungs + unrolled_flags
-            own = CXX_FLAGS if one.language == "c++" else of_rungs
+                of_folder = of_folder + unrolled_flags
+            if one.name.startswith("gemmlab.workloads"):
+                of_folder = workload_flags
+            own = CXX_FLAGS if one.language == "c++" else of_folder
             one.extra_compile_args = compile_flags + own + one.extra_compile_args
             one.extra_link_args = link_flags
             one.language = "c"  # links without the C++ library

@@ -16,12 +16,13 @@
 #define GEMMLAB_GPP_H
 
 #include <complex.h>
+#include <math.h>
 #include <stddef.h>
 
 #define FUNCTION static inline __attribute__((always_inline))
 #include "weights.h"
 
-#define COLUMNS 256  /* of a block: eps, wt and two products of it are 16 KiB, half of L1 */
+#define COLUMNS 256  /* of a block: its planes are 12 KiB, so that they stay in L1 for all frequencies */
 
 typedef double _Complex number;
 
@@ -109,69 +110,69 @@ FUNCTION void hoisted_by(const gpp_problem *x, ptrdiff_t n, number *sums, ptrdif
     }
 }
 
-/* Sums over some columns of one row: `all` eps hole to out[0], `occupied` eps exchange to out[1]. */
-FUNCTION void weigh(const double *all, const double *occupied, ptrdiff_t bands_im, const double *eps, const double *wt,
-                    ptrdiff_t im, ptrdiff_t step, ptrdiff_t columns, double wx, number *out) {
+/* Some columns of one row, in planes: poles, and products over all and over the occupied bands, times eps. */
+typedef struct { double wt_re[COLUMNS], wt_im[COLUMNS], all_re[COLUMNS], all_im[COLUMNS], x_re[COLUMNS], x_im[COLUMNS]; }
+    planes;
+
+/* `all` hole to out[0], `occupied` exchange to out[1]. */
+FUNCTION void weigh(const planes *x, ptrdiff_t columns, double wx, number *out) {
     double a_re = 0, a_im = 0, x_re = 0, x_im = 0;
     #pragma omp simd reduction(+ : a_re, a_im, x_re, x_im)
-    for (ptrdiff_t g = 0; g < columns * step; g += step) {
+    for (ptrdiff_t g = 0; g < columns; g++) {
         double h_re, h_im, s_re, s_im;
-        weights(wt[g], wt[g + im], wx, &h_re, &h_im, &s_re, &s_im);
-        const double m_re = all[g] * eps[g] - all[g + bands_im] * eps[g + im];
-        const double m_im = all[g] * eps[g + im] + all[g + bands_im] * eps[g];
-        a_re += m_re * h_re - m_im * h_im;
-        a_im += m_re * h_im + m_im * h_re;
-        const double o_re = occupied[g] * eps[g] - occupied[g + bands_im] * eps[g + im];
-        const double o_im = occupied[g] * eps[g + im] + occupied[g + bands_im] * eps[g];
-        x_re += o_re * s_re - o_im * s_im;
-        x_im += o_re * s_im + o_im * s_re;
+        weights(x->wt_re[g], x->wt_im[g], wx, &h_re, &h_im, &s_re, &s_im);
+        a_re += x->all_re[g] * h_re - x->all_im[g] * h_im;
+        a_im += x->all_re[g] * h_im + x->all_im[g] * h_re;
+        x_re += x->x_re[g] * s_re - x->x_im[g] * s_im;
+        x_im += x->x_re[g] * s_im + x->x_im[g] * s_re;
     }
     out[0] = a_re + a_im * I;
     out[1] = x_re + x_im * I;
 }
 
-/* The same without an exchange. */
-FUNCTION number weigh_hole(const double *all, ptrdiff_t bands_im, const double *eps, const double *wt,
-                           ptrdiff_t im, ptrdiff_t step, ptrdiff_t columns, double wx) {
+/* `all` hole: where no band is occupied. */
+FUNCTION number weigh_hole(const planes *x, ptrdiff_t columns, double wx) {
     double a_re = 0, a_im = 0;
     #pragma omp simd reduction(+ : a_re, a_im)
-    for (ptrdiff_t g = 0; g < columns * step; g += step) {
+    for (ptrdiff_t g = 0; g < columns; g++) {
         double h_re, h_im, s_re, s_im;
-        weights(wt[g], wt[g + im], wx, &h_re, &h_im, &s_re, &s_im);
-        const double m_re = all[g] * eps[g] - all[g + bands_im] * eps[g + im];
-        const double m_im = all[g] * eps[g + im] + all[g + bands_im] * eps[g];
-        a_re += m_re * h_re - m_im * h_im;
-        a_im += m_re * h_im + m_im * h_re;
+        weights(x->wt_re[g], x->wt_im[g], wx, &h_re, &h_im, &s_re, &s_im);
+        a_re += x->all_re[g] * h_re - x->all_im[g] * h_im;
+        a_im += x->all_re[g] * h_im + x->all_im[g] * h_re;
     }
     return a_re + a_im * I;
 }
 
-/* The sum of `all` eps over some columns. */
-FUNCTION number unweighted(const double *all, ptrdiff_t bands_im, const double *eps, ptrdiff_t im, ptrdiff_t step,
-                           ptrdiff_t columns) {
-    double re = 0, im_ = 0;
-    #pragma omp simd reduction(+ : re, im_)
-    for (ptrdiff_t g = 0; g < columns * step; g += step) {
-        re += all[g] * eps[g] - all[g + bands_im] * eps[g + im];
-        im_ += all[g] * eps[g + im] + all[g + bands_im] * eps[g];
-    }
-    return re + im_ * I;
-}
-
-/* All sums over some columns of one row, times `factor`. */
+/* All sums over at most COLUMNS columns of one row, times `factor`. `occupied` may be NULL. */
 FUNCTION void add_block(const double *all, const double *occupied, ptrdiff_t bands_im, const double *eps,
                         const double *wt, ptrdiff_t im, ptrdiff_t step, ptrdiff_t columns, const double *wx,
                         ptrdiff_t nend, number factor, number *sums) {
+    planes x;
+    double re = 0, imag = 0;
+    #pragma omp simd reduction(+ : re, imag)
+    for (ptrdiff_t g = 0; g < columns; g++) {
+        const ptrdiff_t i = step * g;
+        x.wt_re[g] = wt[i];
+        x.wt_im[g] = wt[i + im];
+        re += x.all_re[g] = all[i] * eps[i] - all[i + bands_im] * eps[i + im];
+        imag += x.all_im[g] = all[i] * eps[i + im] + all[i + bands_im] * eps[i];
+    }
+    sums[2 * nend] -= 0.5 * factor * (re + imag * I);
+    if (occupied != NULL)
+        for (ptrdiff_t g = 0; g < columns; g++) {
+            const ptrdiff_t i = step * g;
+            x.x_re[g] = occupied[i] * eps[i] - occupied[i + bands_im] * eps[i + im];
+            x.x_im[g] = occupied[i] * eps[i + im] + occupied[i + bands_im] * eps[i];
+        }
     for (ptrdiff_t w = 0; w < nend; w++) {
         number found[2] = {0, 0};
         if (occupied != NULL)
-            weigh(all, occupied, bands_im, eps, wt, im, step, columns, wx[w], found);
+            weigh(&x, columns, wx[w], found);
         else
-            found[0] = weigh_hole(all, bands_im, eps, wt, im, step, columns, wx[w]);
+            found[0] = weigh_hole(&x, columns, wx[w]);
         sums[w] += 0.5 * factor * found[0];
         sums[nend + w] -= factor * found[1];
     }
-    sums[2 * nend] -= 0.5 * factor * unweighted(all, bands_im, eps, im, step, columns);
 }
 
 FUNCTION void blocked_by(const gpp_problem *x, ptrdiff_t n, number *sums, ptrdiff_t step) {
