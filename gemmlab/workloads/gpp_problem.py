@@ -154,8 +154,8 @@ class Problem:
         ValueError
             aqsm, aqsn, eps or wt is not constant.
 
-        >>> Problem.constant(8, 2, 64, 4).closed_form()[0]
-        (-78.76923076923077+393.84615384615387j)
+        >>> Problem.constant(8, 2, 64, 4).closed_form().round(6).tolist()
+        [(-78.769231+393.846154j), (-40.96+286.72j), (-24.97561+224.780488j)]
         """
         frequencies = self.wx.reshape(-1, self.nend)
         for name, array in {"aqsm": self.aqsm, "aqsn": self.aqsn, "eps": self.eps, "wt": self.wt,
