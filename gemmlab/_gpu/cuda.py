@@ -175,9 +175,13 @@ class CudaQueue(Queue):
         return f"{self.arch}, NVRTC {major}.{minor}"
 
     @cached_property
+    def compute_capability(self) -> int:  # type: ignore[override]
+        return int(self.cuda.Device(self.device.handle).compute_capability)
+
+    @cached_property
     def arch(self) -> str:
         """The device's architecture; if NVRTC does not know it, the newest earlier one, as PTX for the driver."""
-        own, known = int(self.cuda.Device(self.device.handle).compute_capability), self.cuda.nvrtc.getSupportedArchs()
+        own, known = self.compute_capability, self.cuda.nvrtc.getSupportedArchs()
         return f"sm_{own}" if own in known else f"compute_{max((arch for arch in known if arch < own), default=own)}"
 
     def _from_source(self, source: str, name: str, defines: Defines) -> tuple[Kernel, bytes]:

@@ -13,6 +13,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
@@ -189,6 +190,15 @@ class OpenCLQueue(Queue):
             return OpenCLEvent(self, cl.enqueue_copy(self.queue, piece, memory, src_offset=start, is_blocking=False))
 
     # compile
+
+    @cached_property
+    def compute_capability(self) -> int | None:  # type: ignore[override]
+        import pyopencl as cl
+
+        with suppress(cl.Error, AttributeError):
+            return int(10 * self.queue.device.compute_capability_major_nv
+                       + self.queue.device.compute_capability_minor_nv)  # fmt: skip
+        return None
 
     def target(self) -> str:
         return str(self.queue.device.version)

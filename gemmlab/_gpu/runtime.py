@@ -182,6 +182,8 @@ class Queue(ABC):
             entry.store(self._binary_to_cache(binary, name))
         return kernel
 
+    compute_capability: int | None = None  # of NVIDIA's devices, such as 90
+
     caches_programs = True  # whether this runtime can cache programs on disk
 
     def prelude(self) -> str:

@@ -1,12 +1,6 @@
-"""Ways to bring operands to a device and the result back, each around the same kernel, that of the rung `local`.
+"""The ways to bring operands to a device and the result back, each around the same kernel, that of the rung `local`.
 
-    copies        pageable arrays, copied to device memory and back
-    pinned        page-locked arrays, copied likewise
-    mapped        buffers in host memory that the device reads and writes where they are
-    svm           OpenCL's coarse-grained shared virtual memory
-    usm-shared    SYCL's shared memory: pages move to where they are used
-    usm-host      SYCL's host memory: the device reads it over the bus
-    managed       CUDA's managed memory: pages move to where they are used
+`gemmlab/_gpu/memory_modes.py` lists and makes them.
 
 With transfers, a sample begins when the host has written A and B, and ends when it has read one number of each page of
 C. Without transfers, the operands are on the device from an earlier product, and the host touches nothing.
@@ -14,17 +8,15 @@ C. Without transfers, the operands are on the device from an earlier product, an
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import gemmlab
-from gemmlab._errors import UnsupportedProblem
+from gemmlab._gpu.memory_modes import MODES, Handle, Mode
 from gemmlab.measure.problems import Case, operands
 from gemmlab.measure.records import Record
 from gemmlab.studies import isolated
@@ -33,153 +25,34 @@ if TYPE_CHECKING:
     from gemmlab.studies.engine import Task
 
 Host = NDArray[Any]
-Handle = Any  # of a runtime's own types, which have no stubs: a queue, a buffer, a pointer
 MAX_BYTES = 256 << 20  # of all operands together: managed memory larger than the device's can stop the host
 MIN_SAMPLES, MAX_SAMPLES = 3, 200  # of a round
 PAGE = 1024  # numbers
-Allocate = Callable[[Handle, int], tuple[Handle, Host]]  # from a queue and bytes
-Mode = Callable[[Handle, int], "Copies"]  # from a queue and the edge of the matrices
 
 
-class Copies:
-    """Host arrays, and device memory that they are copied to and from."""
+class Operands:
+    """A, B and C in one mode."""
 
-    def __init__(self, queue: Handle, edge: int) -> None:
-        self.queue, self.edge = queue, edge
-        self.device: Sequence[Handle] = [queue.allocate(4 * edge * edge) for _ in range(3)]
-        self.host: Sequence[Host] = [self.array() for _ in range(3)]
-
-    def array(self) -> Host:
-        """A host array."""
-        return np.zeros((self.edge, self.edge), np.float32)
+    def __init__(self, mode: Mode, queue: Handle, edge: int) -> None:
+        self.edge, self.regions = edge, [mode(queue, 4 * edge * edge) for _ in range(3)]
 
     def write(self, a: Host, b: Host) -> None:
         """Let the host write the operands."""
-        for view, values in zip(self.host, (a, b), strict=False):
-            np.copyto(view, values)
+        for region, values in zip(self.regions, (a, b), strict=False):
+            np.copyto(self._matrix(region.writable()), values)
 
     def bring(self) -> None:
         """Make what the host wrote visible to the device."""
-        for memory, view in zip(self.device[:2], self.host, strict=False):
-            self.queue.upload(memory, view)
+        for region in self.regions[:2]:
+            region.bring()
+        self.regions[2].release()
 
     def fetch(self) -> Host:
         """Make what the device wrote visible to the host."""
-        self.queue.download(self.host[2], self.device[2])
-        return self.host[2]
+        return self._matrix(self.regions[2].fetch())
 
-
-class Pinned(Copies):
-    """The same with page-locked host arrays."""
-
-    def array(self) -> Host:
-        return _matrix(self.queue.pinned(4 * self.edge**2), self.edge)
-
-
-class Shared(Copies):
-    """Memory that host and device both use; `allocate` gives it as a kernel's argument and as bytes of the host."""
-
-    def __init__(self, allocate: Allocate, queue: Handle, edge: int) -> None:
-        self.queue, self.edge = queue, edge
-        pairs = [allocate(queue, 4 * edge * edge) for _ in range(3)]
-        self.device = [memory for memory, _ in pairs]
-        self.host = [_matrix(view, edge) for _, view in pairs]
-
-    def bring(self) -> None:
-        """Nothing: pages move by themselves, or not at all."""
-
-    def fetch(self) -> Host:
-        return self.host[2]
-
-
-class Mapped(Shared):
-    """OpenCL buffers in host memory, which the host maps for as long as it uses them."""
-
-    def __init__(self, allocate: Allocate, queue: Handle, edge: int) -> None:
-        super().__init__(allocate, queue, edge)
-        self.mapped: list[Handle] = []
-
-    def view(self, memory: Handle) -> Host:
-        """Map memory for the host, until `bring`."""
-        import pyopencl as cl
-
-        both: Handle = cl.map_flags.READ | cl.map_flags.WRITE
-        array: Host
-        array, _ = cl.enqueue_map_buffer(self.queue.queue, memory, both, 0, (self.edge, self.edge), np.dtype("float32"))
-        self.mapped.append(array.base)
-        return array
-
-    def write(self, a: Host, b: Host) -> None:
-        for memory, values in zip(self.device, (a, b), strict=False):
-            np.copyto(self.view(memory), values)
-
-    def bring(self) -> None:
-        for mapped in self.mapped:
-            mapped.release(self.queue.queue)
-        self.mapped = []
-
-    def fetch(self) -> Host:
-        return self.view(self.device[2])
-
-
-class SharedVirtual(Mapped):
-    """OpenCL's coarse-grained shared virtual memory."""
-
-    def view(self, memory: Handle) -> Host:
-        self.mapped.append(memory.map_rw(self.queue.queue))
-        return _matrix(np.asarray(self.mapped[-1].array), self.edge)
-
-
-def _matrix(view: Host, edge: int) -> Host:
-    return view.view(np.float32).reshape(edge, edge)
-
-
-def _usm(kind: str, queue: Handle, nbytes: int) -> tuple[Handle, Host]:
-    from dpctl import memory
-
-    made = getattr(memory, kind)(nbytes, queue=queue.queue)
-    return made, np.ndarray(nbytes, np.uint8, buffer=made)
-
-
-def _managed(queue: Handle, nbytes: int) -> tuple[Handle, Host]:
-    import cupy
-
-    with queue.on_stream(f"allocating {nbytes} managed bytes"):
-        memory = cupy.cuda.malloc_managed(nbytes)
-    return memory, np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(memory.ptr))
-
-
-def _cuda_mapped(queue: Handle, nbytes: int) -> tuple[Handle, Host]:
-    import cupy
-
-    view = queue.pinned(nbytes)  # it has the same address on the device
-    whole = cupy.cuda.UnownedMemory(view.ctypes.data, nbytes, view, queue.device.handle)
-    return cupy.cuda.MemoryPointer(whole, 0), view
-
-
-def _cl_mapped(queue: Handle, nbytes: int) -> tuple[Handle, Host]:
-    import pyopencl as cl
-
-    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
-    return cl.Buffer(queue.context, flags, nbytes), np.empty(nbytes, np.uint8)
-
-
-def _svm(queue: Handle, nbytes: int) -> tuple[Handle, Host]:
-    import pyopencl as cl
-
-    if not queue.queue.device.svm_capabilities & cl.device_svm_capabilities.COARSE_GRAIN_BUFFER:
-        raise UnsupportedProblem(f"{queue.device.label} has no shared virtual memory")
-    array: Handle = cl.svm_empty(queue.context, cl.svm_mem_flags.READ_WRITE, nbytes, np.dtype(np.uint8))
-    return cl.SVM(array), array
-
-
-COPIES: dict[str, Mode] = {"copies": Copies, "pinned": Pinned}
-MODES: dict[str, dict[str, Mode]] = {
-    "opencl": COPIES | {"mapped": partial(Mapped, _cl_mapped), "svm": partial(SharedVirtual, _svm)},
-    "sycl": COPIES | {f"usm-{kind.lower()}": partial(Shared, partial(_usm, f"MemoryUSM{kind}"))
-                      for kind in ("Shared", "Host")},
-    "cuda": COPIES | {"mapped": partial(Shared, _cuda_mapped), "managed": partial(Shared, _managed)},
-}  # fmt: skip
+    def _matrix(self, host: Host) -> Host:
+        return host.view(np.float32).reshape(self.edge, self.edge)
 
 
 def measure(task: Task) -> None:
@@ -236,10 +109,10 @@ def times(backend: str, mode: str, case: Record, budget_s: float) -> isolated.An
     a, b = operands(Case(**case))
     edge, queue = len(a), made.queue
     plan = made.rung.resolve({}, queue.device.kind)
-    memory = MODES[made.runtime.name][mode](queue, edge)
+    memory = Operands(MODES[made.runtime.name][mode], queue, edge)
 
     def multiply() -> None:
-        arguments = [Operand(argument, 0, edge) for argument in memory.device]
+        arguments = [Operand(region.memory, 0, edge) for region in memory.regions]
         made.multiply(queue, plan, "float32", GemmSize(edge, edge, edge, 1), *arguments).wait()
 
     def there_and_back() -> Host:

@@ -27,9 +27,10 @@ import gemmlab
 from gemmlab._config import check_threads
 from gemmlab._cpu import isa
 from gemmlab._cpu._driver import max_threads
-from gemmlab.workloads.gpp_problem import Numbers, Problem, Reals, frequencies
+from gemmlab.workloads.gpp_device import DeviceProblem
+from gemmlab.workloads.gpp_problem import Numbers, Problem, Reals, frequencies, groups_of_bands
 
-__all__ = ["FORMS", "Form", "Problem", "SelfEnergy", "frequencies", "self_energy"]
+__all__ = ["FORMS", "DeviceProblem", "Form", "Problem", "SelfEnergy", "frequencies", "self_energy"]
 
 TILE_BYTES = 8 << 20  # of the fused form: a tile of the product, and A's rows for it
 TILE_COLUMNS = 1024
@@ -43,6 +44,7 @@ class Form:
     name: str
     idea: str
     loop: str | None = None  # its name in `_gpp.pyx`; None if it is a product
+    on_device: bool = False
 
 
 FORMS = {form.name: form for form in (
@@ -55,6 +57,11 @@ FORMS = {form.name: form for form in (
     Form("blocked-planes", "blocked; real and imaginary parts in planes of their own", "blocked-planes"),
     Form("factored", "the sum over bands as a product of matrices, stored whole"),
     Form("fused", "the same product in tiles, each weighed while it is in cache"),
+    Form("device-loops", "the original loops, a work-item for each row and band", on_device=True),
+    Form("device-fused", "the product in tiles, each weighed while it is in registers", on_device=True),
+    Form("device-tensor", "the same by the tensor cores of NVIDIA's GPUs, from Hopper on", on_device=True),
+    Form("device-library", "the product by cuBLAS, stored whole; then the weights", on_device=True),
+    Form("split", "rows divided among CPU (fused) and device (device-fused) by their measured rates", on_device=True),
 )}  # fmt: skip
 
 
@@ -73,26 +80,29 @@ class SelfEnergy:
 
 
 def self_energy(
-    problem: Problem, form: str = "factored", backend: str | None = None, threads: int | None = None
+    problem: Problem | DeviceProblem, form: str = "factored", backend: str | None = None, threads: int | None = None
 ) -> SelfEnergy:
     """The self-energy of a problem, in one of the FORMS.
 
     Parameters
     ----------
     problem
-        The arrays.
+        The arrays. For the forms on a device also a DeviceProblem, whose arrays are there already.
     form
         A name of FORMS. "factored" stores the product of ngpown x ncouls complex numbers; "fused" needs at most
         64 MiB besides the problem (for up to 100 000 bands), however large it is.
     backend
-        Who multiplies complex matrices in "factored" and "fused", as in `gemmlab.matmul`.
+        Who multiplies complex matrices in "factored" and "fused", as in `gemmlab.matmul`. For the forms on a device
+        its runtime, "opencl" (the default), "sycl" or "cuda", or a device such as "opencl:1".
     threads
         At most so many. The loops' results, and those with "cpu-packed", do not depend on it.
 
     Raises
     ------
     ValueError
-        No such form; a backend for a form that has no product.
+        No such form; a backend for a form that has no product; a DeviceProblem for a form on the CPU.
+    gemmlab.BackendUnavailable, gemmlab.UnsupportedProblem
+        No such device, or it cannot compute this form or this problem.
 
     >>> problem = Problem.constant(8, 2, 64, 4)
     >>> np.allclose(self_energy(problem).ach, problem.closed_form(), rtol=1e-13)
@@ -100,6 +110,10 @@ def self_energy(
     """
     if form not in FORMS:
         raise ValueError(f"no form {form!r}: choose one of {', '.join(FORMS)}")
+    if FORMS[form].on_device:
+        return _on_device(problem, form, backend, check_threads(threads))
+    if isinstance(problem, DeviceProblem):
+        raise ValueError(f"form {form!r} is computed by the CPU: give it the Problem, not the DeviceProblem")
     if FORMS[form].loop is not None and backend is not None:
         raise ValueError(f"form {form!r} has no product for backend {backend!r}: leave the backend out")
     run = _Run(problem, backend, check_threads(threads))
@@ -110,6 +124,50 @@ def self_energy(
     else:
         run.by_product(*fused_tile(problem))
     return run.result(form)
+
+
+def _on_device(problem: Problem | DeviceProblem, form: str, backend: str | None, threads: int | None) -> SelfEnergy:
+    parts_s: dict[str, float] = {}
+    if isinstance(problem, Problem):
+        problem = DeviceProblem(problem, backend or "opencl")
+        parts_s["transfers"] = problem.transfers_s
+    elif backend not in (None, problem.backend):
+        raise ValueError(f"the problem is on {problem.backend}, not on {backend}: leave the backend out")
+    if form == "split":
+        return _split(problem, threads, parts_s)
+    sums, parts_s["kernels"] = problem.start(form).finish()
+    return _result(sums, form, parts_s)
+
+
+def _split(resident: DeviceProblem, threads: int | None, parts_s: dict[str, float]) -> SelfEnergy:
+    """A sixteenth of the rows by each, at the same time; then the others in the ratio of the rates."""
+    problem, form = resident.problem, "device-fused"
+    first, last = 0, problem.ngpown
+    sums = np.zeros(2 * problem.nend + 1, np.complex128)
+    device_s = cpu_s = 1.0
+    for part in (16, 1):
+        own = round((last - first) / part * (cpu_s / (cpu_s + device_s) if part == 1 else 1))
+        of_cpu = (last - first) - own if part == 1 else min(own, last - first - own)
+        start = perf_counter()
+        pending = resident.start(form, range(first, first + own)) if own else None
+        if of_cpu:
+            run = _Run(problem.rows(last - of_cpu, last), None, threads)
+            run.by_product(*fused_tile(run.problem))
+            sums += run.sums.sum(axis=0)
+            cpu_s = (perf_counter() - start) / of_cpu  # a row
+        if pending is not None:
+            found, kernels_s = pending.finish()
+            sums += found
+            device_s = kernels_s / own
+        first, last = first + own, last - of_cpu
+        parts_s["CPU"] = parts_s.get("CPU", 0.0) + cpu_s * of_cpu
+        parts_s["device"] = parts_s.get("device", 0.0) + device_s * own
+    return _result(sums, "split", parts_s)
+
+
+def _result(sums: Numbers, form: str, parts_s: dict[str, float]) -> SelfEnergy:
+    nend = len(sums) // 2
+    return SelfEnergy(sums[:nend], sums[nend:-1], complex(sums[-1]), form, parts_s)
 
 
 def fused_tile(problem: Problem) -> tuple[int, int]:
@@ -137,8 +195,7 @@ class _Run:
         self.parts_s[name] = self.parts_s.get(name, 0.0) + perf_counter() - start
 
     def result(self, form: str) -> SelfEnergy:
-        total, nend = self.sums.sum(axis=0), self.nend
-        return SelfEnergy(total[:nend], total[nend : 2 * nend], complex(total[-1]), form, self.parts_s)
+        return _result(self.sums.sum(axis=0), form, self.parts_s)
 
     def by_loops(self, loop: str) -> None:
         """All terms, one after the other."""
@@ -164,7 +221,7 @@ class _Run:
         self.sums = np.zeros((self.ngpown, 2 * self.nend + 1), np.complex128)
         vcoul = x.vcoul[x.columns]
         memory = np.empty((2, rows * columns), np.complex128)
-        for wx, occupied, others in _groups(x):
+        for wx, occupied, others in groups_of_bands(x):
             for top in range(0, self.ngpown, rows):
                 here = slice(top, min(top + rows, self.ngpown))
                 with self.part("operands"):
@@ -202,27 +259,6 @@ class _Run:
             _pairs(product), None if occupied is None else _pairs(occupied), _pairs(x.eps[tile]), _pairs(x.wt[tile]),
             vcoul, wx, self.sums[tile[0]], self.team,
         )  # fmt: skip
-
-
-def _groups(problem: Problem) -> Iterator[tuple[Reals, Any, Any]]:
-    """For each group of bands with equal energies: frequencies, its occupied bands, and its others.
-
-    Adjacent bands are a slice, so that nobody copies their rows.
-    """
-    if problem.wx.ndim == 1:
-        yield problem.wx, slice(0, problem.nvband), slice(problem.nvband, problem.nb)
-        return
-    found, group = np.unique(problem.wx, axis=0, return_inverse=True)
-    for number, wx in enumerate(found):
-        bands = np.flatnonzero(group.reshape(-1) == number)
-        yield wx, _as_slice(bands[bands < problem.nvband]), _as_slice(bands[bands >= problem.nvband])
-
-
-def _as_slice(bands: npt.NDArray[np.intp]) -> slice | npt.NDArray[np.intp]:
-    if len(bands) == 0:
-        return slice(0, 0)
-    whole = bands[-1] - bands[0] + 1 == len(bands)
-    return slice(int(bands[0]), int(bands[-1]) + 1) if whole else bands
 
 
 def _pairs(array: Numbers) -> Reals:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,11 @@ class Problem:
         """How many frequencies."""
         return int(self.wx.shape[-1])
 
+    def rows(self, first: int, end: int) -> Problem:
+        """The part of the problem of some rows of eps. Its arrays are parts of these."""
+        part = slice(first, end)
+        return replace(self, eps=self.eps[part], wt=self.wt[part], inv_igp_index=self.inv_igp_index[part])
+
     @property
     def columns(self) -> Integers:
         """P(p): the column of aqsm, and the element of vcoul, of each row of eps."""
@@ -173,6 +179,27 @@ def frequencies(nend: int, e_lk: float = 10.0, e_n1kq: float | npt.ArrayLike = 6
     """`wx` of the mini-app: e_lk - e_n1kq + dw (w - 1), at least 1e-6; nb x nend if each band has its energy."""
     found = e_lk - np.asarray(e_n1kq, np.float64)[..., None] + dw * (np.arange(nend) - 1)
     return np.where(found < 1e-6, 1e-6, found)
+
+
+def groups_of_bands(problem: Problem) -> Iterator[tuple[Reals, Any, Any]]:
+    """For each group of bands with equal energies: frequencies, its occupied bands, and its others.
+
+    Adjacent bands are a slice, so that nobody copies their rows.
+    """
+    if problem.wx.ndim == 1:
+        yield problem.wx, slice(0, problem.nvband), slice(problem.nvband, problem.nb)
+        return
+    found, group = np.unique(problem.wx, axis=0, return_inverse=True)
+    for number, wx in enumerate(found):
+        bands = np.flatnonzero(group.reshape(-1) == number)
+        yield wx, _as_slice(bands[bands < problem.nvband]), _as_slice(bands[bands >= problem.nvband])
+
+
+def _as_slice(bands: npt.NDArray[np.intp]) -> slice | npt.NDArray[np.intp]:
+    if len(bands) == 0:
+        return slice(0, 0)
+    whole = bands[-1] - bands[0] + 1 == len(bands)
+    return slice(int(bands[0]), int(bands[-1]) + 1) if whole else bands
 
 
 def weights(wt: npt.NDArray[Any], wx: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

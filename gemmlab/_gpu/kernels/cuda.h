@@ -7,6 +7,7 @@
 #define CLK_LOCAL_MEM_FENCE
 #define barrier(fence) __syncthreads()
 #define long long long  // 64 bits, as in OpenCL C, on Windows too
+#define INFINITY __int_as_float(0x7f800000)
 
 __device__ inline size_t of(const uint3 v, int dimension)
 {
