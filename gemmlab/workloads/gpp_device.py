@@ -48,11 +48,11 @@ VARIANTS = {
         "cpu": Variant("loops", {"GROUP_X": 16, "GROUP_Y": 1}, (16, 1)),
     },
     "device-fused": {
-        "gpu": _fused(64, 64, GROUP_X=16, GROUP_Y=8, TILE_X=4, TILE_Y=8, DEPTH=8, UNROLL=32),
-        "cpu": _fused(4, 64, GROUP_X=16, GROUP_Y=1, TILE_X=4, TILE_Y=4, DEPTH=16, UNROLL=1),
+        "gpu": _fused(64, 64, GROUP_X=16, GROUP_Y=8, TILE_X=4, TILE_Y=8, DEPTH=8, UNROLL=32, BUFFERS=2),
+        "cpu": _fused(4, 64, GROUP_X=16, GROUP_Y=1, TILE_X=4, TILE_Y=4, DEPTH=16, UNROLL=1, BUFFERS=2),
     },
     "device-tensor": {
-        "gpu": _fused(64, 64, GROUP_X=128, GROUP_Y=1, WARP_X=4, WARP_Y=2, DEPTH=8, UNROLL=32, TENSOR_CORES=1),
+        "gpu": _fused(64, 64, GROUP_X=128, GROUP_Y=1, WARP_X=4, WARP_Y=2, DEPTH=8, UNROLL=32, BUFFERS=2, STEP=8, TENSOR_CORES=1),
     },
     "device-library": {
         "gpu": _fused(32, 64, GROUP_X=32, GROUP_Y=8, TILE_X=2, TILE_Y=4, UNROLL=8, STORED=1),

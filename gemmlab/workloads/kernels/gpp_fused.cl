@@ -38,32 +38,51 @@
 #define LEFT_EACH ((DEPTH * ROWS + ITEMS - 1) / ITEMS)  // elements that a work-item brings to local memory
 #define RIGHT_EACH ((DEPTH * COLUMNS + ITEMS - 1) / ITEMS)
 
+#define OWN ((FREQUENCIES + 1) * ITEMS)
+#ifdef STORED
+#define MEMORY OWN
+#else
+#define TILES (BUFFERS * DEPTH * (LEFT_WIDTH + RIGHT_WIDTH))
+#define MEMORY (TILES > OWN ? TILES : OWN)
+#endif
+
 #ifdef TENSOR_CORES
 FUNCTION void multiply_add(double *c, const double *a, const double *b)
 {
+#if STEP == 8
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
                  "{%0,%1,%2,%3};"
                  : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])
                  : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
+#else
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, {%4,%5,%6,%7,%8,%9,%10,%11}, "
+                 "{%12,%13,%14,%15}, {%0,%1,%2,%3};"
+                 : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])
+                 : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(a[4]), "d"(a[5]), "d"(a[6]), "d"(a[7]),
+                   "d"(b[0]), "d"(b[1]), "d"(b[2]), "d"(b[3]));
+#endif
 }
 
 FUNCTION void multiply(double *re, double *im, LOCAL const double2 *left, LOCAL const double2 *right)
 {
     #pragma unroll
-    for (int k = 0; k < DEPTH; k += 8) {
-        double a_re[WARP_Y][4], a_im[WARP_Y][4];
+    for (int k = 0; k < DEPTH; k += STEP) {
+        double a_re[WARP_Y][STEP / 2], a_im[WARP_Y][STEP / 2];
         #pragma unroll
-        for (int i = 0; i < 4 * WARP_Y; i++) {
-            const int n = k + i % 4 / 2 * 4 + LANE % 4, p = WARP_ROW + i / 4 * 16 + i % 2 * 8 + LANE / 4;
-            const double2 value = left[n * LEFT_WIDTH + p];
-            a_re[i / 4][i % 4] = value.x;
-            a_im[i / 4][i % 4] = value.y;
+        for (int y = 0; y < WARP_Y; y++) {
+            #pragma unroll
+            for (int i = 0; i < STEP / 2; i++) {
+                const int n = k + i / 2 * 4 + LANE % 4, p = WARP_ROW + y * 16 + i % 2 * 8 + LANE / 4;
+                const double2 value = left[n * LEFT_WIDTH + p];
+                a_re[y][i] = value.x;
+                a_im[y][i] = value.y;
+            }
         }
         #pragma unroll
         for (int x = 0; x < WARP_X; x++) {
-            double b_re[2], b_im[2], minus[2];
+            double b_re[STEP / 4], b_im[STEP / 4], minus[STEP / 4];
             #pragma unroll
-            for (int i = 0; i < 2; i++) {
+            for (int i = 0; i < STEP / 4; i++) {
                 const double2 value = right[(k + i * 4 + LANE % 4) * RIGHT_WIDTH + WARP_COLUMN + x * 8 + LANE / 4];
                 b_re[i] = value.x;
                 b_im[i] = value.y;
@@ -160,10 +179,11 @@ FUNCTION void weigh_all(const double *re, const double *im, const int p0, const 
 
 __kernel GROUP void fused(OPERANDS)
 {
+    __local double2 memory[MEMORY];
 #ifndef STORED
-    __local double2 tile_left[2 * DEPTH * LEFT_WIDTH], tile_right[2 * DEPTH * RIGHT_WIDTH];
+    LOCAL double2 *tile_left = memory, *tile_right = memory + BUFFERS * DEPTH * LEFT_WIDTH;
 #endif
-    __local double2 own[(FREQUENCIES + 1) * ITEMS];  // each work-item's sums
+    LOCAL double2 *own = memory;  // each work-item's sums
     const int p0 = get_group_id(0) * ROWS, g0 = get_group_id(1) * COLUMNS;
     double re[ELEMENTS], im[ELEMENTS];
     #pragma unroll
@@ -182,7 +202,7 @@ __kernel GROUP void fused(OPERANDS)
             }
 #else
         const int begin = of_occupied ? 0 : occupied, end = of_occupied ? occupied : bands;
-        for (int n0 = begin, turn = 0; n0 < end + DEPTH; n0 += DEPTH, turn ^= 1) {
+        for (int n0 = begin, turn = 0; n0 < end + DEPTH; n0 += DEPTH, turn = BUFFERS - 1 - turn) {
             double2 next_left[LEFT_EACH], next_right[RIGHT_EACH];  // in flight while the last tiles are multiplied
             #pragma unroll
             for (int i = 0; i < LEFT_EACH; i++) {
@@ -200,17 +220,19 @@ __kernel GROUP void fused(OPERANDS)
             }
             if (n0 > begin)
                 multiply(re, im, tile_left + turn * DEPTH * LEFT_WIDTH, tile_right + turn * DEPTH * RIGHT_WIDTH);
+            if (BUFFERS == 1)
+                barrier(CLK_LOCAL_MEM_FENCE);
             #pragma unroll
             for (int i = 0; i < LEFT_EACH; i++) {
                 const int n = (i * ITEMS + ITEM) / ROWS, p = (i * ITEMS + ITEM) % ROWS;
                 if (n < DEPTH)
-                    tile_left[((turn ^ 1) * DEPTH + n) * LEFT_WIDTH + p] = next_left[i];
+                    tile_left[((BUFFERS - 1 - turn) * DEPTH + n) * LEFT_WIDTH + p] = next_left[i];
             }
             #pragma unroll
             for (int i = 0; i < RIGHT_EACH; i++) {
                 const int n = (i * ITEMS + ITEM) / COLUMNS, g = (i * ITEMS + ITEM) % COLUMNS;
                 if (n < DEPTH)
-                    tile_right[((turn ^ 1) * DEPTH + n) * RIGHT_WIDTH + g] = next_right[i];
+                    tile_right[((BUFFERS - 1 - turn) * DEPTH + n) * RIGHT_WIDTH + g] = next_right[i];
             }
             barrier(CLK_LOCAL_MEM_FENCE);
         }
