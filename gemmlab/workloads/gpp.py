@@ -140,28 +140,36 @@ def _on_device(problem: Problem | DeviceProblem, form: str, backend: str | None,
 
 
 def _split(resident: DeviceProblem, threads: int | None, parts_s: dict[str, float]) -> SelfEnergy:
-    """A sixteenth of the rows by each, at the same time; then the others in the ratio of the rates."""
-    problem, form = resident.problem, "device-fused"
-    first, last = 0, problem.ngpown
+    """CPU and device at the same time; each gets rows in proportion to the rate that it had last.
+
+    At first each computes a 64th of the rows, which shows the rates.
+    """
+    problem = resident.problem
     sums = np.zeros(2 * problem.nend + 1, np.complex128)
-    device_s = cpu_s = 1.0
-    for part in (16, 1):
-        own = round((last - first) / part * (cpu_s / (cpu_s + device_s) if part == 1 else 1))
-        of_cpu = (last - first) - own if part == 1 else min(own, last - first - own)
+    rows = range(problem.ngpown)
+    while rows:
+        if resident.cpu_share is None:
+            of_cpu = min(len(rows) // 2, -(-len(rows) // 64))
+            here = rows[: max(1, of_cpu)]
+        else:
+            of_cpu = round(len(rows) * resident.cpu_share)
+            here = rows[: len(rows) - of_cpu]
+        there, rows = rows[len(rows) - of_cpu :], rows[len(here) : len(rows) - of_cpu]
+        pending = resident.start("device-fused", here) if here else None
         start = perf_counter()
-        pending = resident.start(form, range(first, first + own)) if own else None
-        if of_cpu:
-            run = _Run(problem.rows(last - of_cpu, last), None, threads)
+        if there:
+            run = _Run(problem.rows(there.start, there.stop), None, threads)
             run.by_product(*fused_tile(run.problem))
             sums += run.sums.sum(axis=0)
-            cpu_s = (perf_counter() - start) / of_cpu  # a row
+            cpu_s = perf_counter() - start
+            parts_s["CPU"] = parts_s.get("CPU", 0.0) + cpu_s
         if pending is not None:
             found, kernels_s = pending.finish()
             sums += found
-            device_s = kernels_s / own
-        first, last = first + own, last - of_cpu
-        parts_s["CPU"] = parts_s.get("CPU", 0.0) + cpu_s * of_cpu
-        parts_s["device"] = parts_s.get("device", 0.0) + device_s * own
+            parts_s["device"] = parts_s.get("device", 0.0) + kernels_s
+            if there:
+                a_row = kernels_s / len(here)
+                resident.cpu_share = a_row / (a_row + cpu_s / len(there))
     return _result(sums, "split", parts_s)
 
 

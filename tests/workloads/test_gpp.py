@@ -6,13 +6,21 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from devices import FIRST_PLACES, PLACES, nvrtc_here
 from randomness import RNG, fresh_seed
 
+from gemmlab import BackendUnavailable, UnsupportedProblem
+from gemmlab._gpu.cuda import compile_source
+from gemmlab._gpu.memory_modes import MODES
+from gemmlab._gpu.rungs import kernel_text
 from gemmlab.workloads import gpp, gpp_problem
-from gemmlab.workloads.gpp import FORMS, Problem, SelfEnergy, frequencies, self_energy
+from gemmlab.workloads.gpp import DeviceProblem, Problem, SelfEnergy, frequencies, self_energy
+from gemmlab.workloads.gpp_device import VARIANTS, source_of
 
+FORMS = {name: form for name, form in gpp.FORMS.items() if not form.on_device}
 LOOPS = [form.name for form in FORMS.values() if form.loop is not None]
 PRODUCTS = ["factored", "fused"]
+ON_DEVICE = ["device-loops", "device-fused", "split"]
 SHAPES = [(1, 0, 1, 1), (1, 1, 2, 2), (7, 3, 33, 5), (16, 16, 100, 1), (5, 0, 300, 7), (3, 2, 257, 20)]
 EPSILON = np.finfo(np.float64).eps
 
@@ -196,3 +204,69 @@ def test_arrays_that_do_not_fit():
 def test_energies_make_frequencies():
     assert frequencies(3).tolist() == [3, 4, 5]
     assert frequencies(2, e_lk=5.0, e_n1kq=[6.0, 2.0]).tolist() == [[1e-6, 1e-6], [2, 3]]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("poles", ["away", "near"])
+def test_every_form_on_every_device(place, poles):
+    for shape in [(1, 0, 1, 1), (7, 3, 33, 5), (9, 9, 70, 1), (40, 2, 257, 20)]:
+        problem = Problem.random(*shape, nend=int(RNG.integers(1, 7)), seed=fresh_seed(), poles=poles)
+        resident = DeviceProblem(problem, place)
+        for form in ON_DEVICE:
+            for given in (problem, resident):  # "split" knows the rates from its second call on
+                found = self_energy(given, form, backend=place)
+                assert largest_error(found, problem) <= (1e-13 if form != "device-loops" else bound(problem, form))
+
+
+@pytest.mark.parametrize("place", FIRST_PLACES)
+def test_devices_to_the_mini_apps_test_size(place):
+    for poles in ("away", "near"):
+        problem = Problem.random(512, 2, 512, 20, seed=fresh_seed(), poles=poles)
+        for form in ON_DEVICE[1:]:
+            assert largest_error(self_energy(problem, form, backend=place), problem) <= 1e-13
+
+
+@pytest.mark.parametrize("place", FIRST_PLACES)
+def test_bands_with_their_own_energies_on_a_device(place):
+    problem = Problem.random(12, 5, 60, 4, seed=fresh_seed())
+    problem.wx = frequencies(3, e_n1kq=RNG.choice([5.0, 6.0, 5.5], 12))
+    for form in ON_DEVICE:
+        assert largest_error(self_energy(problem, form, backend=place), problem) <= 1e-13 + bound(problem, form)
+
+
+@pytest.mark.parametrize("place", FIRST_PLACES)
+def test_all_ways_to_a_devices_memory(place):
+    problem = Problem.random(12, 5, 60, 4, seed=fresh_seed())
+    expected = self_energy(DeviceProblem(problem, place), "device-fused")
+    for memory in MODES[place.partition(":")[0]]:
+        found = self_energy(DeviceProblem(problem, place, memory), "device-fused")
+        np.testing.assert_array_equal([found.ach, found.asx], [expected.ach, expected.asx], memory)
+
+
+def test_what_a_device_cannot_do_is_said():
+    problem = Problem.constant(2, 1, 8, 2)
+    for wrong, says in (("hip", "no runtime 'hip'"), ("opencl:99", "opencl has no device '99'")):
+        with pytest.raises((ValueError, BackendUnavailable), match=says):
+            self_energy(problem, "device-fused", backend=wrong)
+    for place in FIRST_PLACES:
+        runtime = place.partition(":")[0]
+        with pytest.raises(ValueError, match=f"{runtime} has no memory 'cloud'"):
+            DeviceProblem(problem, place, "cloud")
+        resident = DeviceProblem(problem, place)
+        with pytest.raises(ValueError, match="is computed by the CPU"):
+            self_energy(resident, "fused")
+        with pytest.raises(ValueError, match="leave the backend out"):
+            self_energy(resident, "device-fused", backend="cuda:7")
+        if runtime != "cuda":
+            with pytest.raises(UnsupportedProblem, match="choose device-fused"):
+                self_energy(resident, "device-tensor")
+            with pytest.raises(UnsupportedProblem, match="needs cuBLAS"):
+                self_energy(resident, "device-library")
+
+
+def test_the_kernels_compile_for_nvidias_gpus():
+    nvrtc_here()
+    for form, variants in VARIANTS.items():
+        for variant in variants.values():
+            text = kernel_text("cuda.h") + source_of(variant.kernel)
+            assert compile_source(text, variant.defines, "sm_90"), form

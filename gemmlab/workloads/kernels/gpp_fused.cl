@@ -7,13 +7,12 @@
 //                 multiply what came the step before, and add to the work-item's elements
 //             weigh the elements: for asx after the occupied bands, for ach and achs after all
 //
-// TENSOR_CORES: multiplied by NVIDIA's tensor cores in double precision (mma.m16n8k8, from compute capability 9.0 on).
+// TENSOR_CORES: multiplied by NVIDIA's tensor cores in double precision (mma.m16n8k4, from compute capability 9.0 on).
 // STORED: M is in memory, over the occupied bands as `left` and over all bands as `aqsn`, and is only weighed.
 //
 // Traffic from global memory: 32 / ROWS + 32 / COLUMNS bytes of the factors a complex multiply-add, eps and wt twice.
 
 #define FREQUENCIES 4  // weighed together, so that eps and wt are read once for all of them
-#define TOGETHER 2  // elements whose weights are computed side by side
 
 // Element i of a work-item is at row ROW(i) and column COLUMN(i) of the tile.
 #ifdef TENSOR_CORES
@@ -42,58 +41,41 @@
 #ifdef STORED
 #define MEMORY OWN
 #else
-#define TILES (BUFFERS * DEPTH * (LEFT_WIDTH + RIGHT_WIDTH))
+#define TILES (2 * DEPTH * (LEFT_WIDTH + RIGHT_WIDTH))
 #define MEMORY (TILES > OWN ? TILES : OWN)
 #endif
 
 #ifdef TENSOR_CORES
-FUNCTION void multiply_add(double *c, const double *a, const double *b)
+// c += a b: 16 x 8 and 16 x 4 and 4 x 8 numbers, spread over the lanes of a warp.
+FUNCTION void multiply_add(double *c, const double *a, const double b)
 {
-#if STEP == 4
-    asm volatile("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-                 : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3]) : "d"(a[0]), "d"(a[1]), "d"(b[0]));
-#else
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                 "{%0,%1,%2,%3};"
-                 : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])
-                 : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
-#endif
+    asm("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3]) : "d"(a[0]), "d"(a[1]), "d"(b));
 }
 
 FUNCTION void multiply(double *re, double *im, LOCAL const double2 *left, LOCAL const double2 *right)
 {
     #pragma unroll
-    for (int k = 0; k < DEPTH; k += STEP) {
-        double a_re[WARP_Y][STEP / 2], a_im[WARP_Y][STEP / 2];
+    for (int k = 0; k < DEPTH; k += 4) {
+        double a_re[WARP_Y][2], a_im[WARP_Y][2];
         #pragma unroll
-        for (int y = 0; y < WARP_Y; y++) {
-            #pragma unroll
-            for (int i = 0; i < STEP / 2; i++) {
-                const int n = k + i / 2 * 4 + LANE % 4, p = WARP_ROW + y * 16 + i % 2 * 8 + LANE / 4;
-                const double2 value = left[n * LEFT_WIDTH + p];
-                a_re[y][i] = value.x;
-                a_im[y][i] = value.y;
-            }
+        for (int i = 0; i < 2 * WARP_Y; i++) {
+            const double2 a = left[(k + LANE % 4) * LEFT_WIDTH + WARP_ROW + i * 8 + LANE / 4];
+            a_re[i / 2][i % 2] = a.x;
+            a_im[i / 2][i % 2] = a.y;
         }
         #pragma unroll
         for (int x = 0; x < WARP_X; x++) {
-            double b_re[STEP / 4], b_im[STEP / 4], minus[STEP / 4];
+            const double2 b = right[(k + LANE % 4) * RIGHT_WIDTH + WARP_COLUMN + x * 8 + LANE / 4];
             #pragma unroll
-            for (int i = 0; i < STEP / 4; i++) {
-                const double2 value = right[(k + i * 4 + LANE % 4) * RIGHT_WIDTH + WARP_COLUMN + x * 8 + LANE / 4];
-                b_re[i] = value.x;
-                b_im[i] = value.y;
-                minus[i] = -value.y;
+            for (int y = 0; y < WARP_Y; y++) {
+                multiply_add(re + 4 * (y * WARP_X + x), a_re[y], b.x);
+                multiply_add(im + 4 * (y * WARP_X + x), a_re[y], b.y);
             }
             #pragma unroll
             for (int y = 0; y < WARP_Y; y++) {
-                multiply_add(re + 4 * (y * WARP_X + x), a_re[y], b_re);
-                multiply_add(im + 4 * (y * WARP_X + x), a_re[y], b_im);
-            }
-            #pragma unroll
-            for (int y = 0; y < WARP_Y; y++) {
-                multiply_add(re + 4 * (y * WARP_X + x), a_im[y], minus);
-                multiply_add(im + 4 * (y * WARP_X + x), a_im[y], b_re);
+                multiply_add(re + 4 * (y * WARP_X + x), a_im[y], -b.y);
+                multiply_add(im + 4 * (y * WARP_X + x), a_im[y], b.x);
             }
         }
     }
@@ -121,7 +103,7 @@ FUNCTION void multiply(double *re, double *im, LOCAL const double2 *left, LOCAL 
 }
 #endif
 
-// Adds the terms of elements i to i + TOGETHER, for each frequency, to the work-item's own sums in local memory. The
+// Adds the terms of TOGETHER elements, computed side by side, for each frequency, to the work-item's own sums in local memory. The
 // loop over the frequencies is a loop in the machine's code too: unrolled, it would not fit the instruction cache.
 FUNCTION void weigh(const double *re, const double *im, const double2 *e, const double2 *pole, const double *v,
                     const int of_occupied, __global const double *wx, const int nend, LOCAL double2 *own)
@@ -178,7 +160,7 @@ __kernel GROUP void fused(OPERANDS)
 {
     __local double2 memory[MEMORY];
 #ifndef STORED
-    LOCAL double2 *tile_left = memory, *tile_right = memory + BUFFERS * DEPTH * LEFT_WIDTH;
+    LOCAL double2 *tile_left = memory, *tile_right = memory + 2 * DEPTH * LEFT_WIDTH;
 #endif
     LOCAL double2 *own = memory;  // each work-item's sums
     const int p0 = get_group_id(0) * ROWS, g0 = get_group_id(1) * COLUMNS;
@@ -199,7 +181,7 @@ __kernel GROUP void fused(OPERANDS)
             }
 #else
         const int begin = of_occupied ? 0 : occupied, end = of_occupied ? occupied : bands;
-        for (int n0 = begin, turn = 0; n0 < end + DEPTH; n0 += DEPTH, turn = BUFFERS - 1 - turn) {
+        for (int n0 = begin, turn = 0; n0 < end + DEPTH; n0 += DEPTH, turn ^= 1) {
             double2 next_left[LEFT_EACH], next_right[RIGHT_EACH];  // in flight while the last tiles are multiplied
             #pragma unroll
             for (int i = 0; i < LEFT_EACH; i++) {
@@ -217,19 +199,17 @@ __kernel GROUP void fused(OPERANDS)
             }
             if (n0 > begin)
                 multiply(re, im, tile_left + turn * DEPTH * LEFT_WIDTH, tile_right + turn * DEPTH * RIGHT_WIDTH);
-            if (BUFFERS == 1)
-                barrier(CLK_LOCAL_MEM_FENCE);
             #pragma unroll
             for (int i = 0; i < LEFT_EACH; i++) {
                 const int n = (i * ITEMS + ITEM) / ROWS, p = (i * ITEMS + ITEM) % ROWS;
                 if (n < DEPTH)
-                    tile_left[((BUFFERS - 1 - turn) * DEPTH + n) * LEFT_WIDTH + p] = next_left[i];
+                    tile_left[((turn ^ 1) * DEPTH + n) * LEFT_WIDTH + p] = next_left[i];
             }
             #pragma unroll
             for (int i = 0; i < RIGHT_EACH; i++) {
                 const int n = (i * ITEMS + ITEM) / COLUMNS, g = (i * ITEMS + ITEM) % COLUMNS;
                 if (n < DEPTH)
-                    tile_right[((BUFFERS - 1 - turn) * DEPTH + n) * RIGHT_WIDTH + g] = next_right[i];
+                    tile_right[((turn ^ 1) * DEPTH + n) * RIGHT_WIDTH + g] = next_right[i];
             }
             barrier(CLK_LOCAL_MEM_FENCE);
         }
