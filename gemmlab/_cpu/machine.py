@@ -7,6 +7,7 @@ import os
 import platform
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -203,3 +204,20 @@ def cgroup_cpus() -> int | None:
         return max(1, math.ceil(int(quota) / int(period))) if int(quota) > 0 else None
     except (ValueError, ZeroDivisionError):  # "max": no quota
         return None
+
+
+def memory_bytes() -> int:
+    """The machine's memory; 8 GiB where the system does not say."""
+    return _sysconf("SC_PAGE_SIZE") * _sysconf("SC_PHYS_PAGES") or 8 << 30
+
+
+def free_memory_bytes() -> int:
+    """Memory that this process can still get, within its cgroup too; all of it where the system does not say."""
+    free = [memory_bytes()]
+    with suppress(OSError):
+        found = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+        free += [int(found[1]) << 10] if found else []
+    limit, used = (_line(_CGROUP / f"memory.{name}") for name in ("max", "current"))
+    if limit.isdecimal() and used.isdecimal():
+        free.append(max(0, int(limit) - int(used)))
+    return min(free)

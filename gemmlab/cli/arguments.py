@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gemmlab._config import MAX_THREADS, check_threads
 from gemmlab._version import __version__
-from gemmlab.cli import inspecting, measuring, new_rung
+from gemmlab.cli import inspecting, measuring, new_rung, workloads
 
 EXAMPLES = """examples:
   gemmlab report                 measure this machine, write report/index.html
@@ -45,6 +45,9 @@ def parser() -> argparse.ArgumentParser:
     _study(command("study", measuring.run_study, "repeat an experiment that others reported, and compare figures"))
     _tune(command("tune", measuring.run_tune, "find the fastest block sizes or backends for this machine"))
     _verify(command("verify", inspecting.run_verify, "check that a backend multiplies correctly, or all that can run"))
+    _gpp(
+        command("gpp", workloads.run_gpp, "compute a self-energy of the GPP model, BerkeleyGW's mini-app, and check it")
+    )
     _records(command("records", measuring.run_records, "show files of records as a table, or write them as CSV"))
     _cache(command("cache", inspecting.run_cache, "show the compiled GPU programs on disk, or remove them"))
     _new_rung(command("new-rung", new_rung.run_new_rung, "write a plugin package in which to write your own rung"))
@@ -124,8 +127,12 @@ def _tune(tune: argparse.ArgumentParser) -> None:
                       help="cpu-packed: its block sizes; auto: which backend it chooses (cpu-packed)")  # fmt: skip
     tune.add_argument("--dtype", type=_names, metavar="NAMES", help="dtypes, separated by commas (float32,float64)")
     tune.add_argument("--rounds", type=_count, default=7, help="how often each choice is measured (7)")
-    tune.add_argument("--sizes", type=_sizes, default=[],
-                      help="sizes of the square products to measure (384 to 1536; auto: 256 to 4096)")
+    tune.add_argument(
+        "--sizes",
+        type=_sizes,
+        default=[],
+        help="sizes of the square products to measure (384 to 1536; auto: 256 to 4096)",
+    )
     _json(tune)
 
 
@@ -136,6 +143,19 @@ def _verify(verify: argparse.ArgumentParser) -> None:
     verify.add_argument("--dtype", type=_names, metavar="NAMES", help="dtypes, such as int8,float16 (all it has)")
     verify.add_argument("-v", "--details", action="store_true", help="every check, also of a backend that passed")
     _json(verify)
+
+
+def _gpp(gpp: argparse.ArgumentParser) -> None:
+    gpp.add_argument("sizes", nargs=4, type=_size, metavar="N",
+                     help="bands, occupied bands, columns of eps, nodes a group, such as 512 2 32768 20")  # fmt: skip
+    gpp.add_argument("--form", default="fused", help="fused, factored, npgw and others: see the docs (fused)")
+    gpp.add_argument("--backend", help="who multiplies; for a form on a device its runtime, such as opencl:1")
+    gpp.add_argument("--inputs", choices=("constant", "away", "near"), default="constant",
+                     help="the mini-app's constants; random, with poles away from the frequencies or near (constant)")  # fmt: skip
+    gpp.add_argument("--nend", type=_count, default=3, help="number of frequencies (3)")
+    gpp.add_argument("--seed", type=int, default=0, help="seed of random inputs (0)")
+    gpp.add_argument("--threads", type=_threads, help="threads (all CPUs this process may use)")
+    _json(gpp)
 
 
 def _cache(cache: argparse.ArgumentParser) -> None:
@@ -202,6 +222,13 @@ def _count(text: str) -> int:
     raise argparse.ArgumentTypeError(f"must be an integer of at least 1, not {text!r}")
 
 
+def _size(text: str) -> int:
+    with suppress(ValueError):
+        if int(text) >= 0:
+            return int(text)
+    raise argparse.ArgumentTypeError(f"must be an integer of at least 0, not {text!r}")
+
+
 def _threads(text: str) -> int | None:
     try:
         return check_threads(int(text))
@@ -240,4 +267,3 @@ def _sizes(text: str) -> list[int]:
     if min(sizes) < 1:
         raise argparse.ArgumentTypeError("sizes must be at least 1")
     return sizes
-

@@ -16,7 +16,6 @@ rounds, and those without any are skipped.
 from __future__ import annotations
 
 import math
-import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -255,12 +254,6 @@ def _that_fit(
 ) -> Iterator[Sequence[tuple[IsolatedBackend, Params]]]:
     """Groups whose operands, with as much again for copies, fill at most half the memory, a device's included."""
     devices = [backend.hello["memory_bytes"] for backend, _ in isolated if backend.on_device]
-    together = max(1, min([_memory_bytes(), *devices]) // (4 * case.bytes_compulsory))
+    together = max(1, min([machine.memory_bytes(), *devices]) // (4 * case.bytes_compulsory))
     for start in range(0, len(isolated), together):
         yield isolated[start : start + together]
-
-
-def _memory_bytes() -> int:
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return 8 << 30

@@ -27,9 +27,10 @@ NAMES = ("ngpw", "npgw", "pgnw", "hoisted", "hoisted-planes", "blocked", "blocke
 def run(
     str name not None, const double[:, ::1] aqsm, const double[:, ::1] aqsn, const double[:, ::1] eps,
     const double[:, ::1] wt, const double[::1] vcoul, const double[:, ::1] wx, const int[::1] column,
-    Py_ssize_t nvband, Py_ssize_t bands_im, Py_ssize_t rows_im, double complex[:, ::1] sums, int threads,
+    Py_ssize_t nvband, Py_ssize_t bands_im, Py_ssize_t rows_im, double complex[:, ::1] sums, Py_ssize_t first, Py_ssize_t last,
+    int threads,
 ):
-    """Add one loop's sums to the rows of `sums`, one for each band, or for each row of eps (pgnw).
+    """Add one loop's sums to rows first to last of `sums`; it has one for each band, or for each row of eps (pgnw).
 
     Arrays are complex numbers as pairs, or planes above each other; imaginary parts are `bands_im` and `rows_im`
     numbers after the real ones.
@@ -46,7 +47,7 @@ def run(
     x.vcoul, x.wx, x.column = &vcoul[0], &wx[0, 0], &column[0]
     x.wx_step = x.nend if wx.shape[0] > 1 else 0
     x.bands_im, x.rows_im = bands_im, rows_im
-    for outer in prange(sums.shape[0], nogil=True, num_threads=team, schedule="static"):
+    for outer in prange(first, last, nogil=True, num_threads=team, schedule="static"):
         run_loop(loop, &x, outer, &sums[outer, 0])
 
 

@@ -14,7 +14,7 @@ Source: Fortran mini-app `gppKernel.f90` of BerkeleyGW; the steps are those of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -35,6 +35,8 @@ __all__ = ["FORMS", "DeviceProblem", "Form", "Problem", "SelfEnergy", "frequenci
 TILE_BYTES = 8 << 20  # of the fused form: a tile of the product, and A's rows for it
 TILE_COLUMNS = 1024
 MIN_ROWS, MAX_ROWS = 16, 512
+PIECES = 20  # of a loop whose progress is shown
+Progress = Callable[[int, int], None]  # from the steps that are done, and all steps
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,9 @@ class SelfEnergy:
 
 
 def self_energy(
-    problem: Problem | DeviceProblem, form: str = "factored", backend: str | None = None, threads: int | None = None
-) -> SelfEnergy:
+    problem: Problem | DeviceProblem, form: str = "factored", backend: str | None = None, threads: int | None = None,
+    progress: Progress | None = None,
+) -> SelfEnergy:  # fmt: skip
     """The self-energy of a problem, in one of the FORMS.
 
     Parameters
@@ -96,6 +99,8 @@ def self_energy(
         its runtime, "opencl" (the default), "sycl" or "cuda", or a device such as "opencl:1".
     threads
         At most so many. The loops' results, and those with "cpu-packed", do not depend on it.
+    progress
+        Called with the steps that are done and their number, by the forms on the CPU.
 
     Raises
     ------
@@ -116,7 +121,7 @@ def self_energy(
         raise ValueError(f"form {form!r} is computed by the CPU: give it the Problem, not the DeviceProblem")
     if FORMS[form].loop is not None and backend is not None:
         raise ValueError(f"form {form!r} has no product for backend {backend!r}: leave the backend out")
-    run = _Run(problem, backend, check_threads(threads))
+    run = _Run(problem, backend, check_threads(threads), progress)
     if (loop := FORMS[form].loop) is not None:
         run.by_loops(loop)
     elif form == "factored":
@@ -188,8 +193,10 @@ def fused_tile(problem: Problem) -> tuple[int, int]:
 class _Run:
     """One computation: the rows' sums, and the seconds of its parts."""
 
-    def __init__(self, problem: Problem, backend: str | None, threads: int | None) -> None:
-        self.problem, self.backend, self.threads = problem, backend, threads
+    def __init__(
+        self, problem: Problem, backend: str | None, threads: int | None, progress: Progress | None = None
+    ) -> None:
+        self.problem, self.backend, self.threads, self.progress = problem, backend, threads, progress
         self.nb, self.ncouls, self.ngpown, self.nend = problem.nb, problem.ncouls, problem.ngpown, problem.nend
         self.kernels: Any = isa.load("gemmlab.workloads", "_gpp")
         self.team = threads or max_threads()
@@ -201,6 +208,10 @@ class _Run:
         start = perf_counter()
         yield
         self.parts_s[name] = self.parts_s.get(name, 0.0) + perf_counter() - start
+
+    def done(self, steps: int, count: int) -> None:
+        if self.progress is not None:
+            self.progress(steps, count)
 
     def result(self, form: str) -> SelfEnergy:
         return _result(self.sums.sum(axis=0), form, self.parts_s)
@@ -217,11 +228,15 @@ class _Run:
             bands_im, rows_im = x.aqsm.size, x.eps.size
         else:
             operands = [_pairs(array) for array in arrays]
-        with self.part("loops"):
-            self.kernels.run(
-                loop, *operands, x.vcoul, x.wx.reshape(-1, self.nend), np.ascontiguousarray(x.columns), x.nvband,
-                bands_im, rows_im, self.sums, self.team,
-            )  # fmt: skip
+        count = len(self.sums)
+        step = count if self.progress is None else max(self.team, -(-count // PIECES))
+        for first in range(0, count, step):
+            with self.part("loops"):
+                self.kernels.run(
+                    loop, *operands, x.vcoul, x.wx.reshape(-1, self.nend), np.ascontiguousarray(x.columns), x.nvband,
+                    bands_im, rows_im, self.sums, first, min(first + step, count), self.team,
+                )  # fmt: skip
+            self.done(min(first + step, count), count)
 
     def by_product(self, rows: int, columns: int) -> None:
         """Products of bands with equal energies, in tiles of rows x columns, each weighed at once."""
@@ -229,7 +244,9 @@ class _Run:
         self.sums = np.zeros((self.ngpown, 2 * self.nend + 1), np.complex128)
         vcoul = x.vcoul[x.columns]
         memory = np.empty((2, rows * columns), np.complex128)
-        for wx, occupied, others in groups_of_bands(x):
+        groups = list(groups_of_bands(x))
+        steps = 0
+        for wx, occupied, others in groups:
             for top in range(0, self.ngpown, rows):
                 here = slice(top, min(top + rows, self.ngpown))
                 with self.part("operands"):
@@ -243,6 +260,8 @@ class _Run:
                         )
                     with self.part("weights"):
                         self._weigh(product, of_occupied, tile, vcoul[here], wx)
+                    steps += (here.stop - here.start) * (tile[1].stop - tile[1].start)
+                    self.done(steps, len(groups) * self.ngpown * self.ncouls)
 
     def _left(self, bands: slice | npt.NDArray[np.intp], rows: slice) -> Numbers:
         """conj(Aqsm[bands, P(rows)])^T, in rows."""

@@ -95,7 +95,7 @@ class Problem:
         nend: int = 3,
     ) -> Problem:  # fmt: skip
         """The mini-app's own inputs: every complex number is `value`, the potential is `vcoul`."""
-        ngpown = _rows(nb, nvband, ncouls, nodes_per_group, nend)
+        ngpown = rows_of(nb, nvband, ncouls, nodes_per_group, nend)
         bands, rows = (np.full((extent, ncouls), value, np.complex128) for extent in (nb, ngpown))
         return cls(bands, bands, rows, rows, np.full(ncouls, vcoul, np.float64), frequencies(nend), nvband)
 
@@ -108,7 +108,7 @@ class Problem:
         "Near" poles, with frequencies of both signs, take each branch of both guards in at least 5 % of the terms;
         none is within a thousandth of a guard's threshold.
         """
-        ngpown = _rows(nb, nvband, ncouls, nodes_per_group, nend)
+        ngpown = rows_of(nb, nvband, ncouls, nodes_per_group, nend)
         if poles not in POLES:
             raise ValueError(f"no poles {poles!r}: choose one of {', '.join(POLES)}")
         rng = np.random.default_rng(seed)
@@ -256,7 +256,7 @@ def _normal(rng: np.random.Generator, rows: int, columns: int) -> Numbers:
     return pairs.view(np.complex128)
 
 
-def _rows(nb: int, nvband: int, ncouls: int, nodes_per_group: int, nend: int) -> int:
+def rows_of(nb: int, nvband: int, ncouls: int, nodes_per_group: int, nend: int) -> int:
     """`ngpown`; ValueError for sizes that make no sense."""
     for name, value in {"nb": nb, "ncouls": ncouls, "nodes_per_group": nodes_per_group, "nend": nend}.items():
         if value < 1:

@@ -14,7 +14,8 @@ from gemmlab._gpu.cuda import compile_source
 from gemmlab._gpu.memory_modes import MODES
 from gemmlab._gpu.rungs import kernel_text
 from gemmlab.workloads import gpp, gpp_problem
-from gemmlab.workloads.gpp import DeviceProblem, Problem, SelfEnergy, frequencies, self_energy
+from gemmlab.workloads.gpp import DeviceProblem, Problem, frequencies, self_energy
+from gemmlab.workloads.gpp_check import largest_error
 from gemmlab.workloads.gpp_device import VARIANTS, source_of
 
 FORMS = {name: form for name, form in gpp.FORMS.items() if not form.on_device}
@@ -23,36 +24,6 @@ PRODUCTS = ["factored", "fused"]
 ON_DEVICE = ["device-loops", "device-fused", "split"]
 SHAPES = [(1, 0, 1, 1), (1, 1, 2, 2), (7, 3, 33, 5), (16, 16, 100, 1), (5, 0, 300, 7), (3, 2, 257, 20)]
 EPSILON = np.finfo(np.float64).eps
-
-
-def exact(problem: Problem) -> tuple[SelfEnergy, SelfEnergy]:
-    """All three sums, and those of the terms' magnitudes, in extended precision."""
-    wide, column = np.clongdouble, problem.columns
-    nend, bands = problem.nend, problem.wx.reshape(-1, problem.nend)
-    sums, sizes = np.zeros((3, nend), wide), np.zeros((3, nend), np.longdouble)
-    eps, wt = problem.eps.astype(wide), problem.wt.astype(wide)
-    v = problem.vcoul.astype(np.longdouble)[column, None]
-    for group in np.unique(bands, axis=0):
-        of_group = np.broadcast_to((bands == group).all(axis=1), problem.nb)
-        for occupied in (True, False):
-            here = of_group & ((np.arange(problem.nb) < problem.nvband) == occupied)
-            a, b = problem.aqsm[here][:, column].conj().T.astype(wide), problem.aqsn[here].astype(wide)
-            product, size = v * (a @ b) * eps, v * (abs(a) @ abs(b)) * abs(eps)
-            for w in range(nend):
-                hole, exchange = gpp_problem.weights(wt, group.astype(np.longdouble)[w])
-                terms = (hole / 2, -exchange * occupied, -np.full_like(hole, 0.5))
-                for number, weight in enumerate(terms):
-                    sums[number, w] += (product * weight).sum()
-                    sizes[number, w] += (size * abs(weight)).sum()
-    return SelfEnergy(sums[0], sums[1], sums[2, 0], "exact"), SelfEnergy(sizes[0], sizes[1], sizes[2, 0], "sizes")
-
-
-def largest_error(found: SelfEnergy, problem: Problem) -> float:
-    """Over the sum of the terms' magnitudes, the largest of all three sums."""
-    true, size = exact(problem)
-    errors = [(found.ach - true.ach, size.ach), (found.asx - true.asx, size.asx), (found.achs - true.achs, size.achs)]
-    return float(max((abs(np.where(size > 0, error / np.where(size > 0, size, 1), error))).max()
-                     for error, size in ((np.atleast_1d(e), np.atleast_1d(s)) for e, s in errors)))  # fmt: skip
 
 
 def bound(problem: Problem, form: str) -> float:

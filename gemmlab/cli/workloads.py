@@ -1,0 +1,106 @@
+"""The commands of the workloads: gpp."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from gemmlab.cli.progress import progress
+
+if TYPE_CHECKING:
+    from gemmlab.workloads.gpp import Problem, SelfEnergy
+    from gemmlab.workloads.gpp_check import Check
+
+OPERATIONS = 43  # of the original loops, for each band, row, column and frequency, as the contest counts
+
+
+def run_gpp(arguments: Namespace) -> int:
+    """gemmlab gpp"""
+    from gemmlab.workloads import gpp, gpp_check
+
+    _refuse_what_does_not_fit(arguments)
+    nend, inputs = arguments.nend, arguments.inputs
+    nb, nvband, ncouls, nodes = arguments.sizes
+    if inputs == "constant":
+        problem = gpp.Problem.constant(nb, nvband, ncouls, nodes, nend=nend)
+    else:
+        problem = gpp.Problem.random(nb, nvband, ncouls, nodes, nend, arguments.seed, inputs)
+
+    def compute(part: Problem) -> SelfEnergy:
+        return gpp.self_energy(part, arguments.form, arguments.backend, arguments.threads)
+
+    with progress() as show:
+        start = perf_counter()
+        found = gpp.self_energy(
+            problem, arguments.form, arguments.backend, arguments.threads,
+            lambda done, steps: show(done, steps, arguments.form),
+        )  # fmt: skip
+        seconds = perf_counter() - start
+    checked = gpp_check.check(problem, found, compute)
+    if arguments.json:
+        print(json.dumps(_as_dict(problem, found, checked, seconds), indent=1))
+    else:
+        print(_text(problem, found, checked, seconds))
+    return 0 if checked.ok else 1
+
+
+def _refuse_what_does_not_fit(arguments: Namespace) -> None:
+    from gemmlab._cpu.machine import free_memory_bytes
+    from gemmlab.workloads.gpp_problem import rows_of
+
+    nb, nvband, ncouls, nodes = arguments.sizes
+    ngpown = rows_of(nb, nvband, ncouls, nodes, arguments.nend)
+    arrays = 1 if arguments.inputs == "constant" else 2  # aqsm and aqsn, eps and wt are one array each
+    product = 2 * ngpown if arguments.form == "factored" else 0
+    planes = 2 * (nb + ngpown) if arguments.form.endswith("planes") else 0
+    needed, free = 16 * ncouls * (arrays * (nb + ngpown) + product + planes), free_memory_bytes()
+    if needed > free:
+        raise ValueError(
+            f"this problem needs {needed / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free: take a smaller one"
+            + ", or --form fused" * (product + planes > 0)
+        )
+
+
+def _text(problem: Problem, found: SelfEnergy, checked: Check, seconds: float) -> str:
+    from gemmlab.workloads.gpp import FORMS
+
+    lines = [
+        f"GPP self-energy: {problem.nb} bands, {problem.nvband} of them occupied; eps of {problem.ngpown} x "
+        f"{problem.ncouls}",
+        f"{found.form}: {FORMS[found.form].idea}",
+        "",
+        f"{'frequency':>9}  {'ach':^33}  {'asx':^33}",
+    ]
+    for wx, ach, asx in zip(problem.wx.reshape(-1, problem.nend)[0], found.ach, found.asx, strict=True):
+        lines.append(f"{wx:9.4g}  {_complex(ach)}  {_complex(asx)}")
+    lines += [f"{'static':>9}  {_complex(found.achs)}", ""]
+    lines.append(f"error     {checked.error:.1e} against {checked.against}" + ", TOO LARGE" * (not checked.ok))
+    parts = ", ".join(f"{name} {part:.3g} s" for name, part in found.parts_s.items())
+    lines.append(f"time      {seconds:.3g} s: {parts}")
+    rate = _operations(problem) / seconds / 1e9
+    lines.append(f"rate      {rate:.4g} GFLOP/s, counting {OPERATIONS} operations a term, as the original loops need")
+    return "\n".join(lines)
+
+
+def _complex(value: complex) -> str:
+    return f"{value.real:15.8e} {value.imag:+15.8e} i"
+
+
+def _operations(problem: Problem) -> float:
+    return float(OPERATIONS * problem.nb * problem.ngpown * problem.ncouls * problem.nend)
+
+
+def _as_dict(problem: Problem, found: SelfEnergy, checked: Check, seconds: float) -> dict[str, object]:
+    def pairs(values: object) -> list[list[float]]:
+        import numpy as np
+
+        return [[float(x.real), float(x.imag)] for x in np.atleast_1d(np.asarray(values))]
+
+    return {
+        "nb": problem.nb, "nvband": problem.nvband, "ncouls": problem.ncouls, "ngpown": problem.ngpown,
+        "wx": problem.wx.tolist(), "ach": pairs(found.ach), "asx": pairs(found.asx), "achs": pairs(found.achs)[0],
+        "form": found.form, "error": checked.error, "checked_against": checked.against, "seconds": seconds,
+        "parts_s": found.parts_s, "gflop_per_s": _operations(problem) / seconds / 1e9,
+    }  # fmt: skip
