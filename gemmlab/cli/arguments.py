@@ -151,7 +151,7 @@ def _gpp(gpp: argparse.ArgumentParser) -> None:
     gpp.add_argument("--form", default="fused", help="fused, factored, npgw and others: see the docs (fused)")
     gpp.add_argument("--backend", help="who multiplies; for a form on a device its runtime, such as opencl:1")
     gpp.add_argument("--inputs", choices=("constant", "away", "near"), default="constant",
-                     help="the mini-app's constants; random, with poles away from the frequencies or near (constant)")  # fmt: skip
+                     help="the mini-app's constants; random, poles away from frequencies or near")  # fmt: skip
     gpp.add_argument("--nend", type=_count, default=3, help="number of frequencies (3)")
     gpp.add_argument("--seed", type=int, default=0, help="seed of random inputs (0)")
     gpp.add_argument("--threads", type=_threads, help="threads (all CPUs this process may use)")

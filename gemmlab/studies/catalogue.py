@@ -10,10 +10,10 @@ from functools import partial
 
 from gemmlab._gpu import RUNG_NAMES, VENDORS
 from gemmlab._registry import BUILT_IN
-from gemmlab.analysis.findings import near, papers
+from gemmlab.analysis.findings import Band, near, papers
 from gemmlab.analysis.groups import is_baseline
 from gemmlab.measure.records import Record
-from gemmlab.studies import cache_model, cold_start, memory_modes
+from gemmlab.studies import cache_model, cold_start, gpp, memory_modes
 from gemmlab.studies.judges import EACH, MORE, At, Faster, best_at, builds_within, cpu_ladder, passes
 from gemmlab.studies.study import COUNTED, KERNELS, ON_CPU, Entry, Study, X, label_of, rung_of
 
@@ -216,6 +216,37 @@ MEMORY_MODES = Study(
     ),
 )  # fmt: skip
 
+# gpp
+
+_HOISTED = sum(_P_TIMES["loop_order_and_hoisting"]) / 2
+
+
+def _here(fast: str, slow: str, theirs: float | str, band: Band = MORE) -> Faster:
+    return Faster(At("here", fast), At("here", slow), theirs, band)
+
+
+GPP = Study(
+    "gpp", "P", "The contest's steps from loops to a product: what does each gain?",
+    "A whole call. A device has the arrays already, but in the steps with a memory mode and in the first calls. "
+    "N is the number of columns; 512 bands, N / 20 rows.",
+    entries=(Entry("cpu-packed"), Entry("RT-naive")), sizes=(2048, 8192), quick_sizes=(512,),
+    x=label_of, x_name="step", series=lambda record: "here", over_x="ngpw", transfers="both", cap_s=gpp.CAP_S,
+    theirs={"P": {
+        "ngpw": _P_TIMES["start"], "hoisted": _HOISTED, "factored": _P_TIMES["factored_cpu_only"],
+        "device-loops": _P_TIMES["first_gpu"], "split": _P_TIMES["factored_cpu_gpu"],
+        "first call, source": _P_TIMES["pure_gpu_jit"], "first call, disk": _P_TIMES["pure_gpu_ahead_of_time"],
+    }},
+    theirs_in_seconds=True, measure=gpp.measure, blocks=gpp.blocks,
+    judges=(
+        _here("hoisted", "ngpw", _P_TIMES["start"] / _HOISTED),
+        _here("hoisted-planes", "hoisted", "no gain by planes", (0.0, 1.15)),
+        _here("device-loops", "hoisted", _HOISTED / _P_TIMES["first_gpu"]),
+        _here("factored", "hoisted", _HOISTED / _P_TIMES["factored_cpu_only"]),
+        _here("split", "device-fused", "the submitted version"),
+        _here("first call, disk", "first call, source", "2 times, compiled ahead of time"),
+    ),
+)  # fmt: skip
+
 # cache-model
 
 CACHE_MODEL = Study(
@@ -229,5 +260,5 @@ CACHE_MODEL = Study(
 STUDIES = {
     study.name: study
     for study in (CPU_LADDER, GPU_LADDER, CPU_VS_GPU, WORK_GROUP_SIZE, PLATFORMS, TILE_SIZE, INPUT_REGISTERS,
-                  COLD_START, MEMORY_MODES, CACHE_MODEL)
+                  COLD_START, MEMORY_MODES, GPP, CACHE_MODEL)
 }  # fmt: skip

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gemmlab.workloads.gpp import SelfEnergy
+from gemmlab.workloads.gpp import FORMS, SelfEnergy
 from gemmlab.workloads.gpp_problem import Problem, weights
 
-LIMIT = 1e-10  # of every form; those that multiply matrices are at 1e-15
+LIMIT = 1e-10  # of a result that is not simply wrong
 ROWS = 4  # of eps, summed in extended precision
 
 
@@ -36,6 +36,14 @@ def check(problem: Problem, found: SelfEnergy, compute: Callable[[Problem], Self
         part = replace(problem, eps=problem.eps[rows], wt=problem.wt[rows], inv_igp_index=problem.inv_igp_index[rows])
         return Check(f"{len(rows)} rows in extended precision", largest_error(compute(part), part))
     return Check("the closed form of ach", float((abs(found.ach - true) / abs(true)).max()))
+
+
+def bound(problem: Problem, form: str) -> float:
+    """The largest error that a form may have: for loops, that of adding one row's or band's terms in a chain."""
+    if FORMS[form].loop is None and form != "device-loops":
+        return 1e-13
+    outer = problem.nb if form == "pgnw" else problem.ngpown
+    return float(np.finfo(np.float64).eps) * (outer * problem.ncouls + problem.nb + problem.ngpown + 200)
 
 
 def exact(problem: Problem) -> tuple[SelfEnergy, SelfEnergy]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from gemmlab._errors import BackendUnavailable, UnsupportedProblem
 from gemmlab._gpu import RUNTIMES, runtime_named
-from gemmlab._gpu.memory_modes import MODES
+from gemmlab._gpu.memory_modes import MODES, Region
 from gemmlab._gpu.rungs import MAX_GROUPS, kernel_text
 from gemmlab._gpu.runtime import Defines, Event, Memory, Native
 from gemmlab.workloads.gpp_problem import Numbers, Problem, groups_of_bands
@@ -104,29 +104,33 @@ class DeviceProblem:
         self.device = runtime.device(selector)
         _check(problem, self.device)
         self.queue: Any = runtime.queue(self.device)
-        self.matrices, self.transfers_s = self._brought()
+        self._arrays = {name: getattr(problem, name) for name in MATRICES}
+        self._regions: dict[str, Region] = {}
+        self.matrices = self._allocated()
+        self.transfers_s = self.bring()
         self.cpu_share: float | None = None  # of the rows, by the rates that the form "split" measured last
         self.columns = self._small(problem.columns.astype(np.int32))
         self.vcoul = self._small(problem.vcoul[problem.columns])
 
-    def _brought(self) -> tuple[dict[str, Memory], float]:
-        """The device's memory with the four matrices, and the seconds that took."""
-        arrays = {name: getattr(self.problem, name) for name in MATRICES}
+    def _allocated(self) -> dict[str, Memory]:
         if self.memory == "copies":
-            memories = {name: self.queue.allocate(array.nbytes) for name, array in arrays.items()}
-            start = perf_counter()
-            for name, array in arrays.items():
-                self.queue.copy_to_device(memories[name], array)
-            return memories, perf_counter() - start
+            return {name: self.queue.allocate(array.nbytes) for name, array in self._arrays.items()}
         with self.queue.device_errors(f"allocating {self.memory} memory"):
-            self.regions = {name: MODES[self.device.runtime][self.memory](self.queue, array.nbytes)
-                            for name, array in arrays.items()}  # fmt: skip
-            for name, array in arrays.items():
-                np.copyto(self.regions[name].writable().view(np.complex128), array.reshape(-1))
-            start = perf_counter()
-            for region in self.regions.values():
-                region.bring()
-            return {name: region.memory for name, region in self.regions.items()}, perf_counter() - start
+            for name, array in self._arrays.items():
+                self._regions[name] = MODES[self.device.runtime][self.memory](self.queue, array.nbytes)
+        return {name: region.memory for name, region in self._regions.items()}
+
+    def bring(self) -> float:
+        """Give the matrices to the device, once more if need be; the seconds after the host has written them."""
+        for name, region in self._regions.items():
+            np.copyto(region.writable().view(np.complex128), self._arrays[name].reshape(-1))
+        start = perf_counter()
+        for region in self._regions.values():
+            region.bring()
+        if not self._regions:
+            for name, array in self._arrays.items():
+                self.queue.copy_to_device(self.matrices[name], array)
+        return perf_counter() - start
 
     def _small(self, array: npt.NDArray[Any]) -> Memory:
         memory = self.queue.allocate(array.nbytes)

@@ -15,7 +15,7 @@ from gemmlab._gpu.memory_modes import MODES
 from gemmlab._gpu.rungs import kernel_text
 from gemmlab.workloads import gpp, gpp_problem
 from gemmlab.workloads.gpp import DeviceProblem, Problem, frequencies, self_energy
-from gemmlab.workloads.gpp_check import largest_error
+from gemmlab.workloads.gpp_check import bound, largest_error
 from gemmlab.workloads.gpp_device import VARIANTS, source_of
 
 FORMS = {name: form for name, form in gpp.FORMS.items() if not form.on_device}
@@ -23,13 +23,6 @@ LOOPS = [form.name for form in FORMS.values() if form.loop is not None]
 PRODUCTS = ["factored", "fused"]
 ON_DEVICE = ["device-loops", "device-fused", "split"]
 SHAPES = [(1, 0, 1, 1), (1, 1, 2, 2), (7, 3, 33, 5), (16, 16, 100, 1), (5, 0, 300, 7), (3, 2, 257, 20)]
-EPSILON = np.finfo(np.float64).eps
-
-
-def bound(problem: Problem, form: str) -> float:
-    """A chain of as many additions as the form makes for one row of sums, and the error of one term."""
-    terms = problem.ngpown * problem.ncouls if form.startswith("n") or "o" in form else problem.nb * problem.ncouls
-    return EPSILON * (terms + problem.nb + problem.ngpown + 200)
 
 
 @pytest.mark.parametrize("poles", ["away", "near"])
@@ -38,7 +31,7 @@ def test_every_form_against_extended_precision(shape, poles):
     problem = Problem.random(*shape, nend=int(RNG.integers(1, 5)), seed=fresh_seed(), poles=poles)
     for form in FORMS:
         error = largest_error(self_energy(problem, form, threads=int(RNG.integers(1, 4))), problem)
-        assert error <= (1e-13 if form in PRODUCTS else bound(problem, form)), form
+        assert error <= bound(problem, form), form
 
 
 @pytest.mark.parametrize("poles", ["away", "near"])
@@ -54,14 +47,14 @@ def test_bands_with_their_own_energies(form):
     energies = RNG.choice([5.0, 6.0, 5.5], 12)
     problem = Problem(problem.aqsm, problem.aqsn, problem.eps, problem.wt, problem.vcoul,
                       frequencies(3, e_n1kq=energies), 5)  # fmt: skip
-    assert largest_error(self_energy(problem, form), problem) <= 1e-13 + bound(problem, form)
+    assert largest_error(self_energy(problem, form), problem) <= bound(problem, form)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_constant_inputs_give_the_closed_form(form):
     problem = Problem.constant(16, 2, 256, 5, value=complex(*RNG.uniform(0.1, 1.0, 2)), vcoul=RNG.random())
     error = abs(self_energy(problem, form).ach / problem.closed_form() - 1).max()
-    assert error <= 1e-13 + bound(problem, form)
+    assert error <= bound(problem, form)
 
 
 def test_the_closed_form_is_the_published_value():
@@ -186,7 +179,7 @@ def test_every_form_on_every_device(place, poles):
         for form in ON_DEVICE:
             for given in (problem, resident):  # "split" knows the rates from its second call on
                 found = self_energy(given, form, backend=place)
-                assert largest_error(found, problem) <= (1e-13 if form != "device-loops" else bound(problem, form))
+                assert largest_error(found, problem) <= bound(problem, form)
 
 
 @pytest.mark.parametrize("place", FIRST_PLACES)
@@ -202,7 +195,7 @@ def test_bands_with_their_own_energies_on_a_device(place):
     problem = Problem.random(12, 5, 60, 4, seed=fresh_seed())
     problem.wx = frequencies(3, e_n1kq=RNG.choice([5.0, 6.0, 5.5], 12))
     for form in ON_DEVICE:
-        assert largest_error(self_energy(problem, form, backend=place), problem) <= 1e-13 + bound(problem, form)
+        assert largest_error(self_energy(problem, form, backend=place), problem) <= bound(problem, form)
 
 
 @pytest.mark.parametrize("place", FIRST_PLACES)
