@@ -207,7 +207,7 @@ def weights(wt: npt.NDArray[Any], wx: npt.NDArray[Any]) -> tuple[npt.NDArray[Any
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         far, ratio, away_x, near_x = _guarded(wt, wx)
         away = (np.abs(far) ** 2 > 0.25) & (np.abs(ratio) ** 2 < 250000)
-        near = ~away & (np.abs(ratio) ** 2 > 1e-6)
+        near = ~away & (far != 0) & (np.abs(ratio) ** 2 > 1e-6)
         exchange = np.where(away, away_x, np.where(near, near_x, 0))
         cut = (wx < 0) & (np.abs(exchange) > 4)
     return np.where(away, ratio, 0), np.where(cut, 0, exchange)
