@@ -5,7 +5,7 @@
     runtime.py         the interface of a runtime: devices, queues, events
     opencl.py  sycl.py  cuda.py        the three runtimes
     cache.py           the disk cache of compiled programs; ptx.py compiles NVIDIA's PTX to machine code for it
-    staging.py         transfers of large host arrays through pinned memory; memory_modes.py has all other ways
+    transfers/         how data comes to a device and back
     batches.py         batches of matrices in device memory, split into launches
     backend.py         the host code of a product, the same for every runtime
     vendor.py          oneMKL and cuBLAS; CLBlast in clblast.py

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from gemmlab._errors import BackendUnavailable, DeviceError
 from gemmlab._gpu import cache
-from gemmlab._gpu.staging import MIN_BYTES, Staging
+from gemmlab._gpu.transfers.staging import MIN_BYTES, Staging
 
 HostArray: TypeAlias = npt.NDArray[Any]
 Defines: TypeAlias = Mapping[str, int | str]  # macros and their values

@@ -80,7 +80,7 @@ def _text(problem: Problem, found: SelfEnergy, checked: Check, seconds: float) -
     parts = ", ".join(f"{name} {part:.3g} s" for name, part in found.parts_s.items())
     lines.append(f"time      {seconds:.3g} s: {parts}")
     rate = _operations(problem) / seconds / 1e9
-    lines.append(f"rate      {rate:.4g} GFLOP/s, counting {OPERATIONS} operations a term, as the original loops need")
+    lines.append(f"rate      {rate:.4g} GFLOP/s, as the contest counts: {OPERATIONS} operations a term")
     return "\n".join(lines)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gemmlab._gpu import runtime_named
-from gemmlab._gpu.memory_modes import MODES
+from gemmlab._gpu.transfers.memory_modes import MODES
 from gemmlab.measure.records import Record
 from gemmlab.measure.table import Column, text_table
 from gemmlab.studies import isolated

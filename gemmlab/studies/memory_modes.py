@@ -1,6 +1,6 @@
 """The ways to bring operands to a device and the result back, each around the same kernel, that of the rung `local`.
 
-`gemmlab/_gpu/memory_modes.py` lists and makes them.
+`gemmlab/_gpu/transfers/memory_modes.py` lists and makes them.
 
 With transfers, a sample begins when the host has written A and B, and ends when it has read one number of each page of
 C. Without transfers, the operands are on the device from an earlier product, and the host touches nothing.
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gemmlab
-from gemmlab._gpu.memory_modes import MODES, Handle, Mode
+from gemmlab._gpu.transfers.memory_modes import MODES, Handle, Mode
 from gemmlab.measure.problems import Case, operands
 from gemmlab.measure.records import Record
 from gemmlab.studies import isolated

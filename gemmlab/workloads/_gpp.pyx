@@ -27,10 +27,10 @@ NAMES = ("ngpw", "npgw", "pgnw", "hoisted", "hoisted-planes", "blocked", "blocke
 def run(
     str name not None, const double[:, ::1] aqsm, const double[:, ::1] aqsn, const double[:, ::1] eps,
     const double[:, ::1] wt, const double[::1] vcoul, const double[:, ::1] wx, const int[::1] column,
-    Py_ssize_t nvband, Py_ssize_t bands_im, Py_ssize_t rows_im, double complex[:, ::1] sums, Py_ssize_t first, Py_ssize_t last,
-    int threads,
+    Py_ssize_t nvband, Py_ssize_t bands_im, Py_ssize_t rows_im, double complex[:, ::1] sums, Py_ssize_t first,
+    Py_ssize_t last, int threads,
 ):
-    """Add one loop's sums to rows first to last of `sums`; it has one for each band, or for each row of eps (pgnw).
+    """Add one loop's sums to rows first to last of `sums`, which has one for each band, or each row of eps (pgnw).
 
     Arrays are complex numbers as pairs, or planes above each other; imaginary parts are `bands_im` and `rows_im`
     numbers after the real ones.

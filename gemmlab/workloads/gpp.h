@@ -47,7 +47,7 @@ FUNCTION void term(const gpp_problem *x, ptrdiff_t n, ptrdiff_t p, ptrdiff_t g, 
     if (far > NEAREST_POLE && ratio < LARGEST_RATIO) {
         sch = delw * eps;
         ssx = Omega2 / (wx * wx - wt * wt);
-    } else if (ratio > SMALLEST_RATIO) {
+    } else if (far > 0.0 && ratio > SMALLEST_RATIO) {
         ssx = -Omega2 * delw / (4.0 * wt * wt * (delw + 0.5));
     }
     if (wx < 0 && cabs(ssx) > 4.0 * cabs(eps))

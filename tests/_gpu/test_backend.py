@@ -11,8 +11,9 @@ from devices import FIRST_PLACES, PLACES, backend_at, integers
 
 import gemmlab
 from gemmlab import BackendUnavailable, DeviceError, UnsupportedProblem
-from gemmlab._gpu import RUNTIMES, VENDORS, backend_named, runtime_named, staging
+from gemmlab._gpu import RUNTIMES, VENDORS, backend_named, runtime_named
 from gemmlab._gpu import backend as host_code
+from gemmlab._gpu.transfers import staging
 
 pytestmark = pytest.mark.skipif(not PLACES, reason="no runtime has a device here")
 

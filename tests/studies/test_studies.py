@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 
 import fake_worker
@@ -28,14 +29,14 @@ from gemmlab.analysis.findings import papers
 from gemmlab.campaign import measuring
 from gemmlab.cli import main
 from gemmlab.measure import Session, read, write
-from gemmlab.studies import STUDIES, Options, cold_start, engine, memory_modes
+from gemmlab.studies import STUDIES, Options, cold_start, engine, gpp, memory_modes
 from gemmlab.studies.curves import scenarios, speed_ups
 from gemmlab.studies.judges import EACH, MORE, At, Faster, best_at, judged, passes
 from gemmlab.studies.study import Entry, Study
 from gemmlab.studies.summary import SOURCES, text_of
 
 NAMES = ("cpu-ladder", "gpu-ladder", "cpu-vs-gpu", "work-group-size", "platforms", "tile-size", "input-registers",
-         "cold-start", "memory-modes")  # fmt: skip
+         "cold-start", "memory-modes", "gpp")  # fmt: skip
 PAPERS = papers()
 HOMES = [str(Path(gemmlab.__file__).parents[1]), str(SUPPORT)]
 FAKE = (sys.executable, "-c", f"import sys; sys.path[:0] = {HOMES}; import fake_worker; fake_worker.main()")
@@ -75,7 +76,7 @@ def text(study, records):
 # as data
 
 
-def test_there_are_nine_that_time_and_one_that_counts():
+def test_there_are_ten_that_time_and_one_that_counts():
     assert tuple(STUDIES) == (*NAMES, "cache-model")
     for study in map(STUDIES.get, NAMES):
         assert study.question.endswith("?")
@@ -306,6 +307,11 @@ def whole(name):
         return [*made.gpu_ceilings(), *ladder(dict(zip(RUNG_NAMES, range(100, 900, 100), strict=False))), lost]
     if name == "cold-start":
         return stages(2.0, 0.1, 0.01)
+    if name == "gpp":
+        labels = [*gpp.ON_CPU, *gpp.ON_DEVICE, *(f"{gpp.FIRST}{kernel}" for kernel in ("source", "disk"))]
+        return [cpu(study, "cpu-packed", 2048, 1.0 + i, label=label) if label in gpp.ON_CPU
+                else gpu(study, "cuda-naive", 2048, 100.0 + 10 * i, label)
+                for i, label in enumerate(labels)]  # fmt: skip
     if name == "memory-modes":
         modes = memory_modes.MODES["cuda"]
         return [gpu(study, "cuda-local", 512, 500.0 + 10 * i, mode, transfers=counted)
@@ -498,14 +504,21 @@ def test_a_study_on_a_device(name, quickly, tmp_path):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("place", FIRST_PLACES)
-@pytest.mark.parametrize("name", ["cold-start", "memory-modes"])
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [*product(["cold-start", "memory-modes"], FIRST_PLACES), *product(["gpp"], FIRST_PLACES[:1])],
+)
 def test_processes_of_their_own_on_a_device(name, place, quickly, tmp_path):
     outcome = studies.run(STUDIES[name], Options(quick=True, sizes=(24,), runtimes=(place,)), tmp_path, nothing)
     assert not outcome.failed, outcome.text
     statuses = {record["problem"]["label"]: record["status"] for record in outcome.records}
     if name == "memory-modes":
         assert statuses == dict.fromkeys(memory_modes.MODES[place.partition(":")[0]], "ok")
+    elif name == "gpp":
+        everywhere = {*gpp.ON_CPU, *gpp.ON_DEVICE, "with copies", "first call, disk"}
+        not_everywhere = {"device-tensor", "device-library"}
+        assert {label for label, status in statuses.items() if status == "ok"} >= everywhere - not_everywhere
+        assert "The index slip" in outcome.text
     else:
         kept = "ok" if not place.startswith("sycl") else "skipped"  # dpctl gives no binary back
         assert statuses == {"source": "ok", "disk": kept, "loaded": "ok"}
@@ -513,7 +526,7 @@ def test_processes_of_their_own_on_a_device(name, place, quickly, tmp_path):
 
 def test_a_child_that_fails_is_a_record(monkeypatch, tmp_path):
     task = engine.Task([engine.sized((8,))[0]], {"opencl-local:nosuch": ({},)}, Options(quick=True), [].append, nothing)
-    for module in (cold_start, memory_modes):
+    for module in (cold_start, memory_modes, gpp):
         kept = []
         module.measure(replace(task, keep=kept.append))
         assert {record["status"] for record in kept} == {"skipped"}
