@@ -64,6 +64,7 @@ def _refuse_what_does_not_fit(arguments: Namespace) -> None:
 
 
 def _text(problem: Problem, found: SelfEnergy, checked: Check, seconds: float) -> str:
+    from gemmlab.measure.table import seconds as in_words
     from gemmlab.workloads.gpp import FORMS
 
     lines = [
@@ -77,8 +78,8 @@ def _text(problem: Problem, found: SelfEnergy, checked: Check, seconds: float) -
         lines.append(f"{wx:9.4g}  {_complex(ach)}  {_complex(asx)}")
     lines += [f"{'static':>9}  {_complex(found.achs)}", ""]
     lines.append(f"error     {checked.error:.1e} against {checked.against}" + ", TOO LARGE" * (not checked.ok))
-    parts = ", ".join(f"{name} {part:.3g} s" for name, part in found.parts_s.items())
-    lines.append(f"time      {seconds:.3g} s: {parts}")
+    parts = ", ".join(f"{name} {in_words(part)}" for name, part in found.parts_s.items())
+    lines.append(f"time      {in_words(seconds)}: {parts}")
     rate = _operations(problem) / seconds / 1e9
     lines.append(f"rate      {rate:.4g} GFLOP/s, as the contest counts: {OPERATIONS} operations a term")
     return "\n".join(lines)
