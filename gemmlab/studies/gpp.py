@@ -194,7 +194,7 @@ def blocks(records: Sequence[Record]) -> Iterator[str]:
 
 
 def _errors() -> str:
-    problem = gpp.Problem.constant(64, OCCUPIED, 2048, NODES_PER_GROUP)
+    problem = gpp.Problem.constant(16, OCCUPIED, 1024, NODES_PER_GROUP)
     true = problem.closed_form()[0]
     rows = [{"form": form, "error": f"{abs(gpp.self_energy(problem, form).ach[0] / true - 1):.1e}"} for form in ON_CPU]
     for name, value, potential, ncouls, printed in PUBLISHED:
