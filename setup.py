@@ -29,12 +29,12 @@ GLUE = "gemmlab/_cpu/packed_backend"
 KERNELS = {
     RUNGS: ["naive.pyx", "ikj.pyx", "blocked.pyx", "blocked_local.pyx"],
     ROOFLINE: ["_fma.pyx", "_stream.pyx"],
-    WORKLOADS: ["_gpp.pyx"],
+    WORKLOADS: ["_gpp.pyx", "_postings.pyx"],
     PACKED: ["kernels.cpp"],
 }
 PLAIN = ["gemmlab/_cpu/_features", "gemmlab/_cpu/_driver", "gemmlab/_auto/_choice", "gemmlab/_front", f"{GLUE}/_packed",
          f"{ROOFLINE}/_cache"]
-INCLUDE = ["gemmlab/_cpu", RUNGS, PACKED, GLUE, ROOFLINE, WORKLOADS, f"{WORKLOADS}/kernels",
+INCLUDE = ["gemmlab/_cpu", RUNGS, PACKED, GLUE, ROOFLINE, f"{WORKLOADS}/loops", f"{WORKLOADS}/kernels",
            numpy.get_include()]
 C_HEADERS = [path.as_posix() for folder in ("gemmlab/_cpu", ROOFLINE, WORKLOADS)
              for path in Path(folder).rglob("*.h")]

@@ -1,0 +1,188 @@
+"""Intersections on a device: the index is there once, and all queries are computed in one launch.
+
+`kernels/postings_*.cl` are one text for OpenCL, SYCL and CUDA, one kernel a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gemmlab._errors import UnsupportedProblem
+from gemmlab._gpu import RUNTIMES, runtime_named
+from gemmlab._gpu.rungs import kernel_text
+from gemmlab._gpu.runtime import Defines, Event, Memory
+from gemmlab.workloads.postings_index import Ids, Index, Integers, Plan, Query
+
+GRAINS = {
+    "coarse": "all queries in one launch, a work-group for each chunk of a query's shortest list",
+    "chunks": "the source's coarse grain: a launch a query, a work-item for each chunk, which scans the other lists",
+    "chunks-exact": "the same; a search finds where the chunk begins in the other lists",
+    "fine": "the source's fine grain: a launch for each number of the shortest list",
+}
+SOURCES_CHUNKS = 1024  # of a query, one for each of the source's work-items
+MOST_AT_ONCE = 1 << 26  # numbers of the shortest lists in one batch of queries
+DEFINES: dict[str, dict[str, int]] = {
+    "gpu": {"GROUP_X": 256, "GROUP_Y": 1, "EACH": 4},
+    "cpu": {"GROUP_X": 16, "GROUP_Y": 1, "EACH": 16},
+}
+
+
+class DeviceIndex:
+    """An index whose lists are on a device, for any number of queries.
+
+    Parameters
+    ----------
+    index
+        The lists.
+    backend
+        A runtime, "opencl", "sycl" or "cuda", or one of its devices, such as "opencl:1".
+
+    Raises
+    ------
+    ValueError
+        No such runtime.
+    gemmlab.BackendUnavailable
+        The runtime has no such device.
+    gemmlab.UnsupportedProblem
+        The device has too little memory.
+    """
+
+    def __init__(self, index: Index, backend: str = "opencl") -> None:
+        name, _, selector = backend.partition(":")
+        if name not in RUNTIMES:
+            raise ValueError(f"no backend {backend!r}: choose cpu, {', '.join(RUNTIMES)}, or a device such as opencl:1")
+        runtime = runtime_named(name)
+        self.index, self.device = index, runtime.device(selector)
+        if index.buffer.nbytes > self.device.allocation_bytes:
+            raise UnsupportedProblem(
+                f"the index takes {index.buffer.nbytes} bytes; {self.device.label} has {self.device.allocation_bytes} "
+                "in one piece: take backend cpu"
+            )
+        self.queue: Any = runtime.queue(self.device)
+        self.defines = DEFINES["cpu" if self.device.kind == "cpu" else "gpu"]
+        self.lists = [*map(self.memory, (index.buffer, index.starts, index.lengths.astype(np.uint32)))]
+
+    def memory(self, array: npt.NDArray[Any]) -> Memory:
+        """A copy of an array on the device."""
+        memory = self.queue.allocate(max(array.nbytes, 4))
+        if array.nbytes:
+            self.queue.copy_to_device(memory, np.ascontiguousarray(array))
+        return memory
+
+    def start(self, queries: Sequence[Query], grain: str = "coarse") -> Found:
+        """Start looking for the numbers that all lists of each query share; they stay on the device."""
+        if grain not in GRAINS:
+            raise ValueError(f"no grain {grain!r}: choose one of {', '.join(GRAINS)}")
+        plan = Plan(self.index, queries)
+        return Found(self, [_Batch(self, plan, part, grain) for part in _parts(plan.shortest)])
+
+
+@dataclass(frozen=True)
+class Found:
+    """What queries have found, on a device."""
+
+    resident: DeviceIndex
+    batches: Sequence[_Batch]
+
+    def wait(self) -> float:
+        """Wait until all is found; the seconds of the kernels by the device's clock."""
+        return sum(event.kernel_s for batch in self.batches for event in batch.events)
+
+    def to_host(self) -> list[Ids]:
+        """The numbers of each query, as arrays of the host."""
+        return [ids for batch in self.batches for ids in batch.to_host()]
+
+
+def _parts(shortest: Integers) -> Iterator[slice]:
+    """Queries in batches whose shortest lists have at most MOST_AT_ONCE numbers together, or of one query."""
+    ends = np.cumsum(shortest)
+    first = 0
+    while first < len(shortest):
+        before = ends[first - 1] if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + MOST_AT_ONCE, "right")))
+        yield slice(first, last)
+        first = last
+
+
+class _Batch:
+    """Some queries, and what they have found: `ids`, those of query q from begins[q] to begins[q + 1]."""
+
+    def __init__(self, resident: DeviceIndex, plan: Plan, part: slice, grain: str) -> None:
+        self.resident, self.queue, self.grain = resident, resident.queue, grain
+        self.shortest = plan.shortest[part]
+        self.queries = len(self.shortest)
+        self.widths = self._widths()
+        first = plan.first[part.start : part.stop + 1]
+        self.chunks = _sums(-(-self.shortest // self.widths))
+        places = _sums(self.shortest)
+        terms = plan.terms[first[0] : first[-1]]
+        arrays = [first - first[0], self.chunks, places, self.widths, terms]
+        self.plan = resident.memory(np.concatenate(arrays).astype(np.int32))
+        count = int(self.chunks[-1])
+        self.ids, self.begins = self._allocate(int(places[-1])), self._allocate(self.queries + 1)
+        found, counts, offsets = self._allocate(int(places[-1])), self._allocate(count), self._allocate(count + 1)
+        shared = [np.int32(self.queries), self.plan, *resident.lists, found, counts]
+        self.events = [
+            *self._find(shared),
+            self._launch("offsets", 1, [np.int32(count), counts, offsets]),
+            self._launch("compact", max(1, count), [*shared, offsets, self.ids, self.begins]),
+        ]
+
+    def _widths(self) -> Integers:
+        """The width of each query's chunks."""
+        if self.grain == "fine":
+            return np.ones_like(self.shortest)
+        if self.grain.startswith("chunks"):
+            return np.maximum(1, -(-self.shortest // SOURCES_CHUNKS))
+        defines = self.resident.defines
+        return np.full_like(self.shortest, defines["GROUP_X"] * defines["EACH"])
+
+    def _find(self, shared: list[Any]) -> Iterator[Event]:
+        if self.grain == "coarse":
+            if count := int(self.chunks[-1]):
+                yield self._launch("coarse", count, shared)
+            return
+        group = self.resident.defines["GROUP_X"]
+        for q in range(self.queries):
+            if self.grain == "fine":
+                for number in range(int(self.shortest[q])):
+                    yield self._launch("fine", 1, [np.int32(q), np.int32(number), *shared])
+            elif groups := -(-int(self.chunks[q + 1] - self.chunks[q]) // group):
+                exact = {"EXACT": 1} if self.grain == "chunks-exact" else {}
+                yield self._launch("chunks", groups, [np.int32(q), *shared], exact)
+
+    def _allocate(self, count: int) -> Memory:
+        return self.queue.allocate(max(4 * count, 4))
+
+    def _launch(self, name: str, groups: int, arguments: list[Any], more: Defines | None = None) -> Event:
+        defines = {**self.resident.defines, **(more or {})}
+        kernel = self.queue.kernel(source_of(name), name, defines)
+        event: Event = self.queue.launch(kernel, (groups, 1, 1), (defines["GROUP_X"], 1, 1), arguments)
+        return event
+
+    def to_host(self) -> list[Ids]:
+        begins = np.empty(self.queries + 1, np.int32)
+        self.queue.download(begins, self.begins)
+        ids = np.empty(int(begins[-1]), np.uint32)
+        if ids.size:
+            self.queue.copy_to_host(ids, self.ids)
+        return [ids[first:last].copy() for first, last in pairwise(begins.tolist())]
+
+
+def _sums(counts: Integers) -> Integers:
+    """The sum of the counts before each, and of all."""
+    return np.concatenate([[0], np.cumsum(counts)])
+
+
+@cache
+def source_of(kernel: str) -> str:
+    """The source of one kernel."""
+    names = "device.h", "postings.h", f"postings_{kernel}.cl"
+    return "".join(kernel_text(name, "gemmlab.workloads") for name in names)
