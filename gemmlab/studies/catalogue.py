@@ -13,7 +13,7 @@ from gemmlab._registry import BUILT_IN
 from gemmlab.analysis.findings import Band, near, papers
 from gemmlab.analysis.groups import is_baseline
 from gemmlab.measure.records import Record
-from gemmlab.studies import cache_model, cold_start, gpp, memory_modes
+from gemmlab.studies import cache_model, cold_start, gpp, memory_modes, pair_counts, postings
 from gemmlab.studies.judges import EACH, MORE, At, Faster, best_at, builds_within, cpu_ladder, passes
 from gemmlab.studies.study import COUNTED, KERNELS, ON_CPU, Entry, Study, X, label_of, rung_of
 
@@ -247,6 +247,47 @@ GPP = Study(
     ),
 )  # fmt: skip
 
+# postings and pair-counts
+
+_G = {key: {name: time * 1e-3 for name, time in times.items()} for key, times in _PAPERS["G.intersection"].items()
+      if key in ("serial", "coarse_before_search", "coarse", "fine")}  # fmt: skip
+
+
+def _lists(record: Record) -> str:
+    return str(record["params"]["lists"])
+
+
+POSTINGS = Study(
+    "postings", "G", "Which method intersects posting lists fastest, and what does a device gain?",
+    "All queries of a collection, on one thread but where threads are named. N is the mean length of the lists, those "
+    "of small and trigrams excepted; use: the long lists are asked for most.",
+    entries=(Entry("cpu-packed"), Entry("RT-naive")), sizes=(postings.MEAN,), quick_sizes=(200,),
+    x=label_of, x_name="method", series=_lists, over_x="numpy", cap_s=postings.CAP_S,
+    theirs={"G": {
+        "svs": _G["serial"]["svs"], "adp": _G["serial"]["adp"], "bucket": _G["serial"]["hash512"],
+        "chunks": _G["coarse_before_search"]["svs"], "chunks-exact": _G["coarse"]["svs"], "fine": _G["fine"]["svs"],
+    }},
+    theirs_in_seconds=True, measure=postings.measure, blocks=postings.blocks,
+    judges=(
+        Faster(At("equal", "adp"), At("equal", "svs"), _G["serial"]["svs"] / _G["serial"]["adp"], MORE,
+               "The source's svs scans the longer list; this one gallops, in vectors."),
+        Faster(At("equal", "svs"), At("equal", "bucket"), _G["serial"]["hash512"] / _G["serial"]["svs"], MORE),
+        Faster(At("equal", "chunks-exact"), At("equal", "chunks"),
+               _G["coarse_before_search"]["svs"] / _G["coarse"]["svs"], MORE),
+        Faster(At("small", "chunks-exact"), At("small", "fine"), _G["fine"]["svs"] / _G["coarse"]["svs"], MORE),
+        Faster(At("equal", "chunks-exact"), At("equal", "svs"), _G["serial"]["svs"] / _G["coarse"]["svs"], MORE,
+               "The source's GPU is compared with a scan of one element at a time on its CPU."),
+    ),
+)  # fmt: skip
+
+PAIR_COUNTS = Study(
+    "pair-counts", "", "From which density of the lists on are bits faster than a sparse product?",
+    "The whole product, on one thread, the lists given as sorted numbers. N is the number of lists.",
+    entries=(Entry("cpu-packed"),), sizes=(pair_counts.BAR_LISTS,), quick_sizes=(200,),
+    x=label_of, x_name="density", series=lambda record: str(record["params"]["way"]), over_series="sparse",
+    cap_s=pair_counts.CAP_S, measure=pair_counts.measure, blocks=pair_counts.blocks, judges=(),
+)  # fmt: skip
+
 # cache-model
 
 CACHE_MODEL = Study(
@@ -260,5 +301,5 @@ CACHE_MODEL = Study(
 STUDIES = {
     study.name: study
     for study in (CPU_LADDER, GPU_LADDER, CPU_VS_GPU, WORK_GROUP_SIZE, PLATFORMS, TILE_SIZE, INPUT_REGISTERS,
-                  COLD_START, MEMORY_MODES, GPP, CACHE_MODEL)
+                  COLD_START, MEMORY_MODES, GPP, POSTINGS, PAIR_COUNTS, CACHE_MODEL)
 }  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -52,20 +53,15 @@ def measure(task: Task) -> None:
         rows = max(1, square.n // NODES_PER_GROUP)
         case = replace(square, m=rows, k=BANDS, n=square.n, dtype="complex128")
         steps = [step for name in task.contest for step in _steps(name)]
-        answers: dict[Step, list[isolated.Answer]] = {step: [] for step in steps}
-        failed: dict[Step, isolated.NoAnswer] = {}
-        for done, step in enumerate(steps * task.options.rounds):
-            of_size = len(steps) * task.options.rounds
-            task.progress(number * of_size + done, len(task.cases) * of_size, f"{step[1]} {square.n}")
-            if step not in failed:
-                try:
-                    answers[step].append(_ask(task, *step, case.n, is_first=not answers[step]))
-                except isolated.NoAnswer as refusal:
-                    failed[step] = refusal
-        for (name, label), own in answers.items():
+
+        def show(done: int, count: int, step: Step, number: int = number, n: int = square.n) -> None:
+            task.progress(number * count + done, len(task.cases) * count, f"{step[1]} {n}")
+
+        ask = partial(_ask, task, case.n)
+        for (name, label), own in isolated.in_turn(steps, task.options.rounds, show, ask):
             labelled = replace(case, label=label)
-            if (name, label) in failed:
-                task.keep(isolated.untimed(name, labelled, failed[name, label]))
+            if isinstance(own, isolated.NoAnswer):
+                task.keep(isolated.untimed(name, labelled, own))
             else:
                 samples = [sample for answer in own for sample in answer["samples_s"]]
                 facts = {"device": own[0]["device"], "calls_per_sample": 1, "transfers_counted": label.startswith(WITH)}
@@ -82,7 +78,8 @@ def _steps(name: str) -> Iterator[Step]:
     yield from ((name, f"{FIRST}{kernel}") for kernel in ("source", "disk"))
 
 
-def _ask(task: Task, name: str, label: str, ncouls: int, is_first: bool) -> isolated.Answer:
+def _ask(task: Task, ncouls: int, step: Step, is_first: bool) -> isolated.Answer:
+    name, label = step
     family, _, selector = name.partition(":")
     runtime = family.partition("-")[0] + (f":{selector}" if selector else "")
     request = {

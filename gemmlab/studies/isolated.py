@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from gemmlab import _registry
 from gemmlab._cpu import machine
@@ -21,6 +22,7 @@ from gemmlab.measure.records import Record
 
 PATIENCE_S = 600.0
 Answer = Record
+Step = TypeVar("Step")
 
 
 class NoAnswer(Exception):
@@ -42,6 +44,23 @@ def ask(module: str, request: Mapping[str, object], environ: Mapping[str, str] |
     if "error" in answer:
         raise NoAnswer(answer["error"], answer["status"])
     return answer
+
+
+def in_turn(
+    steps: Sequence[Step], rounds: int, show: Callable[[int, int, Step], None], ask_for: Callable[[Step, bool], Answer],
+) -> Iterator[tuple[Step, list[Answer] | NoAnswer]]:  # fmt: skip
+    """Each step and its answers from all rounds, or the first refusal. `ask_for` gets whether it is a step's first."""
+    answers: dict[Step, list[Answer]] = {step: [] for step in steps}
+    refused: dict[Step, NoAnswer] = {}
+    for done, step in enumerate([*steps] * rounds):
+        show(done, len(steps) * rounds, step)
+        if step not in refused:
+            try:
+                answers[step].append(ask_for(step, not answers[step]))
+            except NoAnswer as refusal:
+                refused[step] = refusal
+    for step in steps:
+        yield step, refused.get(step, answers[step])
 
 
 def reply(work: Callable[..., Answer]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,26 +61,22 @@ def measure(task: Task) -> None:
     rounds = task.options.rounds
     modes = [(name, mode) for name in task.contest for mode in MODES[name.partition("-")[0]]]
     for number, case in enumerate(task.cases):
-        answers: dict[tuple[str, str], list[isolated.Answer]] = {key: [] for key in modes}
-        failed: dict[tuple[str, str], isolated.NoAnswer] = {}
-        for step, (name, mode) in enumerate(modes * rounds):
-            done = number * len(modes) * rounds + step
-            task.progress(done, len(task.cases) * len(modes) * rounds, f"{name} {mode} {case.label}")
-            if (name, mode) not in failed:
-                try:
-                    answers[name, mode].append(_ask(name, mode, case, task.options.budget_s / rounds))
-                except isolated.NoAnswer as refusal:
-                    failed[name, mode] = refusal
-        for (name, mode), own in answers.items():
+
+        def show(done: int, count: int, step: tuple[str, str], number: int = number, label: str = case.label) -> None:
+            task.progress(number * count + done, len(task.cases) * count, f"{' '.join(step)} {label}")
+
+        ask = partial(_ask, case, task.options.budget_s / rounds)
+        for (name, mode), own in isolated.in_turn(modes, rounds, show, ask):
             labelled = replace(case, label=mode)
-            if (name, mode) in failed:
-                task.keep(isolated.untimed(name, labelled, failed[name, mode]))
+            if isinstance(own, isolated.NoAnswer):
+                task.keep(isolated.untimed(name, labelled, own))
                 continue
             for record in _records(name, labelled, own):
                 task.keep(record)
 
 
-def _ask(backend: str, mode: str, case: Case, budget_s: float) -> isolated.Answer:
+def _ask(case: Case, budget_s: float, step: tuple[str, str], is_first: bool) -> isolated.Answer:
+    backend, mode = step
     if case.bytes_compulsory > MAX_BYTES:
         raise isolated.NoAnswer(f"its operands are over {MAX_BYTES >> 20} MiB", "skipped")
     request = {"backend": backend, "mode": mode, "case": asdict(case), "budget_s": budget_s}

@@ -73,10 +73,10 @@ def _drawable(curves: Curves, reference: str | None) -> dict[str, dict[X, float]
 
 
 def _styles(scenario: Scenario, ours: Curves, theirs: Curves) -> dict[str, Style]:
-    """A style for each line: that of its backend where all have one; hollow for baselines and what is not ours."""
+    """A style for each line: that of its backend where all have one of their own; hollow for baselines and what is not ours."""
     names = list(dict.fromkeys([*ours, *theirs]))
     backends = {name: str(next(iter(scenario.curves[name].values()))["backend"]) for name in ours}
-    all_known = all(backends.get(name) in KNOWN for name in names)
+    all_known = all(backends.get(name) in KNOWN for name in names) and len(set(backends.values())) == len(names)
     looks = styles([backends[name] if all_known else name for name in names]).values()
     return {name: replace(look, baseline=name not in ours or is_baseline(backends[name]))
             for name, look in zip(names, looks, strict=True)}  # fmt: skip

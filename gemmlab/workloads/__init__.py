@@ -8,6 +8,7 @@
     postings_index.py   the lists, their files, and queries
     postings_made.py    collections to measure with
     postings_device.py  intersections on a device
+    postings_pairs.py   the sizes of all pairs of lists' intersections: a product
     _gpp.pyx  _postings.pyx            compiled loops, built for each instruction set
     loops/              these loops in C
     kernels/            the kernels for devices, one text for OpenCL, SYCL and CUDA; weights.h is GPP's on the CPU too

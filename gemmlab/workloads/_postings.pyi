@@ -3,6 +3,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+COUNTINGS: tuple[str, ...]
 METHODS: tuple[str, ...]
 
 _Ids = npt.NDArray[np.uint32]
@@ -21,3 +22,9 @@ def intersect(
     how: str, buffer: _Ids, starts: _Integers, lengths: _Integers, terms: _Integers, first: _Integers,
     structure: dict[str, Any], threads: int,
 ) -> list[_Ids]: ...  # fmt: skip
+def countings() -> tuple[str, ...]: ...
+def count_pairs(
+    buffer: _Ids, starts: _Integers, lengths: _Integers, documents: int, counts: _Integers, counting: str, words: int,
+    panel: int, threads: int,
+) -> None: ...  # fmt: skip
+def count_again(counting: str, rows: npt.NDArray[np.uint64], words: int, times: int) -> int: ...

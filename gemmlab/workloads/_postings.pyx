@@ -42,6 +42,16 @@ cdef extern from "collection.h" nogil:
     void build_bitmap(const uint32_t *list, size_t length, size_t summary_words, uint64_t *summary, uint32_t *ranks,
                       uint64_t *words)
 
+cdef extern from "bits.h" nogil:
+    const int TILE
+    const int STEP
+    int best_counting()
+    void panel_of(int counting, const uint64_t *rows, size_t words, size_t first, size_t last, size_t lists,
+                  int64_t *counts)
+    size_t set_row(const uint32_t *list, size_t length, size_t at, uint64_t begin, uint64_t end, uint64_t *row)
+    int64_t tiles_again(int counting, const uint64_t *rows, size_t words, size_t times)
+
+COUNTINGS = ("words", "adders", "vpopcnt")  # in the order of `enum counting`
 METHODS = ("auto", "merge", "svs", "adp", "skip", "bucket", "bitmap")  # in the order of `enum method`
 
 
@@ -196,3 +206,39 @@ def intersect(
             free(workers[n].between)
             free(workers[n].lists)
         free(workers)
+
+
+def countings():
+    """The ways to count shared bits that this build and this CPU have, the fastest last."""
+    return COUNTINGS[:best_counting() + 1]
+
+
+def count_pairs(
+    const uint32_t[::1] buffer, const int64_t[::1] starts, const int64_t[::1] lengths, int64_t documents,
+    int64_t[:, ::1] counts, str counting not None, Py_ssize_t words, Py_ssize_t panel, int threads,
+):
+    """Add the numbers that lists i and j share to counts[i, j], for j >= i.
+
+    Blocks of `words` words of all lists' bits are made, and multiplied by themselves, in panels of so many rows.
+    """
+    cdef Py_ssize_t t, p, lists = starts.shape[0], rows = (lists + TILE - 1) // TILE * TILE
+    cdef Py_ssize_t panels = (rows + panel - 1) // panel, last
+    cdef int64_t begin, width = 64 * words
+    cdef int way = COUNTINGS.index(counting), team = usable_threads(threads)
+    if words % STEP or panel % TILE:
+        raise ValueError(f"words are a multiple of {STEP}, rows of a panel of {TILE}")
+    space = np.zeros(rows * words + 8, np.uint64)
+    cdef uint64_t *bits = <uint64_t *>cnp.PyArray_DATA(space)
+    bits += (-(<size_t>bits // 8)) % 8  # a cache line begins there
+    cdef int64_t[::1] at = np.zeros(lists, np.int64)
+    for begin in range(0, documents, width):
+        for t in prange(lists, nogil=True, num_threads=team, schedule="dynamic", chunksize=16):
+            at[t] = set_row(&buffer[0] + starts[t], lengths[t], at[t], begin, begin + width, bits + t * words)
+        for p in prange(panels, nogil=True, num_threads=team, schedule="dynamic"):
+            last = panels - p  # the longest first
+            panel_of(way, bits, words, (last - 1) * panel, min(last * panel, rows), lists, &counts[0, 0])
+
+
+def count_again(str counting not None, const uint64_t[::1] rows, Py_ssize_t words, Py_ssize_t times):
+    """Count the shared bits of two tiles of rows so many times: the instructions alone."""
+    return tiles_again(COUNTINGS.index(counting), &rows[0], words, times)

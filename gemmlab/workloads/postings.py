@@ -16,12 +16,14 @@ from collections.abc import Sequence
 
 from gemmlab._config import check_threads
 from gemmlab._cpu._driver import max_threads
-from gemmlab.workloads.postings_device import GRAINS, DeviceIndex
+from gemmlab.workloads.postings_device import GRAINS, DeviceIndex, Found
 from gemmlab.workloads.postings_index import Ids, Index, Plan, Query, kernels, read_queries, write_queries
 from gemmlab.workloads.postings_made import generate, trigrams
+from gemmlab.workloads.postings_pairs import pair_counts
 
 __all__ = [
-    "GRAINS", "METHODS", "DeviceIndex", "Index", "generate", "intersect", "read_queries", "trigrams", "write_queries",
+    "GRAINS", "METHODS", "DeviceIndex", "Found", "Index", "generate", "intersect", "pair_counts", "read_queries",
+    "trigrams", "write_queries",
 ]  # fmt: skip
 
 METHODS = {

@@ -67,7 +67,8 @@ class DeviceIndex:
             )
         self.queue: Any = runtime.queue(self.device)
         self.defines = DEFINES["cpu" if self.device.kind == "cpu" else "gpu"]
-        self.lists = [*map(self.memory, (index.buffer, index.starts, index.lengths.astype(np.uint32)))]
+        arrays: tuple[npt.NDArray[Any], ...] = index.buffer, index.starts, index.lengths.astype(np.uint32)
+        self.lists = [self.memory(array) for array in arrays]
 
     def memory(self, array: npt.NDArray[Any]) -> Memory:
         """A copy of an array on the device."""

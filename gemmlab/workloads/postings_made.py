@@ -48,7 +48,7 @@ def generate(
     rng.shuffle(uses)
     lengths = _lengths(sigma, postings, documents // 4, rng)
     lengths[np.argsort(_related(uses, rho, rng))] = np.sort(lengths)
-    draw = _clustered if clustered else _even
+    draw = _clustered if clustered else even
     index = Index.from_lists(draw(int(length), 0, documents, rng) for length in lengths)
     return index, _queries(uses, rng)
 
@@ -78,11 +78,11 @@ def _related(uses: npt.NDArray[Any], rho: float, rng: np.random.Generator) -> np
     return related
 
 
-def _even(count: int, first: int, last: int, rng: np.random.Generator) -> Ids:
+def even(count: int, first: int, last: int, rng: np.random.Generator) -> Ids:
     """Distinct numbers from `first` to below `last`, in order, all sets of them equally likely."""
     if count > (last - first) // 2:  # those that are left out are fewer
         kept = np.ones(last - first, bool)
-        kept[_even(last - first - count, 0, last - first, rng)] = False
+        kept[even(last - first - count, 0, last - first, rng)] = False
         return (np.flatnonzero(kept) + first).astype(np.uint32)
     found = np.empty(0, np.uint32)
     while found.size < count:
@@ -101,7 +101,7 @@ def _clustered(count: int, first: int, last: int, rng: np.random.Generator) -> I
     while todo:
         count, first, last, is_even = todo.pop()
         if is_even or count <= LEAF:
-            found.append(_even(count, first, last, rng))
+            found.append(even(count, first, last, rng))
             continue
         left, at = count // 2, rng.random()
         middle = first + left + int(rng.integers(last - first - count + 1))
@@ -169,3 +169,10 @@ def _english() -> Iterable[str]:
         raise ModuleNotFoundError("english-words is not installed; fix: pip install 'gemmlab[test]'") from None
     words: set[str] = get_english_words_set(["web2", "gcide"], lower=True)
     return words
+
+
+def small(seed: int = 0) -> tuple[Index, list[list[int]]]:
+    """The source's small set: 1000 lists of 50 to 100 numbers (here of a thousand documents), 300 queries of five."""
+    rng = np.random.default_rng(seed)
+    index = Index.from_lists(even(int(rng.integers(50, 101)), 0, 1000, rng) for _ in range(1000))
+    return index, [rng.choice(1000, 5, replace=False).tolist() for _ in range(300)]

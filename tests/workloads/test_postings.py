@@ -73,7 +73,7 @@ def test_every_instruction_set(level):
 
 @pytest.mark.parametrize("ratio", [1, 8, 100])
 def test_long_lists_of_all_ratios(ratio):
-    index = Index.from_lists(postings_made._even(count, 0, 40_000 * ratio, RNG)
+    index = Index.from_lists(postings_made.even(count, 0, 40_000 * ratio, RNG)
                              for count in (3000, 3000 * ratio, 3001, 3001 * ratio))  # fmt: skip
     queries = [[0, 1], [1, 0, 3], [2, 0], [0, 1, 2, 3], [3, 1]]
     for method in postings.METHODS:
