@@ -73,7 +73,7 @@ def _drawable(curves: Curves, reference: str | None) -> dict[str, dict[X, float]
 
 
 def _styles(scenario: Scenario, ours: Curves, theirs: Curves) -> dict[str, Style]:
-    """A style for each line: that of its backend where all have one of their own; hollow for baselines and what is not ours."""
+    """A style for each line, of its backend if all have their own; hollow for baselines and what is not ours."""
     names = list(dict.fromkeys([*ours, *theirs]))
     backends = {name: str(next(iter(scenario.curves[name].values()))["backend"]) for name in ours}
     all_known = all(backends.get(name) in KNOWN for name in names) and len(set(backends.values())) == len(names)
