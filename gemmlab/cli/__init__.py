@@ -3,7 +3,7 @@
     arguments.py    every command with its options
     measuring.py    what the commands that measure do: report, bench, roofline, study, tune
     inspecting.py   what the others do: backends, verify, cache, info
-    workloads.py    gpp: kernels from science
+    workloads.py    gpp, postings: kernels from science
     new_rung.py     new-rung, which writes a plugin package from templates/
     selection.py    which backends a command uses
     progress.py     a progress bar on a terminal, lines elsewhere
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the process that read our output has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (GemmlabError, ValueError, TypeError, OSError) as error:
+    except (GemmlabError, ValueError, TypeError, OSError, MemoryError) as error:
         print(f"gemmlab: {_in_one_line(error)}", file=sys.stderr)
         return 2
 

@@ -48,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     _gpp(
         command("gpp", workloads.run_gpp, "compute a self-energy of the GPP model, BerkeleyGW's mini-app, and check it")
     )
+    _postings(command("postings", workloads.run_postings, "intersect the posting lists of queries, and check it"))
     _records(command("records", measuring.run_records, "show files of records as a table, or write them as CSV"))
     _cache(command("cache", inspecting.run_cache, "show the compiled GPU programs on disk, or remove them"))
     _new_rung(command("new-rung", new_rung.run_new_rung, "write a plugin package in which to write your own rung"))
@@ -156,6 +157,17 @@ def _gpp(gpp: argparse.ArgumentParser) -> None:
     gpp.add_argument("--seed", type=int, default=0, help="seed of random inputs (0)")
     gpp.add_argument("--threads", type=_threads, help="threads (all CPUs this process may use)")
     _json(gpp)
+
+
+def _postings(postings: argparse.ArgumentParser) -> None:
+    postings.add_argument("index", metavar="INDEX", help="32-bit little-endian numbers: for each list its length, then "
+                          "its numbers in increasing order")  # fmt: skip
+    postings.add_argument("queries", metavar="QUERIES", help="text: a line each, with the numbers of its lists")
+    postings.add_argument("--method", default="auto", help="auto, merge, svs, adp, skip, bucket or bitmap (auto)")
+    postings.add_argument("--backend", default="cpu", help="cpu, or a runtime or device, such as opencl:1 (cpu)")
+    postings.add_argument("--threads", type=_threads, help="threads (all CPUs this process may use)")
+    postings.add_argument("--out", metavar="FILE", help="write what each query found here, in the format of INDEX")
+    _json(postings)
 
 
 def _cache(cache: argparse.ArgumentParser) -> None:

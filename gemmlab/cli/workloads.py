@@ -1,9 +1,11 @@
-"""The commands of the workloads: gpp."""
+"""The commands of the workloads: gpp and postings."""
 
 from __future__ import annotations
 
 import json
 from argparse import Namespace
+from collections.abc import Sequence
+from itertools import repeat
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ from gemmlab.cli.progress import progress
 if TYPE_CHECKING:
     from gemmlab.workloads.gpp import Problem, SelfEnergy
     from gemmlab.workloads.gpp_check import Check
+    from gemmlab.workloads.postings_index import Ids, Index
 
 OPERATIONS = 43  # of the original loops, for each band, row, column and frequency, as the contest counts
 
@@ -105,3 +108,55 @@ def _as_dict(problem: Problem, found: SelfEnergy, checked: Check, seconds: float
         "form": found.form, "error": checked.error, "checked_against": checked.against, "seconds": seconds,
         "parts_s": found.parts_s, "gflop_per_s": _operations(problem) / seconds / 1e9,
     }  # fmt: skip
+
+
+def run_postings(arguments: Namespace) -> int:
+    """gemmlab postings"""
+    from gemmlab.workloads import postings
+
+    start = perf_counter()
+    index = postings.Index.read(arguments.index)
+    queries = postings.read_queries(arguments.queries)
+    read_s = perf_counter() - start
+    start = perf_counter()
+    found = postings.intersect(index, queries, arguments.method, arguments.backend, threads=arguments.threads)
+    seconds = perf_counter() - start
+    ok = all(map(_is_intersection, found, queries, repeat(index)))
+    if arguments.out is not None:
+        postings.Index.from_lists(found).write(arguments.out)
+    counts = list(map(len, found))
+    if arguments.json:
+        print(json.dumps({
+            "lists": len(index), "postings": index.postings, "documents": index.documents, "queries": len(queries),
+            "method": arguments.method, "backend": arguments.backend, "counts": counts, "right": ok, "read_s": read_s,
+            "seconds": seconds,
+        }, indent=1))  # fmt: skip
+    else:
+        print(_of_postings(arguments, index, counts, read_s, seconds, ok))
+    return 0 if ok else 1
+
+
+def _is_intersection(found: Ids, terms: Sequence[int], index: Index) -> bool:
+    """Whether NumPy finds the same numbers."""
+    import numpy as np
+
+    common = index[terms[0]]
+    for t in terms[1:]:
+        common = common[np.isin(common, index[t], assume_unique=True)]
+    return np.array_equal(found, common)
+
+
+def _of_postings(
+    arguments: Namespace, index: Index, counts: Sequence[int], read_s: float, seconds: float, ok: bool
+) -> str:
+    from gemmlab.measure.table import seconds as in_words
+
+    lines = [
+        f"{len(index)} lists with {index.postings} numbers below {index.documents}, read in {in_words(read_s)}",
+        f"queries   {len(counts)}; {sum(count > 0 for count in counts)} of them found something, {sum(counts)} numbers",
+        f"check     {'as NumPy finds them' if ok else 'NOT what NumPy finds'}",
+        f"time      {in_words(seconds)}: {arguments.method} on {arguments.backend}",
+    ]
+    if arguments.out is not None:
+        lines.append(f"written   {arguments.out}")
+    return "\n".join(lines)

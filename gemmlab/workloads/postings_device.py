@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -69,6 +70,8 @@ class DeviceIndex:
         self.defines = DEFINES["cpu" if self.device.kind == "cpu" else "gpu"]
         arrays: tuple[npt.NDArray[Any], ...] = index.buffer, index.starts, index.lengths.astype(np.uint32)
         self.lists = [self.memory(array) for array in arrays]
+        self._workspace: dict[str, tuple[int, Memory]] = {}
+        self._lock = threading.Lock()  # held while the kernels of a batch are started, which share the workspace
 
     def memory(self, array: npt.NDArray[Any]) -> Memory:
         """A copy of an array on the device."""
@@ -77,12 +80,24 @@ class DeviceIndex:
             self.queue.copy_to_device(memory, np.ascontiguousarray(array))
         return memory
 
+    def workspace(self, name: str, count: int) -> Memory:
+        """Memory for so many numbers between the kernels of a batch; the next batch, which runs later, has it again.
+
+        It is made anew where it is too small.
+        """
+        size, memory = self._workspace.get(name, (0, None))
+        if size < count or memory is None:
+            memory = self.queue.allocate(4 * max(count, 1))
+            self._workspace[name] = count, memory
+        return memory
+
     def start(self, queries: Sequence[Query], grain: str = "coarse") -> Found:
         """Start looking for the numbers that all lists of each query share; they stay on the device."""
         if grain not in GRAINS:
             raise ValueError(f"no grain {grain!r}: choose one of {', '.join(GRAINS)}")
         plan = Plan(self.index, queries)
-        return Found(self, [_Batch(self, plan, part, grain) for part in _parts(plan.shortest)])
+        with self._lock:
+            return Found(self, [_Batch(self, plan, part, grain) for part in _parts(plan.shortest)])
 
 
 @dataclass(frozen=True)
@@ -125,11 +140,13 @@ class _Batch:
         places = _sums(self.shortest)
         terms = plan.terms[first[0] : first[-1]]
         arrays = [first - first[0], self.chunks, places, self.widths, terms]
-        self.plan = resident.memory(np.concatenate(arrays).astype(np.int32))
-        count = int(self.chunks[-1])
-        self.ids, self.begins = self._allocate(int(places[-1])), self._allocate(self.queries + 1)
-        found, counts, offsets = self._allocate(int(places[-1])), self._allocate(count), self._allocate(count + 1)
-        shared = [np.int32(self.queries), self.plan, *resident.lists, found, counts]
+        numbers = np.concatenate(arrays).astype(np.int32)
+        count, room = int(self.chunks[-1]), int(places[-1])
+        plan_memory, found = resident.workspace("plan", numbers.size), resident.workspace("found", room)
+        counts, offsets = resident.workspace("counts", count), resident.workspace("offsets", count + 1)
+        self.ids, self.begins = self._allocate(room), self._allocate(self.queries + 1)
+        self.queue.upload(plan_memory, numbers)
+        shared = [np.int32(self.queries), plan_memory, *resident.lists, found, counts]
         self.events = [
             *self._find(shared),
             self._launch("offsets", 1, [np.int32(count), counts, offsets]),

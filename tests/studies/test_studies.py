@@ -29,14 +29,14 @@ from gemmlab.analysis.findings import papers
 from gemmlab.campaign import measuring
 from gemmlab.cli import main
 from gemmlab.measure import Session, read, write
-from gemmlab.studies import STUDIES, Options, cold_start, engine, gpp, memory_modes
+from gemmlab.studies import STUDIES, Options, cold_start, engine, gpp, memory_modes, pair_counts, postings
 from gemmlab.studies.curves import scenarios, speed_ups
 from gemmlab.studies.judges import EACH, MORE, At, Faster, best_at, judged, passes
 from gemmlab.studies.study import Entry, Study
 from gemmlab.studies.summary import SOURCES, text_of
 
 NAMES = ("cpu-ladder", "gpu-ladder", "cpu-vs-gpu", "work-group-size", "platforms", "tile-size", "input-registers",
-         "cold-start", "memory-modes", "gpp")  # fmt: skip
+         "cold-start", "memory-modes", "gpp", "postings")  # fmt: skip
 PAPERS = papers()
 HOMES = [str(Path(gemmlab.__file__).parents[1]), str(SUPPORT)]
 FAKE = (sys.executable, "-c", f"import sys; sys.path[:0] = {HOMES}; import fake_worker; fake_worker.main()")
@@ -76,8 +76,8 @@ def text(study, records):
 # as data
 
 
-def test_there_are_ten_that_time_and_one_that_counts():
-    assert tuple(STUDIES) == (*NAMES, "cache-model")
+def test_there_are_eleven_of_the_sources_and_two_of_our_own():
+    assert tuple(STUDIES) == (*NAMES, "pair-counts", "cache-model")
     for study in map(STUDIES.get, NAMES):
         assert study.question.endswith("?")
         assert study.timed.endswith(".")
@@ -312,6 +312,16 @@ def whole(name):
         return [cpu(study, "cpu-packed", 2048, 1.0 + i, label=label) if label in gpp.ON_CPU
                 else gpu(study, "cuda-naive", 2048, 100.0 + 10 * i, label)
                 for i, label in enumerate(labels)]  # fmt: skip
+    if name == "postings":
+        n = postings.MEAN
+        return [record for lists in postings.COLLECTIONS for i in range(len(postings.ON_CPU)) for record in (
+            cpu(study, "cpu-packed", n, 1.0 + i, label=postings.ON_CPU[i], params={"lists": lists}),
+            *(gpu(study, "cuda-naive", n, 100.0 + i, label, params={"lists": lists})
+              for label in postings.ON_DEVICE[i : i + 1]),
+        )]  # fmt: skip
+    if name == "pair-counts":
+        return [cpu(study, "cpu-packed", 2000, 1.0 + i, label=f"1/{density}", params={"way": way})
+                for way in ("bits", "sparse") for i, density in enumerate(pair_counts.DENSITIES)]  # fmt: skip
     if name == "memory-modes":
         modes = memory_modes.MODES["cuda"]
         return [gpu(study, "cuda-local", 512, 500.0 + 10 * i, mode, transfers=counted)
@@ -506,7 +516,7 @@ def test_a_study_on_a_device(name, quickly, tmp_path):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "place"),
-    [*product(["cold-start", "memory-modes"], FIRST_PLACES), *product(["gpp"], FIRST_PLACES[:1])],
+    [*product(["cold-start", "memory-modes"], FIRST_PLACES), *product(["gpp", "postings"], FIRST_PLACES[:1])],
 )
 def test_processes_of_their_own_on_a_device(name, place, quickly, tmp_path):
     outcome = studies.run(STUDIES[name], Options(quick=True, sizes=(24,), runtimes=(place,)), tmp_path, nothing)
@@ -519,6 +529,8 @@ def test_processes_of_their_own_on_a_device(name, place, quickly, tmp_path):
         not_everywhere = {"device-tensor", "device-library"}
         assert {label for label, status in statuses.items() if status == "ok"} >= everywhere - not_everywhere
         assert "The index slip" in outcome.text
+    elif name == "postings":
+        assert {label for label, status in statuses.items() if status == "ok"} >= {*postings.ON_CPU, *postings.GRAINS}
     else:
         kept = "ok" if not place.startswith("sycl") else "skipped"  # dpctl gives no binary back
         assert statuses == {"source": "ok", "disk": kept, "loaded": "ok"}
@@ -526,7 +538,7 @@ def test_processes_of_their_own_on_a_device(name, place, quickly, tmp_path):
 
 def test_a_child_that_fails_is_a_record(monkeypatch, tmp_path):
     task = engine.Task([engine.sized((8,))[0]], {"opencl-local:nosuch": ({},)}, Options(quick=True), [].append, nothing)
-    for module in (cold_start, memory_modes, gpp):
+    for module in (cold_start, memory_modes, gpp, postings):
         kept = []
         module.measure(replace(task, keep=kept.append))
         assert {record["status"] for record in kept} == {"skipped"}
