@@ -91,29 +91,72 @@ class DeviceIndex:
             self._workspace[name] = count, memory
         return memory
 
-    def start(self, queries: Sequence[Query], grain: str = "coarse") -> Found:
-        """Start looking for the numbers that all lists of each query share; they stay on the device."""
+    def prepare(self, queries: Sequence[Query], grain: str = "coarse") -> Prepared:
+        """Queries on the device, for any number of calls of `start`."""
         if grain not in GRAINS:
             raise ValueError(f"no grain {grain!r}: choose one of {', '.join(GRAINS)}")
         plan = Plan(self.index, queries)
+        return Prepared(self, [_Batch(self, plan, part, grain) for part in _parts(plan.shortest)])
+
+    def start(self, queries: Sequence[Query] | Prepared, grain: str = "coarse") -> Found:
+        """Start looking for the numbers that all lists of each query share; they stay on the device.
+
+        Queries that were prepared have their grain already.
+        """
+        prepared = queries if isinstance(queries, Prepared) else self.prepare(queries, grain)
+        if prepared.resident is not self:
+            raise ValueError("these queries were prepared for another index: prepare them for this one")
         with self._lock:
-            return Found(self, [_Batch(self, plan, part, grain) for part in _parts(plan.shortest)])
+            return Found([batch.start() for batch in prepared.batches])
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Queries on a device."""
+
+    resident: DeviceIndex
+    batches: Sequence[_Batch]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What some queries have found: the numbers of query q are ids[begins[q]:begins[q + 1]]."""
+
+    queue: Any
+    queries: int
+    ids: Memory
+    begins: Memory
+    events: Sequence[Event]
+
+    def to_host(self) -> list[Ids]:
+        """The numbers of each query, as arrays of the host."""
+        begins = np.empty(self.queries + 1, np.int32)
+        self.queue.download(begins, self.begins)
+        ids = np.empty(int(begins[-1]), np.uint32)
+        if ids.size:
+            self.queue.copy_to_host(ids, self.ids)
+        return [ids[first:last].copy() for first, last in pairwise(begins.tolist())]
 
 
 @dataclass(frozen=True)
 class Found:
     """What queries have found, on a device."""
 
-    resident: DeviceIndex
-    batches: Sequence[_Batch]
+    parts: Sequence[Part]
 
-    def wait(self) -> float:
-        """Wait until all is found; the seconds of the kernels by the device's clock."""
-        return sum(event.kernel_s for batch in self.batches for event in batch.events)
+    def wait(self) -> None:
+        """Wait until all is found."""
+        for part in self.parts[-1:]:  # a queue runs them in order
+            part.events[-1].wait()
+
+    @property
+    def kernel_s(self) -> float:
+        """Seconds of the kernels by the device's clock. Blocks until all is found."""
+        return sum(event.kernel_s for part in self.parts for event in part.events)
 
     def to_host(self) -> list[Ids]:
         """The numbers of each query, as arrays of the host."""
-        return [ids for batch in self.batches for ids in batch.to_host()]
+        return [ids for part in self.parts for ids in part.to_host()]
 
 
 def _parts(shortest: Integers) -> Iterator[slice]:
@@ -128,7 +171,7 @@ def _parts(shortest: Integers) -> Iterator[slice]:
 
 
 class _Batch:
-    """Some queries, and what they have found: `ids`, those of query q from begins[q] to begins[q + 1]."""
+    """Some queries, as `kernels/postings.h` describes them."""
 
     def __init__(self, resident: DeviceIndex, plan: Plan, part: slice, grain: str) -> None:
         self.resident, self.queue, self.grain = resident, resident.queue, grain
@@ -140,18 +183,22 @@ class _Batch:
         places = _sums(self.shortest)
         terms = plan.terms[first[0] : first[-1]]
         arrays = [first - first[0], self.chunks, places, self.widths, terms]
-        numbers = np.concatenate(arrays).astype(np.int32)
-        count, room = int(self.chunks[-1]), int(places[-1])
-        plan_memory, found = resident.workspace("plan", numbers.size), resident.workspace("found", room)
-        counts, offsets = resident.workspace("counts", count), resident.workspace("offsets", count + 1)
-        self.ids, self.begins = self._allocate(room), self._allocate(self.queries + 1)
-        self.queue.upload(plan_memory, numbers)
-        shared = [np.int32(self.queries), plan_memory, *resident.lists, found, counts]
-        self.events = [
+        self.plan = resident.memory(np.concatenate(arrays).astype(np.int32))
+        self.room = int(places[-1])
+
+    def start(self) -> Part:
+        """Start the kernels."""
+        count = int(self.chunks[-1])
+        found = self.resident.workspace("found", self.room)
+        counts, offsets = self.resident.workspace("counts", count), self.resident.workspace("offsets", count + 1)
+        ids, begins = (self.queue.allocate(4 * max(size, 1)) for size in (self.room, self.queries + 1))
+        shared = [np.int32(self.queries), self.plan, *self.resident.lists, found, counts]
+        events = [
             *self._find(shared),
             self._launch("offsets", 1, [np.int32(count), counts, offsets]),
-            self._launch("compact", max(1, count), [*shared, offsets, self.ids, self.begins]),
+            self._launch("compact", max(1, count), [*shared, offsets, ids, begins]),
         ]
+        return Part(self.queue, self.queries, ids, begins, events)
 
     def _widths(self) -> Integers:
         """The width of each query's chunks."""
@@ -176,22 +223,11 @@ class _Batch:
                 exact = {"EXACT": 1} if self.grain == "chunks-exact" else {}
                 yield self._launch("chunks", groups, [np.int32(q), *shared], exact)
 
-    def _allocate(self, count: int) -> Memory:
-        return self.queue.allocate(max(4 * count, 4))
-
     def _launch(self, name: str, groups: int, arguments: list[Any], more: Defines | None = None) -> Event:
         defines = {**self.resident.defines, **(more or {})}
         kernel = self.queue.kernel(source_of(name), name, defines)
         event: Event = self.queue.launch(kernel, (groups, 1, 1), (defines["GROUP_X"], 1, 1), arguments)
         return event
-
-    def to_host(self) -> list[Ids]:
-        begins = np.empty(self.queries + 1, np.int32)
-        self.queue.download(begins, self.begins)
-        ids = np.empty(int(begins[-1]), np.uint32)
-        if ids.size:
-            self.queue.copy_to_host(ids, self.ids)
-        return [ids[first:last].copy() for first, last in pairwise(begins.tolist())]
 
 
 def _sums(counts: Integers) -> Integers:
