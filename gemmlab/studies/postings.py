@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 MEAN = POSTINGS // LISTS
 MAX_ROUNDS = 2
-CAP_S = 5.0
+CAP_S, QUICK_CAP_S = 5.0, 0.5
 PROBE = 3  # queries that a grain is tried on, to see how long all would take
 COLLECTIONS: dict[str, Callable[[float], tuple[Index, list[list[int]]]]] = {
     "small": lambda scale: small(),
@@ -115,7 +115,7 @@ def _ask(task: Task, rounds: int, step: Step, is_first: bool) -> isolated.Answer
     return isolated.ask(__name__, {
         "label": step.label, "runtime": family.partition("-")[0] + (f":{selector}" if selector else ""),
         "folder": step.folder, "threads": task.options.threads, "is_first": is_first,
-        "budget_s": task.options.budget_s / rounds, "cap_s": task.options.cap_s or CAP_S,
+        "budget_s": task.options.budget_s / rounds, "cap_s": task.options.cap_s or (QUICK_CAP_S if task.options.quick else CAP_S),
     })  # fmt: skip
 
 

@@ -530,7 +530,7 @@ def test_processes_of_their_own_on_a_device(name, place, quickly, tmp_path):
         assert {label for label, status in statuses.items() if status == "ok"} >= everywhere - not_everywhere
         assert "The index slip" in outcome.text
     elif name == "postings":
-        assert {label for label, status in statuses.items() if status == "ok"} >= {*postings.ON_CPU, *postings.GRAINS}
+        assert {label for label, status in statuses.items() if status == "ok"} >= {*postings.ON_CPU, "coarse"}
     else:
         kept = "ok" if not place.startswith("sycl") else "skipped"  # dpctl gives no binary back
         assert statuses == {"source": "ok", "disk": kept, "loaded": "ok"}
