@@ -115,7 +115,8 @@ def _ask(task: Task, rounds: int, step: Step, is_first: bool) -> isolated.Answer
     return isolated.ask(__name__, {
         "label": step.label, "runtime": family.partition("-")[0] + (f":{selector}" if selector else ""),
         "folder": step.folder, "threads": task.options.threads, "is_first": is_first,
-        "budget_s": task.options.budget_s / rounds, "cap_s": task.options.cap_s or (QUICK_CAP_S if task.options.quick else CAP_S),
+        "budget_s": task.options.budget_s / rounds,
+        "cap_s": task.options.cap_s or (QUICK_CAP_S if task.options.quick else CAP_S),
     })  # fmt: skip
 
 
