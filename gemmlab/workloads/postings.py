@@ -53,8 +53,8 @@ def intersect(
         On the CPU, a name of METHODS. "skip", "bucket" and "bitmap" build something for the whole index at their first
         call, which the index keeps; see `Index.structure`. A device has "auto" alone, a binary search.
     backend
-        "cpu", or a runtime, "opencl", "sycl" or "cuda", or one of its devices, such as "opencl:1". Whoever asks a
-        device more than once keeps the index there, with a `DeviceIndex`.
+        "cpu", or a runtime, "opencl", "sycl" or "cuda", or one of its devices, such as "opencl:1". To ask a
+        device more than once, keep the index there with a `DeviceIndex`.
     grain
         On a device, a name of GRAINS.
     threads
