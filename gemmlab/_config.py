@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -15,7 +16,12 @@ if TYPE_CHECKING:
     from gemmlab._backend import Params
 
 MAX_THREADS = 1024
-SETTINGS = ("backend", "block", "cache_dir", "threads")
+SETTINGS = ("backend", "block", "cache_dir", "device_memory", "threads")
+_UNITS = {"": 1, "b": 1} | {
+    f"{prefix}{middle}b": base**power
+    for middle, base in (("", 1000), ("i", 1024))
+    for power, prefix in enumerate("kmgt", 1)
+}
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,21 @@ def check_threads(threads: SupportsIndex | None) -> int | None:
     return count
 
 
+def check_bytes(size: object) -> int | None:
+    """A number of bytes, given as an integer or as text such as "2GiB" or "500 MB"; None for None.
+
+    ValueError for anything else.
+    """
+    if size is None:
+        return None
+    found = re.fullmatch(r"(\d+\.?\d*) ?([a-z]*)", str(size).strip().lower())
+    if isinstance(size, int | str) and not isinstance(size, bool) and found and found[2] in _UNITS:
+        count = int(float(found[1]) * _UNITS[found[2]])
+        if count >= 1:
+            return count
+    raise ValueError(f"a size of memory must be a number of bytes, or text such as 500MB or 2GiB, not {size!r}")
+
+
 class Config:
     """The defaults of this process, as `gemmlab.config`.
 
@@ -58,6 +79,9 @@ class Config:
         Backends that are never loaded. From GEMMLAB_BLOCK, names separated by commas.
     cache_dir : pathlib.Path
         The directory of compiled programs and profiles. From GEMMLAB_CACHE_DIR.
+    device_memory : int or None
+        Bytes that a product of host arrays may take on a device; a larger one is streamed through it in tiles. May be
+        set as text, such as "2GiB". None: as much as the device has free. From GEMMLAB_DEVICE_MEMORY.
 
     Examples
     --------
@@ -74,6 +98,7 @@ class Config:
         self._block = _names(environ.get("GEMMLAB_BLOCK", ""))
         self._isa = environ.get("GEMMLAB_ISA") or None
         self._cache_dir = Path(environ.get("GEMMLAB_CACHE_DIR") or _default_cache(environ))
+        self._device_memory = _bytes_from(environ.get("GEMMLAB_DEVICE_MEMORY", ""))
 
     if not TYPE_CHECKING:  # type checkers reject unknown names only where they see no __setattr__
 
@@ -140,6 +165,14 @@ class Config:
         self._cache_dir = Path(directory)
 
     @property
+    def device_memory(self) -> int | None:
+        return self._device_memory
+
+    @device_memory.setter
+    def device_memory(self, size: int | str | None) -> None:
+        self._device_memory = check_bytes(size)
+
+    @property
     def isa(self) -> str | None:
         """GEMMLAB_ISA at import, or None. The compiled modules are chosen by it, so that it cannot be changed."""
         return self._isa
@@ -158,6 +191,13 @@ def _threads_from(text: str) -> int | None:
         return check_threads(int(text)) if text.strip() else None
     except ValueError:
         raise ValueError(f"GEMMLAB_THREADS must be an integer from 1 to {MAX_THREADS}, not {text!r}") from None
+
+
+def _bytes_from(text: str) -> int | None:
+    try:
+        return check_bytes(text.strip() or None)
+    except ValueError as error:
+        raise ValueError(f"GEMMLAB_DEVICE_MEMORY: {error}") from None
 
 
 def _default_cache(environ: Mapping[str, str]) -> Path:

@@ -17,6 +17,7 @@ ONES = np.ones((3, 3))
 WRONG = {
     "GEMMLAB_ISA": ("v9", r"GEMMLAB_ISA=v9 is not one of .*leave it unset"),
     "GEMMLAB_THREADS": ("x", "GEMMLAB_THREADS must be an integer from 1 to 1024, not 'x'"),
+    "GEMMLAB_DEVICE_MEMORY": ("2x", "GEMMLAB_DEVICE_MEMORY: a size of memory must be .* or 2GiB, not '2x'"),
     "GEMMLAB_BACKEND": ("cpu-bloked", "GEMMLAB_BACKEND=cpu-bloked: no backend .* did you mean cpu-blocked"),
 }
 SCRIPT = shutil.which("gemmlab", path=sysconfig.get_path("scripts"))
@@ -48,7 +49,7 @@ def test_a_setting_that_does_not_exist_cannot_be_set(name, near):
 
 
 def test_without_a_near_name_the_settings_are_listed():
-    with pytest.raises(AttributeError, match=r"no setting 'zzz': known are backend, block, cache_dir, threads"):
+    with pytest.raises(AttributeError, match=r"no setting 'zzz': known are backend, .*_dir, device_memory, threads"):
         gemmlab.config.zzz = 3
 
 
@@ -62,10 +63,26 @@ def test_a_directory_may_be_text(monkeypatch, tmp_path):
     assert gemmlab.config.cache_dir == tmp_path
 
 
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [("2GiB", 2 << 30), ("500 MB", 500 * 10**6), ("1.5kib", 1536), ("4096", 4096), (7, 7), (None, None)],
+)
+def test_a_size_of_memory_may_be_text(monkeypatch, size, expected):
+    monkeypatch.setattr(gemmlab.config, "_device_memory", None)
+    gemmlab.config.device_memory = size
+    assert gemmlab.config.device_memory == expected
+
+
+@pytest.mark.parametrize("size", [0, -1, True, 1.5, "2x", "GiB", "", "0MB"])
+def test_a_wrong_size_of_memory_is_refused(size):
+    with pytest.raises(ValueError, match="such as 500MB or 2GiB, not "):
+        gemmlab.config.device_memory = size
+
+
 # The environment
 
 
-@pytest.mark.parametrize("name", ["GEMMLAB_ISA", "GEMMLAB_THREADS"])
+@pytest.mark.parametrize("name", ["GEMMLAB_ISA", "GEMMLAB_THREADS", "GEMMLAB_DEVICE_MEMORY"])
 def test_what_the_environment_gets_wrong_fails_at_import(name):
     value, message = WRONG[name]
     done = run_python("-c", "import gemmlab", **{name: value})

@@ -1,0 +1,1 @@
+"""One large product, from file to file."""
