@@ -86,6 +86,9 @@ def explain(
     except (BackendUnavailable, UnsupportedProblem):
         wanted = ""  # auto has nothing left: every row says why not
     rows = sorted((_considered(each, problem, wanted, name) for each in _registry.names()), key=lambda row: not row[1])
+    forecast = getattr(_registry.get(wanted), "forecast", None) if rows[0][1] else None
+    if forecast is not None and (text := forecast(problem, **params)):
+        rows[0] = wanted, True, f"{rows[0][2]}; {text}"
     backend_plan = getattr(_registry.get(wanted), "plan", None) if rows[0][1] else None
     if backend_plan is None:
         return Explanation(tuple(rows))

@@ -253,9 +253,7 @@ def choose(problem: Problem, params: Params | None = None) -> Backend:
     """
     for name in (*([] if params else faster_here(problem)), *AUTO):
         if availability(name).ok and refusal(backend := get(name), problem) is None:
-            memory_shortage = getattr(backend, "memory_shortage", None)
-            if memory_shortage is None or memory_shortage(problem) is None:
-                return backend
+            return backend
     if problem.accumulate:
         what = f"adds products of {problem.dtype} to out here"
         raise UnsupportedProblem(f"no backend of auto ({', '.join(AUTO)}) {what}: compute out += a @ b")

@@ -8,6 +8,7 @@
     transfers/         how data comes to a device and back
     batches.py         batches of matrices in device memory, split into launches
     backend.py         the host code of a product, the same for every runtime
+    streaming/         large products, in tiles, with transfers beside the work
     vendor.py          oneMKL and cuBLAS; CLBlast in clblast.py
     device_arrays.py   device arrays of users, and DLPack
 

@@ -1,6 +1,7 @@
 """The host code of a product on a device, the same for every runtime.
 
-    host arrays       are copied to the device, multiplied and copied back; `gemm` returns when `out` is filled
+    host arrays       are copied to the device, multiplied and copied back; `gemm` returns when `out` is filled.
+                      A large product is streamed, see `streaming`
     device arrays     are multiplied on their device; `gemm` returns at once, with a handle
 
 A vendor library (`vendor.py`) overrides `multiply`.
@@ -15,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from gemmlab._backend import Availability, Param, Params, check_params
-from gemmlab._errors import BackendUnavailable, DeviceError
+from gemmlab._errors import BackendUnavailable
+from gemmlab._gpu import streaming
 from gemmlab._gpu.batches import BatchedOperand, Operand, launches, row_major
 from gemmlab._gpu.device_arrays import DeviceOperands
 from gemmlab._gpu.rungs import C_TYPE, ITEMSIZE, MAX_GROUPS, Rung, kernel_text
@@ -127,17 +129,19 @@ class DeviceBackend:
         """Whether `multiply` accepts matrices with leading dimension `ld`; others are copied first."""
         return True
 
-    def memory_shortage(self, problem: Problem) -> str | None:
-        """Why a product of host arrays does not fit the device's memory; None if it fits. For "auto"."""
-        return _memory_shortage(self.queue.device, problem)
+    def forecast(self, problem: Problem, **params: Any) -> str:
+        """How a large product of host arrays is streamed, and the time that it will take; "" for any other."""
+        if problem.device_operands is not None or not streaming.is_wanted(self.queue, problem):
+            return ""
+        return streaming.forecast(self, self.queue, problem, self.resolve(problem, params))
 
     def _queue_for(self, problem: Problem) -> Queue:
         return self.queue if problem.device_operands is None else problem.device_operands.queue
 
     def _multiply_host(self, problem: Problem, params: Params) -> Handle:
         queue = self.queue
-        if (shortage := _memory_shortage(queue.device, problem)) is not None:  # before anything is copied
-            raise DeviceError(shortage)
+        if streaming.is_wanted(queue, problem):
+            return Handle(streaming.multiply(self, queue, problem, params))
         a, b = _uploaded(queue, problem.a, problem), _uploaded(queue, problem.b, problem)
         out = problem.out if problem.out.flags.c_contiguous else np.empty(problem.out.shape, problem.dtype)
         memory = queue.allocate(out.nbytes)
@@ -230,23 +234,6 @@ class RungBackend(DeviceBackend):
         for x in (a, b, c):
             arguments += [x.memory, *map(np.int64, (x.start, x.ld, x.batch_stride))]
         return queue.launch(kernel, groups, (*self.rung.group(params), 1), arguments)
-
-
-def _memory_shortage(device: Device, problem: Problem) -> str | None:
-    """Why a product does not fit the device's memory, in a sentence; None if it fits."""
-    sizes = [_distinct(x).size * x.itemsize for x in (problem.a, problem.b, problem.out)]
-    what = f"a product of {problem.m} x {problem.n} x {problem.k}" + f", {problem.batch} times" * (problem.batch > 1)
-    if max(sizes) > device.allocation_bytes:
-        return (
-            f"{what} needs {max(sizes)} bytes in one piece; {device.label} allocates at most "
-            f"{device.allocation_bytes}: multiply in pieces, or take another device"
-        )
-    if sum(sizes) > device.memory_bytes:
-        return (
-            f"{what} needs {sum(sizes)} bytes; {device.label} has {device.memory_bytes}: multiply in pieces, or take "
-            "another device"
-        )
-    return None
 
 
 def _distinct(x: HostArray) -> HostArray:

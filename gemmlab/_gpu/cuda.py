@@ -62,10 +62,7 @@ class Cuda(Runtime):
         return runtime.numbered(found)
 
     def _open_queue(self, device: Device) -> CudaQueue:
-        queue = CudaQueue(device, self.cupy.cuda)
-        with queue.on_stream("opening it"):
-            queue.stream = self.cupy.cuda.Stream(non_blocking=True)
-        return queue
+        return CudaQueue(device, self.cupy.cuda).sibling()
 
     # device arrays of users
 
@@ -133,7 +130,18 @@ class CudaQueue(Queue):
             finally:
                 current.use()
 
+    def sibling(self) -> CudaQueue:
+        queue = CudaQueue(self.device, self.cuda)
+        with queue.on_stream("opening it"):
+            queue.stream = self.cuda.Stream(non_blocking=True)
+        return queue
+
     # memory
+
+    def free_bytes(self) -> int:
+        """What the driver has free, and what CuPy's pool holds and nobody uses."""
+        with self.on_stream("asking for its memory"):
+            return int(self.cuda.runtime.memGetInfo()[0]) + int(self.cuda.get_allocator().__self__.free_bytes())
 
     def allocate(self, nbytes: int) -> Memory:
         with self.on_stream(f"allocating {nbytes} bytes"):

@@ -147,6 +147,12 @@ class OpenCLQueue(Queue):
         self._out_of_order = bool(queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE)
         self._pool: Native = None
 
+    def sibling(self) -> OpenCLQueue:
+        import pyopencl as cl
+
+        profiled = cl.command_queue_properties.PROFILING_ENABLE
+        return OpenCLQueue(self.device, cl.CommandQueue(self.context, properties=profiled))
+
     # memory
 
     def allocate(self, nbytes: int) -> Memory:

@@ -97,12 +97,21 @@ class Queue(ABC):
         self.lock = threading.RLock()  # held while a kernel's arguments are set and it is launched
         self.builds: list[Build] = []
         self._kernels: dict[Hashable, Kernel] = {}
+        self.lanes: Any = None  # see `streaming.lanes`
+
+    def sibling(self) -> Queue:
+        """Another queue on the same device and its memory, whose work runs beside this queue's where the runtime can."""
+        return self
 
     # memory
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Memory:
         """Memory on the device; freed with the last reference to it."""
+
+    def free_bytes(self) -> int:
+        """The free bytes of the device's memory; all of them where the runtime does not tell."""
+        return self.device.memory_bytes
 
     @abstractmethod
     def upload(self, memory: Memory, array: HostArray) -> None:

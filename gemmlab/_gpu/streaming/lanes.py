@@ -1,0 +1,59 @@
+"""Two ways beside a device's queue: transfers to the device, and transfers from it."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gemmlab._gpu.transfers.staging import Staging
+
+if TYPE_CHECKING:
+    from gemmlab._gpu.runtime import HostArray, Memory, Queue
+
+
+class Lanes:
+    """The lanes of one device, each with a queue of its own; and the rates that were measured on them."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queues = queue.sibling(), queue.sibling()
+        self.up, self.down = (Staging(lane) if queue.can_stage else Unstaged(lane) for lane in self.queues)
+        self.lock = threading.Lock()
+        self.transfers: tuple[float, float, float] | None = None
+        self.flop: dict[object, float] = {}
+
+    @property
+    def failed(self) -> bool:
+        """Whether the driver has reported an error on one of the queues."""
+        return any(lane.failed for lane in self.queues)
+
+
+class Unstaged:
+    """Transfers without staging buffers, for a runtime that cannot copy to a part of an allocation."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+
+    def upload(self, memory: Memory, array: HostArray) -> None:
+        """Copy a host array to the start of `memory`."""
+        self.queue.upload(memory, np.ascontiguousarray(array))
+
+    def download(self, array: HostArray, memory: Memory) -> None:
+        """Copy the start of `memory` into a host array."""
+        contiguous = array if array.flags.c_contiguous else np.empty(array.shape, array.dtype)
+        self.queue.download(contiguous, memory)
+        if contiguous is not array:
+            np.copyto(array, contiguous)
+
+
+_opening = threading.Lock()
+
+
+def lanes_of(queue: Queue) -> Lanes:
+    """The lanes beside a queue, opened at the first call."""
+    with _opening:
+        if queue.lanes is None:
+            queue.lanes = Lanes(queue)
+        lanes: Lanes = queue.lanes
+        return lanes
