@@ -162,16 +162,20 @@ class CudaQueue(Queue):
             return np.frombuffer(self.cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
 
     def start_upload(self, memory: Memory, start: int, piece: HostArray) -> CudaEvent:
-        target = memory + start
-        return self.timed(
-            "copying to it", lambda stream: target.copy_from_host_async(piece.ctypes.data, piece.nbytes, stream)
-        )
+        with self.lock, self.on_stream("copying to it") as stream:
+            (memory + start).copy_from_host_async(piece.ctypes.data, piece.nbytes, stream)
+            return self._marked(stream)
 
     def start_download(self, piece: HostArray, memory: Memory, start: int) -> CudaEvent:
-        source = memory + start
-        return self.timed(
-            "copying from it", lambda stream: source.copy_to_host_async(piece.ctypes.data, piece.nbytes, stream)
-        )
+        with self.lock, self.on_stream("copying from it") as stream:
+            (memory + start).copy_to_host_async(piece.ctypes.data, piece.nbytes, stream)
+            return self._marked(stream)
+
+    def _marked(self, stream: Native) -> CudaEvent:
+        """The work submitted so far: without a time, and a thread that waits for it leaves its core to others."""
+        last = self.cuda.Event(block=True, disable_timing=True)
+        last.record(stream)
+        return CudaEvent(self, None, last)
 
     # compile
 
@@ -240,9 +244,9 @@ class CudaQueue(Queue):
 
 
 class CudaEvent(Event):
-    """Work between two events of a stream."""
+    """Work between two events of a stream; it has a time if there is a first one."""
 
-    def __init__(self, queue: CudaQueue, first: Native, last: Native) -> None:
+    def __init__(self, queue: CudaQueue, first: Native | None, last: Native) -> None:
         self.queue, self.first, self.last = queue, first, last
 
     def wait(self) -> None:
@@ -253,6 +257,8 @@ class CudaEvent(Event):
     def kernel_s(self) -> float:
         """Seconds between the events. On an idle device they include a few microseconds of host time."""
         self.wait()
+        if self.first is None:
+            return float("nan")
         with self.queue.device_errors("timing a kernel"):
             return float(self.queue.cuda.get_elapsed_time(self.first, self.last)) * 1e-3
 
