@@ -24,7 +24,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
 RUNGS, PACKED, ROOFLINE = "gemmlab/_cpu/rungs", "gemmlab/_cpu/packed", "gemmlab/roofline"
-WORKLOADS = "gemmlab/workloads"
+WORKLOADS, TRANSFERS = "gemmlab/workloads", "gemmlab/_gpu/transfers"
 GLUE = "gemmlab/_cpu/packed_backend"
 KERNELS = {
     RUNGS: ["naive.pyx", "ikj.pyx", "blocked.pyx", "blocked_local.pyx"],
@@ -33,10 +33,10 @@ KERNELS = {
     PACKED: ["kernels.cpp"],
 }
 PLAIN = ["gemmlab/_cpu/_features", "gemmlab/_cpu/_driver", "gemmlab/_auto/_choice", "gemmlab/_front", f"{GLUE}/_packed",
-         f"{ROOFLINE}/_cache"]
+         f"{ROOFLINE}/_cache", f"{TRANSFERS}/_copies"]
 INCLUDE = ["gemmlab/_cpu", RUNGS, PACKED, GLUE, ROOFLINE, f"{WORKLOADS}/loops", f"{WORKLOADS}/kernels",
-           numpy.get_include()]
-C_HEADERS = [path.as_posix() for folder in ("gemmlab/_cpu", ROOFLINE, WORKLOADS)
+           TRANSFERS, numpy.get_include()]
+C_HEADERS = [path.as_posix() for folder in ("gemmlab/_cpu", ROOFLINE, WORKLOADS, TRANSFERS)
              for path in Path(folder).rglob("*.h")]
 CXX_HEADERS = [*C_HEADERS, *(path.as_posix() for path in Path("gemmlab/_cpu").rglob("*.hpp"))]
 

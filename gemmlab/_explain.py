@@ -85,7 +85,8 @@ def explain(
         wanted = _registry.choose(problem, params).name if name == "auto" else _registry.resolve_name(name)
     except (BackendUnavailable, UnsupportedProblem):
         wanted = ""  # auto has nothing left: every row says why not
-    rows = sorted((_considered(each, problem, wanted, name) for each in _registry.names()), key=lambda row: not row[1])
+    candidates = dict.fromkeys([wanted, *_registry.names()] if wanted else _registry.names())  # maybe on a device
+    rows = sorted((_considered(each, problem, wanted, name) for each in candidates), key=lambda row: not row[1])
     forecast = getattr(_registry.get(wanted), "forecast", None) if rows[0][1] else None
     if forecast is not None and (text := forecast(problem, **params)):
         rows[0] = wanted, True, f"{rows[0][2]}; {text}"

@@ -100,7 +100,7 @@ class Queue(ABC):
         self.lanes: Any = None  # see `streaming.lanes`
 
     def sibling(self) -> Queue:
-        """Another queue on the same device and its memory, whose work runs beside this queue's where the runtime can."""
+        """Another queue on the same device and its memory, whose work runs beside this one's where the runtime can."""
         return self
 
     # memory

@@ -43,7 +43,7 @@ def is_wanted(queue: Queue, problem: Problem) -> bool:
 
 
 def multiply(backend: DeviceBackend, queue: Queue, problem: Problem, params: Params) -> list[Event]:
-    """Fill `problem.out`; the events of the work. DeviceError if the device has not even room for the smallest tiles."""
+    """Fill `problem.out`; returns the events of the work. DeviceError if not even the smallest tiles fit."""
     limit = _limit(queue)
     for halvings in range(HALVINGS + 1):
         tiles = _tiles(backend, queue, problem, params, limit >> halvings)
@@ -76,8 +76,8 @@ def _tiles(backend: DeviceBackend, queue: Queue, problem: Problem, params: Param
 
 def _limit(queue: Queue) -> int:
     """The bytes that a product may take on the device."""
-    free = int(FREE_SHARE * queue.free_bytes())
-    return free if config.device_memory is None else min(free, config.device_memory)
+    free, most = int(FREE_SHARE * queue.free_bytes()), config.device_memory
+    return free if most is None else min(free, most)
 
 
 def _distinct_bytes(x: HostArray) -> int:

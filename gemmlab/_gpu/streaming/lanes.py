@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,8 @@ class Lanes:
     def __init__(self, queue: Queue) -> None:
         self.queues = queue.sibling(), queue.sibling()
         self.up, self.down = (Staging(lane) if queue.can_stage else Unstaged(lane) for lane in self.queues)
-        self.lock = threading.Lock()
+        self.threads = ThreadPoolExecutor(1), ThreadPoolExecutor(1)  # kept: their teams of copying threads are, too
+        self.lock = threading.RLock()  # held by the product that uses them
         self.transfers: tuple[float, float, float] | None = None
         self.flop: dict[object, float] = {}
 

@@ -11,8 +11,8 @@ A slot is memory on the device for one tile. Every wait is for work that began e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, InvalidStateError, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gemmlab._gpu.runtime import Event, HostArray, Memory, Queue
 
 ADD_GROUP = 256
+UP, DOWN = 0, 1
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,8 @@ def steps_of(a: HostArray, b: HostArray, c: HostArray, tiles: Tiles) -> Iterator
     for product in _products(a, b, c, tiles.group):
         x, y, z = product
         for i, j, p in tiles.steps():
-            rows, columns, ks = (
-                slice(at * extent, (at + 1) * extent) for at, extent in zip((i, j, p), (tiles.m, tiles.n, tiles.k), strict=True)
-            )
+            extents = zip((i, j, p), (tiles.m, tiles.n, tiles.k), strict=True)
+            rows, columns, ks = (slice(at * extent, (at + 1) * extent) for at, extent in extents)
             last = (p + 1) * tiles.k >= x.shape[-1]
             yield Step(x[..., rows, ks], y[..., ks, columns], z[..., rows, columns], p == 0, last)
 
@@ -100,27 +100,34 @@ class Pipeline:
         self.a = Slots(queue, t.a_slots, t.m * t.k * item)
         self.b = Slots(queue, t.b_slots, t.k * t.n * item)
         self.c = [queue.allocate(t.m * t.n * item) for _ in range(t.c_slots)]
+        self.transfers: list[Future[None]] = []
         self.partial = queue.allocate(t.m * t.n * item) if t.k < t.size.k else None
 
     def run(self, steps: Sequence[Step]) -> list[Event]:
         """Compute all steps; returns the events of the work."""
         started: list[Future[Event]] = [Future() for _ in steps]
-        up, down = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
-        try:
-            places = self._uploads(steps, started, up)
-            return self._work(steps, places, started, down)
-        except BaseException:
-            for step in started:  # whoever waits for work that will not be started goes on, and ends
-                with suppress(Exception):
-                    step.set_exception(DeviceError("the product was ended"))
-            raise
-        finally:
-            up.shutdown(cancel_futures=True)
-            down.shutdown(cancel_futures=True)
-            self.queue.failed |= self.lanes.failed
+        with self.lanes.lock:
+            try:
+                places = self._uploads(steps, started)
+                return self._work(steps, places, started)
+            except BaseException:
+                for step in started:  # what waits for work that will not be started goes on, and ends
+                    with suppress(InvalidStateError):
+                        step.set_exception(DeviceError("the product was ended"))
+                raise
+            finally:
+                for transfer in self.transfers:
+                    transfer.cancel()
+                wait(self.transfers)
+                self.queue.failed |= self.lanes.failed
+
+    def _submit(self, direction: int, work: Callable[..., None], *arguments: object) -> Future[None]:
+        transfer = self.lanes.threads[direction].submit(work, *arguments)
+        self.transfers.append(transfer)
+        return transfer
 
     def _uploads(
-        self, steps: Sequence[Step], started: Sequence[Future[Event]], thread: ThreadPoolExecutor
+        self, steps: Sequence[Step], started: Sequence[Future[Event]]
     ) -> list[tuple[Memory, Future[None], Memory, Future[None]]]:
         """Submit all transfers to the device; the memory and the transfer of each step's tiles of A and B."""
         last_use: dict[tuple[int, int], int] = {}  # of a slot of an operand: the last step that reads it
@@ -132,7 +139,7 @@ class Pipeline:
                 slot, there = slots.place((tile.__array_interface__["data"][0], tile.shape))
                 if not there:
                     before = started[last_use[which, slot]] if (which, slot) in last_use else None
-                    transfers[which, slot] = thread.submit(self._upload, slots.memories[slot], tile, before)
+                    transfers[which, slot] = self._submit(UP, self._upload, slots.memories[slot], tile, before)
                 last_use[which, slot] = number
                 found += [slots.memories[slot], transfers[which, slot]]
             places.append(tuple(found))
@@ -149,7 +156,7 @@ class Pipeline:
 
     def _work(
         self, steps: Sequence[Step], places: Sequence[tuple[Memory, Future[None], Memory, Future[None]]],
-        started: Sequence[Future[Event]], thread: ThreadPoolExecutor,
+        started: Sequence[Future[Event]],
     ) -> list[Event]:  # fmt: skip
         events: list[Event] = []
         downloads: list[Future[None]] = []
@@ -164,7 +171,7 @@ class Pipeline:
                 events.append(self._add(c, step.c.size))
             start.set_result(events[-1])
             if step.last:
-                downloads.append(thread.submit(self._download, step.c, c, events[-1]))
+                downloads.append(self._submit(DOWN, self._download, step.c, c, events[-1]))
         for done in downloads:
             done.result()
         return events

@@ -7,7 +7,6 @@ both at once. The work is a square product, larger each time until it takes long
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -51,14 +50,12 @@ def _transfer_rates(queue: Queue, lanes: Lanes) -> tuple[float, float, float]:
     def down() -> None:
         lanes.down.download(back, more)
 
-    with ThreadPoolExecutor(2) as threads:
+    def both() -> None:
+        for done in [thread.submit(work) for thread, work in zip(lanes.threads, (up, down), strict=True)]:
+            done.result()
 
-        def both() -> None:
-            for done in [threads.submit(up), threads.submit(down)]:
-                done.result()
-
-        both()
-        return nbytes / _best_s(up), nbytes / _best_s(down), 2 * nbytes / _best_s(both)
+    both()
+    return nbytes / _best_s(up), nbytes / _best_s(down), 2 * nbytes / _best_s(both)
 
 
 def _best_s(work: Callable[[], None]) -> float:

@@ -8,9 +8,10 @@ C is computed in tiles, row panel after row panel:
                 C[i, j] += A[i, p] @ B[p, j]
 
 or column panel after column panel, with A and B exchanged. The transfers of the next panel and of the last tile of C
-run beside the work, as far as there is room for panels ahead, so the time of a row panel is the longest of four: the work, the bytes in, the bytes out, and both
-together, where the host's memory limits them. What cannot overlap comes before and after: the first tiles, the last
-tile of C. While the first row panel is computed, all panels of B come for the first time.
+run beside the work, as far as there is room for panels ahead. So the time of a row panel is the longest of four: the
+work, the bytes in, the bytes out, and both together, where the host's memory limits them. What cannot overlap comes
+before and after: the first tiles, the last tile of C. While the first row panel is computed, all panels of B come for
+the first time.
 """
 
 from __future__ import annotations

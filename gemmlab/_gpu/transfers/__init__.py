@@ -1,5 +1,6 @@
 """How data comes to a device and back.
 
 staging.py         large host arrays through pinned memory: what a product of host arrays uses
+_copies.pyx        copies of host memory by several threads; copies.h has the loops
 memory_modes.py    all other ways: pinned, mapped, shared and managed memory
 """
