@@ -32,6 +32,7 @@ __all__ = ["forecast", "is_wanted", "multiply"]
 OVERLAP_PAYS_BYTES = 64 << 20  # of a GPU; below, one transfer after the other takes no longer
 FREE_SHARE = 0.9  # of the free memory: drivers and other programs need some, too
 HALVINGS = 4
+LIMIT_STEP = 64 << 20
 
 
 def is_wanted(queue: Queue, problem: Problem) -> bool:
@@ -71,6 +72,8 @@ def _tiles(backend: DeviceBackend, queue: Queue, problem: Problem, params: Param
     batch = problem.out.shape[-3] if problem.out.ndim > 2 else 1
     size = Size(batch, problem.m, problem.n, problem.k, problem.dtype.itemsize)
     rates = rates_of(backend, queue, problem.dtype.name, params)
+    all_of_it = 2 * sum(_distinct_bytes(x) for x in (problem.a, problem.b, problem.out))
+    limit = min(limit // LIMIT_STEP * LIMIT_STEP or limit, all_of_it)  # so that the next call has the same
     return choose(size, limit, queue.device.allocation_bytes, rates)
 
 

@@ -1,36 +1,89 @@
 # cython: language_level=3, freethreading_compatible=True
-"""Copies of host arrays by several threads, without the GIL."""
+"""Copies between a host array and pinned buffers by several threads, without the GIL."""
 
 cimport numpy as cnp
+from libc.stdlib cimport calloc, free
 
 cnp.import_array()
 
 cdef extern from "copies.h" nogil:
-    void copy_rows(char *to, long to_row, const char *source, long from_row, long rows, long size, int threads)
-    void copy_elements(char *to, long to_row, long to_column, const char *source, long from_row, long from_column,
-                       long rows, long columns, int itemsize, int threads)
+    ctypedef struct piece:
+        char *host
+        long row, column, rows, columns
+
+    ctypedef struct transfer:
+        const piece *pieces
+        char **buffer
+        long count, buffers, itemsize
+        int to_buffer
+        long next, allowed
+        char *done
+
+    void copy_pieces(transfer *t, int threads)
+    int wait_until_done(const transfer *t, long i)
+
+cdef extern from *:
+    """
+    static inline void set_allowed(long *allowed, long count) { __atomic_store_n(allowed, count, __ATOMIC_RELEASE); }
+    """
+    void set_allowed(long *allowed, long count) nogil
 
 
-def copy(cnp.ndarray target not None, cnp.ndarray source not None, int threads):
-    """Copy one matrix or vector to another of the same shape, of elements of 1, 4 or 8 bytes with any strides."""
-    cdef int item = <int>cnp.PyArray_ITEMSIZE(source), last = source.ndim - 1
-    if not 1 <= source.ndim <= 2 or source.ndim != target.ndim or item != cnp.PyArray_ITEMSIZE(target):
-        raise ValueError("copy takes two matrices, or two vectors, with elements of the same size")
-    cdef long columns = source.shape[last], rows = source.shape[0] if last else 1
-    if target.shape[last] != columns or (target.shape[0] if last else 1) != rows:
-        raise ValueError("copy takes two arrays of the same shape")
-    cdef long to_row = target.strides[0] if last else columns * item
-    cdef long from_row = source.strides[0] if last else columns * item
-    cdef long to_column = target.strides[last], from_column = source.strides[last]
-    cdef char *to = <char *>cnp.PyArray_DATA(target)
-    cdef const char *from_ = <const char *>cnp.PyArray_DATA(source)
-    if rows == 0 or columns == 0:
-        return
-    cdef bint by_rows = (to_column == item and from_column == item) or columns == 1 and item not in (4, 8)
-    if not by_rows and item not in (4, 8):
-        raise ValueError(f"single elements are of 4 or 8 bytes, not {item}")
-    with nogil:
-        if by_rows:
-            copy_rows(to, to_row, from_, from_row, rows, columns * item, threads)
-        else:
-            copy_elements(to, to_row, to_column, from_, from_row, from_column, rows, columns, item, threads)
+cdef class Copies:
+    """The copies of one transfer. Piece i, a matrix or vector, lies in buffer i modulo their number, row-major.
+
+    One thread calls `run`, another one allows pieces and waits for them.
+    """
+
+    cdef transfer of
+    cdef piece *pieces
+    cdef char **places
+    cdef object kept
+
+    def __cinit__(self, pieces, buffers, bint to_buffer):
+        cdef cnp.ndarray array
+        cdef long i
+        self.kept = pieces, buffers
+        self.pieces = <piece *>calloc(max(1, len(pieces)), sizeof(piece))
+        self.places = <char **>calloc(len(buffers), sizeof(char *))
+        self.of.done = <char *>calloc(max(1, len(pieces)), 1)
+        if self.pieces == NULL or self.places == NULL or self.of.done == NULL:
+            raise MemoryError
+        for i in range(len(buffers)):
+            array = buffers[i]
+            self.places[i] = <char *>cnp.PyArray_DATA(array)
+        for i in range(len(pieces)):
+            array = pieces[i]
+            if not 1 <= array.ndim <= 2:
+                raise ValueError(f"a piece is a matrix or a vector, not an array with {array.ndim} axes")
+            self.of.itemsize = array.itemsize
+            self.pieces[i].host = <char *>cnp.PyArray_DATA(array)
+            self.pieces[i].columns = array.shape[array.ndim - 1]
+            self.pieces[i].column = array.strides[array.ndim - 1]
+            self.pieces[i].rows = array.shape[0] if array.ndim == 2 else 1
+            self.pieces[i].row = array.strides[0] if array.ndim == 2 else array.shape[0] * array.itemsize
+        self.of.pieces, self.of.buffer = self.pieces, self.places
+        self.of.count, self.of.buffers, self.of.to_buffer = len(pieces), len(buffers), to_buffer
+
+    def __dealloc__(self):
+        free(self.pieces)
+        free(self.places)
+        free(self.of.done)
+
+    def run(self, int threads):
+        """Copy the pieces, each as soon as it is allowed; returns when all are done, or after `stop`."""
+        with nogil:
+            copy_pieces(&self.of, threads)
+
+    def allow(self, long count):
+        """The first `count` pieces may be copied."""
+        set_allowed(&self.of.allowed, count)
+
+    def stop(self):
+        """Let `run` and `wait_for` return."""
+        set_allowed(&self.of.allowed, -1)
+
+    def wait_for(self, long number):
+        """Block until a piece has been copied, or until `stop`."""
+        with nogil:
+            wait_until_done(&self.of, number)

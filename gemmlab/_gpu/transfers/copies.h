@@ -1,54 +1,106 @@
-/* Copies of host memory by several threads: of rows, and of single elements where a row is not contiguous. */
+/* Pieces of host memory, copied to or from pinned buffers by several threads, each piece by one of them. */
 #ifndef GEMMLAB_COPIES_H
 #define GEMMLAB_COPIES_H
 
 #include <stdint.h>
 #include <string.h>
+#ifdef _WIN32
+#include <windows.h>
+#define give_way() SwitchToThread()
+#else
+#include <sched.h>
+#define give_way() sched_yield()
+#endif
 
-#define UNIT 65536L /* bytes that one thread copies at a time */
-#define BLOCK 32L   /* rows and columns of a block of single elements: its lines stay in L1 */
+#define BLOCK 32L /* rows and columns of a block of single elements: its lines stay in L1 */
+#define SPINS 2000 /* looks at a counter before another thread may have the core */
 
-/* Rows of `bytes` contiguous bytes, `to_row` and `from_row` bytes from each to the next. */
-static void copy_rows(char *to, long to_row, const char *from, long from_row, long rows, long bytes, int threads)
+/* A matrix: `row` and `column` bytes from each row and each column to the next. In its buffer it is row-major. */
+typedef struct {
+    char *host;
+    long row, column, rows, columns;
+} piece;
+
+/* A transfer: piece i lies in buffer i % buffers. It may be copied once i < allowed; done[i] says that it was. */
+typedef struct {
+    const piece *pieces;
+    char *const *buffer;
+    long count, buffers, itemsize;
+    int to_buffer;
+    long next, allowed;
+    char *done;
+} transfer;
+
+static void copy_elements(char *to, long to_row, long to_column, const char *from, long from_row, long from_column,
+                          long rows, long columns, long itemsize)
 {
-    if (to_row == bytes && from_row == bytes) {
-        bytes *= rows;
-        rows = 1;
-    }
-    const long parts = (bytes + UNIT - 1) / UNIT;             /* of a long row */
-    const long together = bytes < UNIT ? UNIT / bytes : 1;    /* short rows */
-    const long units = parts > 1 ? rows * parts : (rows + together - 1) / together;
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (long unit = 0; unit < units; unit++) {
-        if (parts > 1) {
-            const long i = unit / parts, start = unit % parts * UNIT;
-            memcpy(to + i * to_row + start, from + i * from_row + start, bytes - start < UNIT ? bytes - start : UNIT);
-            continue;
+    for (long i0 = 0; i0 < rows; i0 += BLOCK)
+        for (long j0 = 0; j0 < columns; j0 += BLOCK)
+            for (long i = i0; i < rows && i < i0 + BLOCK; i++)
+                for (long j = j0; j < columns && j < j0 + BLOCK; j++) {
+                    char *target = to + i * to_row + j * to_column;
+                    const char *source = from + i * from_row + j * from_column;
+                    if (itemsize == 4)
+                        *(uint32_t *)target = *(const uint32_t *)source;
+                    else if (itemsize == 8)
+                        *(uint64_t *)target = *(const uint64_t *)source;
+                    else
+                        memcpy(target, source, itemsize);
+                }
+}
+
+static void copy_piece(const piece *p, char *buffer, long itemsize, int to_buffer)
+{
+    const long bytes = p->columns * itemsize;
+    if (p->column == itemsize && p->row == bytes) {
+        memcpy(to_buffer ? buffer : p->host, to_buffer ? p->host : buffer, p->rows * bytes);
+    } else if (p->column == itemsize) {
+        for (long i = 0; i < p->rows; i++) {
+            char *host = p->host + i * p->row, *packed = buffer + i * bytes;
+            memcpy(to_buffer ? packed : host, to_buffer ? host : packed, bytes);
         }
-        const long end = (unit + 1) * together < rows ? (unit + 1) * together : rows;
-        for (long i = unit * together; i < end; i++)
-            memcpy(to + i * to_row, from + i * from_row, bytes);
+    } else if (to_buffer) {
+        copy_elements(buffer, bytes, itemsize, p->host, p->row, p->column, p->rows, p->columns, itemsize);
+    } else {
+        copy_elements(p->host, p->row, p->column, buffer, bytes, itemsize, p->rows, p->columns, itemsize);
     }
 }
 
-/* Elements of 4 or 8 bytes, with any strides in bytes. */
-static void copy_elements(char *to, long to_row, long to_column, const char *from, long from_row, long from_column,
-                          long rows, long columns, int itemsize, int threads)
+/* Return once piece i may be copied; 0 if it will not be. */
+static int wait_until_allowed(const transfer *t, long i)
 {
-    const long down = (rows + BLOCK - 1) / BLOCK, across = (columns + BLOCK - 1) / BLOCK;
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (long block = 0; block < down * across; block++) {
-        const long i0 = block / across * BLOCK, j0 = block % across * BLOCK;
-        const long i1 = i0 + BLOCK < rows ? i0 + BLOCK : rows, j1 = j0 + BLOCK < columns ? j0 + BLOCK : columns;
-        for (long i = i0; i < i1; i++)
-            for (long j = j0; j < j1; j++) {
-                char *target = to + i * to_row + j * to_column;
-                const char *source = from + i * from_row + j * from_column;
-                if (itemsize == 4)
-                    *(uint32_t *)target = *(const uint32_t *)source;
-                else
-                    *(uint64_t *)target = *(const uint64_t *)source;
-            }
+    long allowed;
+    for (long looks = 0; i >= (allowed = __atomic_load_n(&t->allowed, __ATOMIC_ACQUIRE)); looks++) {
+        if (allowed < 0)
+            return 0;
+        if (looks > SPINS)
+            give_way();
+    }
+    return 1;
+}
+
+/* Return once piece i has been copied; 0 if it will not be. */
+static int wait_until_done(const transfer *t, long i)
+{
+    for (long looks = 0; !__atomic_load_n(&t->done[i], __ATOMIC_ACQUIRE); looks++) {
+        if (__atomic_load_n(&t->allowed, __ATOMIC_ACQUIRE) < 0)
+            return 0;
+        if (looks > SPINS)
+            give_way();
+    }
+    return 1;
+}
+
+/* Copy all pieces: the threads take the next one in turn. */
+static void copy_pieces(transfer *t, int threads)
+{
+#pragma omp parallel num_threads(threads)
+    {
+        long i;
+        while ((i = __atomic_fetch_add(&t->next, 1, __ATOMIC_RELAXED)) < t->count && wait_until_allowed(t, i)) {
+            copy_piece(&t->pieces[i], t->buffer[i % t->buffers], t->itemsize, t->to_buffer);
+            __atomic_store_n(&t->done[i], 1, __ATOMIC_RELEASE);
+        }
     }
 }
 
