@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from gemmlab._gpu.runtime import Event, HostArray, Memory, Queue
 
 PIECE_BYTES = 4 << 20  # at most; less of an array of a few pieces, so that copies and transfers overlap
-LEAST_PIECE_BYTES = 1 << 19
+LEAST_PIECE_BYTES = 1 << 20
 MIN_BYTES = 8 << 20  # a smaller transfer ends before the copying threads have started
-UNDER_WAY = 3  # pieces that the device has been given and not finished
+UNDER_WAY = 8  # pieces that the device has been given and not finished
 MAX_THREADS = 8  # of each direction
 
 
@@ -101,7 +101,7 @@ def _cpus() -> int:
 
 
 def _piece_bytes(array: HostArray) -> int:
-    return max(LEAST_PIECE_BYTES, min(PIECE_BYTES, array.nbytes // (2 * MAX_THREADS)))
+    return max(LEAST_PIECE_BYTES, min(PIECE_BYTES, array.nbytes // MAX_THREADS))
 
 
 def _pieces(array: HostArray, most: int) -> Iterator[tuple[HostArray, int]]:
