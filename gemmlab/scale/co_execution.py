@@ -178,7 +178,7 @@ class CoExecution:
         (block,) = along(split.axis, problem.out.ndim, [sum(few.shares)])
         part = part_of(problem, block)
         trial = Problem(part.a, part.b, np.empty(part.out.shape, part.dtype), threads=problem.threads)
-        return _corrected(few, self._run(trial, few), 1.0).lines
+        return _corrected(few, self._run(trial, few), 0.0).lines
 
     def gemm(self, problem: Problem, **params: Any) -> Handle | None:
         """Fill `problem.out`."""
