@@ -49,7 +49,7 @@ class Plan:
     shares: tuple[int, ...]
     gain: float
     why: str
-    alone_s: tuple[float, ...] = ()
+    alone_s: tuple[float, ...]
     lines: tuple[Line, ...] = ()
     corrections: int = CORRECTIONS
 
@@ -65,9 +65,7 @@ class Plan:
 
     @property
     def predicted_s(self) -> float:
-        """Seconds of the product; NaN where nothing was measured."""
-        if not self.alone_s:
-            return float("nan")
+        """Seconds of the product."""
         if not self.is_split:
             return self.alone_s[self.alone]
         return SPLIT_S + max(line.seconds(share) for line, share in zip(self.lines, self.shares, strict=True))
@@ -83,9 +81,8 @@ class Plan:
     def loops(self) -> str:
         """Each backend's predicted time alone and its share."""
         total = sum(self.shares)
-        times = self.alone_s or (float("nan"),) * len(self.names)
-        said = [f"{name} {_milliseconds(time)}, {share} of {total}"
-                for name, time, share in zip(self.names, times, self.shares, strict=True)]  # fmt: skip
+        said = [f"{name} {1e3 * alone_s:.3g} ms alone, {share} of {total}"
+                for name, alone_s, share in zip(self.names, self.alone_s, self.shares, strict=True)]  # fmt: skip
         return "; ".join(said)
 
 
@@ -147,11 +144,11 @@ class CoExecution:
         def alone(number: int) -> tuple[int, ...]:
             return tuple(total * (i == number) for i in range(len(names)))
 
-        if is_small(problem):
-            return Plan(names, axis, alone(0), 1.0, "too small to gain by a split")
         lines = self.rates.lines(problem)
         alone_s = tuple(line.seconds(total) for line in lines)
         fastest = alone_s.index(min(alone_s))
+        if is_small(problem):
+            return Plan(names, axis, alone(fastest), 1.0, "too small to gain by a split", alone_s)
         able = self._able(alone_s)
         if len(able) == 1:
             return Plan(names, axis, alone(fastest), 1.0, "all use the same cores or device", alone_s)
@@ -249,6 +246,3 @@ def _corrected(plan: Plan, seconds: Sequence[float], before: float) -> Plan:
     ]
     return replace(plan, lines=tuple(lines))
 
-
-def _milliseconds(seconds: float) -> str:
-    return "not measured" if seconds != seconds else f"{1e3 * seconds:.3g} ms alone"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FEW, MANY = 32, 8  # slices are these parts of a product
 MAX_ROWS = 2048  # of the larger slice: enough to keep a device busy
 REPEATS = 2  # of each slice, the faster counts
-SMALL_FLOP = 2 * 512**3  # takes milliseconds: measuring slices of it shows noise, and takes longer than it may gain
+SMALL_FLOP = 2 * 512**3  # takes milliseconds: slices of it show noise, and what a split costs is more than it gains
 
 Key = tuple[object, ...]
 
@@ -36,7 +36,7 @@ def axis_of(problem: Problem, workers: int) -> int:
 
 
 def is_small(problem: Problem) -> bool:
-    """Whether a product is too small to measure slices of it."""
+    """Whether a product is too small to be split."""
     flop: int = 2 * problem.batch * problem.m * problem.n * problem.k
     return flop < SMALL_FLOP
 
@@ -45,7 +45,8 @@ def key_of(problem: Problem, workers: int) -> Key:
     """What products have in common that share their lines: dtype, and about the same shape."""
     axis = axis_of(problem, workers)
     sizes = problem.out.shape[axis], problem.m, problem.n, problem.k
-    return (problem.dtype.name, axis == problem.out.ndim - 2, *(round(log2(max(1, x))) for x in sizes))
+    rows = axis == problem.out.ndim - 2
+    return (problem.dtype.name, is_small(problem), rows, *(round(log2(max(1, x))) for x in sizes))
 
 
 def work_of_row(problem: Problem, workers: int) -> float:
@@ -64,10 +65,10 @@ def seconds_of(worker: Backend, problem: Problem) -> float:
 
 
 def measured_line(worker: Backend, problem: Problem, axis: int) -> Line:
-    """The line of a backend; the first call, which may build kernels, does not count."""
+    """The line of a backend; the first call, which may build kernels, does not count. A small product is one point."""
     extent = problem.out.shape[axis]
-    many = max(1, min(MAX_ROWS, extent // MANY))
-    few = max(1, many * MANY // FEW)
+    many = extent if is_small(problem) else max(1, min(MAX_ROWS, extent // MANY))
+    few = extent if is_small(problem) else max(1, many * MANY // FEW)
     parts = [_slice(problem, axis, rows) for rows in (few, many)]
     seconds_of(worker, parts[0])
     times = [min(seconds_of(worker, part) for _ in range(REPEATS)) for part in parts]

@@ -138,7 +138,8 @@ def test_what_uses_the_same_cores_does_not_share(share):
 
 
 def test_of_those_on_the_same_cores_the_fastest_shares_with_a_gpu(share):
-    gpu, host, cpu = Timed("made-gpu", 0.0, 1e-3), Timed("made-host", 0.0, 2e-3, None), Timed("made-cpu", 0, 4e-3, "cpu")
+    gpu, host = Timed("made-gpu", 0.0, 1e-3), Timed("made-host", 0.0, 2e-3, None)
+    cpu = Timed("made-cpu", 0.0, 4e-3, "cpu")
     assert planned(share(gpu, cpu, host), *operands()).shares == (200, 0, 100)
 
 
@@ -208,16 +209,17 @@ def test_a_batch_is_shared_by_matrices_where_it_is_long(share):
 
 
 def test_empty_and_small_products(monkeypatch, share):
-    one, two = Timed("made-one", 0.0, 1e-3), Timed("made-two", 0.0, 1e-3)
+    one, two = Timed("made-one", 0.0, 2e-3), Timed("made-two", 0.0, 1e-3)
     backend = share(one, two)
     assert planned(backend, np.ones((0, 3)), np.ones((3, 2))) is None
     assert np.array_equal(gemmlab.matmul(np.ones((4, 0)), np.ones((0, 2)), backend=backend.name), np.zeros((4, 2)))
     assert np.array_equal(gemmlab.matmul([[2.0]], [[3.0]], backend=backend.name), [[6.0]])
     monkeypatch.setattr(rates, "SMALL_FLOP", 1e9)
-    one.rows.clear()
     a, b = operands(m=17)
+    assert planned(backend, a, b).shares == (0, 17)
+    one.rows.clear()
     assert np.array_equal(gemmlab.matmul(a, b, backend=backend.name), a @ b)
-    assert one.rows == [(17, None)]
+    assert one.rows == []
     assert "too small" in str(gemmlab.explain(a, b, backend=backend.name))
 
 

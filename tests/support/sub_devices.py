@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from gemmlab._gpu.opencl import OpenCL, _device_info, drivers_listed
-from gemmlab._gpu.runtime import numbered
 from gemmlab._gpu.rungs import RUNG_NAMES, RUNGS
+from gemmlab._gpu.runtime import numbered
 
 
 class OpenCLOn(OpenCL):
