@@ -190,7 +190,8 @@ def resolve_name(name: str) -> str:
 
 def is_blocked(name: str) -> bool:
     """Whether the settings forbid loading a backend, on any device."""
-    return any(part in config.block or plain(part) in config.block for part in (name, *members(name)))
+    block = config.block
+    return bool(block) and any(part in block or plain(part) in block for part in (name, *members(name)))
 
 
 def availability(name: str) -> Availability:
