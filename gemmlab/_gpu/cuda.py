@@ -165,6 +165,16 @@ class CudaQueue(Queue):
             "copying from it", lambda stream: source.copy_to_host_async(piece.ctypes.data, piece.nbytes, stream)
         )
 
+    def can_read(self, other: Queue) -> bool:
+        if not isinstance(other, CudaQueue):
+            return False
+        return bool(self.cuda.runtime.deviceCanAccessPeer(self.device.handle, other.device.handle))
+
+    def copy_from(self, memory: Memory, other: Queue, source: Memory, nbytes: int) -> None:
+        with self.on_stream("copying from another device") as stream:
+            memory.copy_from_device_async(source, nbytes, stream)
+            stream.synchronize()
+
     # compile
 
     def prelude(self) -> str:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from gemmlab._backend import Availability, Param, Params, check_params
@@ -142,8 +142,7 @@ class AllDevices:
         """The devices that take part, each with its block of C."""
         shape = problem.out.shape
         if self.are_equal or is_small(problem):
-            rows_only = broadcast.can_be(self.backends, problem)
-            cuts = cut(shape, problem.k, len(self.backends), rows_only=rows_only)
+            cuts = cut(shape, problem.k, len(self.backends), rows_only=self._get_b_from_each_other(problem))
             return list(zip(self.backends, cuts, strict=False))
         axis = axis_of(problem, len(self.backends))
         with self.lock:
@@ -162,13 +161,17 @@ class AllDevices:
         """Fill `problem.out`."""
         check_params(self, params)
         own = self.blocks(problem)
-        parts = [part_of(problem, block) for _, block in own]
-        backends = [backend for backend, _ in own]
-        with broadcast.shared(backends, parts, params) as multiply:
-            jobs = [lambda i=i: _kernel_s(multiply(i)) for i in range(len(parts))]
-            seconds = run_at_once(self._pool, jobs)
+        backends, parts = [backend for backend, _ in own], [part_of(problem, block) for _, block in own]
+        if self._get_b_from_each_other(problem):
+            jobs = broadcast.jobs(backends, parts, params)
+        else:
+            jobs = [partial(backend.gemm, part, **params) for backend, part in zip(backends, parts, strict=True)]
+        seconds = run_at_once(self._pool, [partial(_kernel_s, job) for job in jobs])
         problem.copies += sum(part.copies for part in parts)
         return Done(max(seconds))
+
+    def _get_b_from_each_other(self, problem: Problem) -> bool:
+        return self.are_equal and broadcast.can_be(self.backends, problem)
 
 
 def labels(devices: Sequence[Device]) -> str:
@@ -177,7 +180,8 @@ def labels(devices: Sequence[Device]) -> str:
     return " + ".join(f"{count} x {label}" if count > 1 else label for label, count in counts.items())
 
 
-def _kernel_s(handle: Handle) -> float:
+def _kernel_s(multiply: Callable[[], Handle]) -> float:
+    handle = multiply()
     handle.wait()
     return handle.kernel_s
 

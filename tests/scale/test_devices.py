@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from devices import FIRST_PLACES
+from fake_cuda import FakeCuda
 from helpers import ROOT, SUPPORT, run_python
 from randomness import RNG, fresh_seed
 from sub_devices import OpenCLOn, all_of, halves, pocl_handles
@@ -15,7 +18,10 @@ from sub_devices import OpenCLOn, all_of, halves, pocl_handles
 import gemmlab
 from gemmlab import DeviceError, UnknownBackend, UnsupportedProblem, _registry
 from gemmlab._gpu.backend import RungBackend
-from gemmlab.scale import blocks
+from gemmlab._gpu.cuda import Cuda
+from gemmlab._gpu.opencl import OpenCLQueue
+from gemmlab._problem import Problem
+from gemmlab.scale import blocks, broadcast
 
 HALVES = halves()
 needs_two = pytest.mark.skipif(len(HALVES) < 2, reason="no OpenCL CPU device of two cores that can be parted")
@@ -77,7 +83,7 @@ def test_any_split_into_rows_or_columns_has_the_same_bits(two, shares, monkeypat
 def test_empty_products(two, m, n, k):
     a, b = operands(m, n, k, "float32")
     assert np.array_equal(gemmlab.matmul(a, b, backend="two"), np.zeros((m, n)))
-    assert two.plan(gemmlab._problem.Problem.from_call(a, b)) is None
+    assert two.plan(Problem.from_call(a, b)) is None
 
 
 @needs_two
@@ -114,8 +120,69 @@ def test_unlike_devices_get_rows_by_their_rates(two, monkeypatch):
     monkeypatch.setitem(two.__dict__, "are_equal", False)
     a, b = operands(700, 500, 500, "float32")
     assert np.array_equal(gemmlab.matmul(a, b, backend="two"), on_one(a, b, two))
-    first, second = two.rates.lines(gemmlab._problem.Problem.from_call(a, b))
+    first, second = two.rates.lines(Problem.from_call(a, b))
     assert min(first.row_s, second.row_s) > 0
+
+
+class Reading(OpenCLQueue):
+    """A queue that reads from the others, in truth through the host."""
+
+    log: ClassVar[list[tuple[int, int]]] = []
+
+    def can_read(self, other):
+        return True
+
+    def copy_from(self, memory, other, source, nbytes):
+        self.log.append((other.device.index, self.device.index))
+        held = np.empty(nbytes, np.uint8)
+        other.download(held, source)
+        self.upload(memory, held)
+
+
+class ReadingOpenCL(OpenCLOn):
+    def _open_queue(self, device):
+        return Reading(device, super()._open_queue(device).queue)
+
+
+@needs_two
+@pytest.mark.parametrize("lead", [(), (3,)])
+def test_b_goes_from_device_to_device_where_it_can(lead, monkeypatch):
+    monkeypatch.setattr(broadcast, "MIN_BYTES", 1)
+    monkeypatch.setattr(Reading, "log", [])
+    backend = all_of(ReadingOpenCL(HALVES), "local")
+    backend.name = "reading"
+    a, b = operands(41, 30, 20, "float32", lead)
+    with _registry.registered(backend):
+        strided = np.full((*lead, 41, 60), np.nan, "float32")[..., ::2]
+        gemmlab.matmul(a, b, out=strided, backend="reading")
+        assert np.array_equal(strided, on_one(a, b, backend))
+        assert Reading.log == ([] if lead else [(0, 1)])
+        monkeypatch.setattr(gemmlab.config, "device_memory", 1000)  # too little for the parts
+        assert not broadcast.can_be(backend.backends, Problem.from_call(a, b))
+
+        def lost(self, memory, array):
+            raise DeviceError("the first device is lost")
+
+        monkeypatch.setattr(gemmlab.config, "device_memory", None)
+        monkeypatch.setattr(Reading, "copy_to_device", lost)
+        with pytest.raises(DeviceError, match="is lost"):
+            gemmlab.matmul(a, b, backend="reading")
+
+
+def test_cuda_copies_between_devices_that_can_read_each_other():
+    runtime = Cuda()
+    fake = FakeCuda()
+    vars(runtime)["cupy"] = SimpleNamespace(cuda=fake)
+    one, two = map(runtime.queue, runtime._find())
+    assert two.can_read(one)
+    assert not two.can_read(two)
+    values = RNG.integers(0, 255, 100).astype(np.uint8)
+    source, target, found = one.allocate(100), two.allocate(100), np.zeros(100, np.uint8)
+    one.upload(source, values)
+    two.copy_from(target, one, source, 100)
+    two.download(found, target)
+    assert np.array_equal(found, values)
+    assert target.place[0] == 1
 
 
 @needs_two
