@@ -129,7 +129,7 @@ def predicted(
     >>> one, two = (gemmlab.scale.predicted(8192, 8192, 8192, devices=devices, flop_per_s=40e12, bytes_per_s=50e9)
     ...             for devices in (1, 2))
     >>> round(one.in_turn_s / two.in_turn_s, 2)
-    1.71
+    1.78
     """
     if min(m, n, k, devices) < 1:
         raise ValueError(f"sizes and devices must be at least 1, not {m} x {n} x {k} on {devices}")
