@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from gemmlab import _auto, _registry
 from gemmlab._api import array_owner, einsum_product, foreign_operand, requested_backend, unwrapped
@@ -17,6 +17,18 @@ from gemmlab._problem import Problem
 __all__ = ["Explanation", "explain"]
 
 
+class Shared(Protocol):
+    """How several devices or backends share a product."""
+
+    @property
+    def summary(self) -> str:
+        """Half a line."""
+
+    @property
+    def loops(self) -> str:
+        """Who computes what."""
+
+
 @dataclass(frozen=True)
 class Explanation:
     """Each backend considered for a product: taken, or why not. Prints as a table.
@@ -27,13 +39,14 @@ class Explanation:
         A backend's name, whether it is taken, and why.
     plan : Plan or None
         How `cpu-packed` cuts the product, where it is taken: a named tuple, printed as one line below its row, above
-        what the machine says of itself, from which its blocks follow.
+        what the machine says of itself, from which its blocks follow. Of several devices or backends that share a
+        product: who computes what.
     product : str
         The product that an einsum becomes: its sizes. Printed as the first line.
     """
 
     rows: tuple[tuple[str, bool, str], ...]
-    plan: Plan | None = None
+    plan: Plan | Shared | None = None
     product: str = ""
 
     def __str__(self) -> str:
@@ -43,7 +56,8 @@ class Explanation:
             lines.append(f"{'->' if taken else '  '} {name:<{width}}  {why}")
             if taken and self.plan is not None:
                 lines.append(f"   {'':<{width}}  plan: {self.plan.loops}")
-                lines.append(f"   {'':<{width}}  machine: {machine.readings()}")
+                if isinstance(self.plan, Plan):
+                    lines.append(f"   {'':<{width}}  machine: {machine.readings()}")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -85,15 +99,15 @@ def explain(
         wanted = _registry.choose(problem, params).name if name == "auto" else _registry.resolve_name(name)
     except (BackendUnavailable, UnsupportedProblem):
         wanted = ""  # auto has nothing left: every row says why not
-    candidates = dict.fromkeys([wanted, *_registry.names()] if wanted else _registry.names())  # maybe on a device
-    rows = sorted((_considered(each, problem, wanted, name) for each in candidates), key=lambda row: not row[1])
+    names = dict.fromkeys([wanted] * bool(wanted) + _registry.names())  # one with a device is in no list
+    rows = sorted((_considered(each, problem, wanted, name) for each in names), key=lambda row: not row[1])
     forecast = getattr(_registry.get(wanted), "forecast", None) if rows[0][1] else None
     if forecast is not None and (text := forecast(problem, **params)):
         rows[0] = wanted, True, f"{rows[0][2]}; {text}"
     backend_plan = getattr(_registry.get(wanted), "plan", None) if rows[0][1] else None
     if backend_plan is None:
         return Explanation(tuple(rows))
-    plan: Plan | None = backend_plan(problem, **params)
+    plan: Plan | Shared | None = backend_plan(problem, **params)
     candidate, _, why = rows[0]
     rows[0] = candidate, True, f"{why}; {plan.summary if plan else 'an empty sum'}"
     return Explanation(tuple(rows), plan)

@@ -21,6 +21,7 @@ from gemmlab._cpu import isa
 from gemmlab._errors import BackendUnavailable, UnknownBackend, UnsupportedProblem, suggestion
 from gemmlab._gpu import RUNG_NAMES, RUNTIMES, VENDORS, best_rung
 from gemmlab._problem import Problem
+from gemmlab.scale import ALL, JOINT, all_devices
 
 GROUP = "gemmlab.backends"
 
@@ -46,7 +47,16 @@ def _baseline(name: str) -> Backend:
 def _on_device(name: str) -> Backend:
     from gemmlab._gpu import backend_named
 
-    return backend_named(name)
+    return all_devices(name) if name.partition(":")[2] == ALL else backend_named(name)
+
+
+def _joined(name: str) -> Backend | Exception:
+    """The backend of names joined by "+", or the exception of a plugin among them."""
+    from gemmlab.scale.co_execution import CoExecution
+
+    backends = [_load(part) for part in members(name)]
+    broken = next((one for one in backends if isinstance(one, Exception)), None)
+    return broken or CoExecution(name, [one for one in backends if not isinstance(one, Exception)])
 
 
 BUILT_IN: Mapping[str, Callable[[str], Backend]] = {
@@ -98,13 +108,31 @@ def _plugins() -> Mapping[str, EntryPoint]:
 
 def names() -> list[str]:
     """The names of all known backends: the built-in ones first, then plugins."""
-    return [*BUILT_IN, *sorted(set(_plugins()) | {name for name in _loaded if plain(name) not in BUILT_IN})]
+    others = {name for name in _loaded if JOINT not in name and plain(name) not in BUILT_IN}
+    return [*BUILT_IN, *sorted(set(_plugins()) | others)]
+
+
+def members(name: str) -> list[str]:
+    """The backends that share a product: those that "+" joins in a name, or the name alone."""
+    return name.split(JOINT)
 
 
 def plain(name: str) -> str:
     """A backend's name without its device: "opencl-local" for "opencl-local:gpu"."""
+    if JOINT in name:
+        return JOINT.join(map(plain, members(name)))
     before, _, device = name.partition(":")
     return before if device and before.partition("-")[0] in RUNTIMES else name
+
+
+def on_runtime(name: str) -> bool:
+    """Whether a backend, or one of several that share a product, is one of a device runtime."""
+    return any(plain(part).partition("-")[0] in RUNTIMES for part in members(name))
+
+
+def shares(name: str) -> bool:
+    """Whether a name stands for several devices or several backends, which share a product."""
+    return JOINT in name or (name.endswith(f":{ALL}") and on_runtime(name))
 
 
 def check_name(name: object) -> None:
@@ -113,9 +141,19 @@ def check_name(name: object) -> None:
         raise TypeError(f"backend must be a name such as 'cpu-blocked', not {name!r}")
     if name == "auto" or name in BUILT_IN or name in _loaded or plain(name) in BUILT_IN or plain(name) in FAMILIES:
         return
+    if JOINT in name:
+        _check_members(name)
+        return
     if name not in _plugins():
         near = near_names(name)
         raise UnknownBackend(f"no backend is named {name!r}: {suggestion(near, ['auto', *FAMILIES, *names()])}")
+
+
+def _check_members(name: str) -> None:
+    if "auto" in members(name):
+        raise UnknownBackend(f"{name!r}: auto cannot share a product: name its backend, such as cpu-packed")
+    for part in members(name):
+        check_name(part)
 
 
 def near_names(name: str) -> list[str]:
@@ -141,6 +179,8 @@ def default_name() -> str:
 def resolve_name(name: str) -> str:
     """The backend's name for a name or a family; raises UnknownBackend, with similar names."""
     check_name(name)
+    if JOINT in name:
+        return JOINT.join(map(resolve_name, members(name)))
     if (family := plain(name)) in RUNTIMES:
         return best_rung(family, name.partition(":")[2])
     if name in FAMILIES:
@@ -150,7 +190,8 @@ def resolve_name(name: str) -> str:
 
 def is_blocked(name: str) -> bool:
     """Whether the settings forbid loading a backend, on any device."""
-    return name in config.block or plain(name) in config.block
+    block = config.block
+    return bool(block) and any(part in block or plain(part) in block for part in (name, *members(name)))
 
 
 def availability(name: str) -> Availability:
@@ -181,7 +222,9 @@ def _load(name: str) -> Backend | Exception:
     """The backend, or the exception that its plugin raised."""
     with _lock:
         if name not in _loaded:
-            if plain(name) in BUILT_IN:
+            if JOINT in name:
+                _loaded[name] = _joined(name)
+            elif plain(name) in BUILT_IN:
                 _loaded[name] = BUILT_IN[plain(name)](name)
             else:
                 _loaded[name] = _from_plugin(_plugins()[name])
@@ -230,7 +273,7 @@ def available_names() -> list[str]:
 
 def on_cpu_device(name: str) -> bool:
     """Whether an available backend runs on a CPU through a device runtime."""
-    return plain(name).partition("-")[0] in RUNTIMES and get(name).device.kind == "cpu"  # type: ignore[attr-defined]
+    return JOINT not in name and on_runtime(name) and get(name).device.kind == "cpu"  # type: ignore[attr-defined]
 
 
 def info(name: str) -> BackendInfo:

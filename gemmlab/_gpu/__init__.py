@@ -150,11 +150,14 @@ def opencl_rung(
 
 
 def best_rung(runtime: str, selector: str) -> str:
-    """The backend that a runtime's family name selects: the fastest rung for the kind of device."""
+    """The backend that a runtime's family name selects: the fastest rung for the kind of device.
+
+    "all" are devices of one kind, that of the first.
+    """
     from gemmlab._errors import BackendUnavailable
 
     try:
-        on_cpu = runtime_named(runtime).device(selector).kind == "cpu"
+        on_cpu = runtime_named(runtime).device("" if selector == "all" else selector).kind == "cpu"
     except BackendUnavailable:
         on_cpu = False
     return f"{runtime}-{BEST_RUNG['cpu' if on_cpu else 'gpu']}" + (f":{selector}" if selector else "")

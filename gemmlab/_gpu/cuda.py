@@ -179,6 +179,16 @@ class CudaQueue(Queue):
         last.record(self.stream)
         return CudaEvent(self, None, last)
 
+    def can_read(self, other: Queue) -> bool:
+        if not isinstance(other, CudaQueue):
+            return False
+        return bool(self.cuda.runtime.deviceCanAccessPeer(self.device.handle, other.device.handle))
+
+    def copy_from(self, memory: Memory, other: Queue, source: Memory, nbytes: int) -> None:
+        with self.on_stream("copying from another device") as stream:
+            memory.copy_from_device_async(source, nbytes, stream)
+            stream.synchronize()
+
     # compile
 
     def prelude(self) -> str:

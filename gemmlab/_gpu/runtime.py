@@ -157,6 +157,14 @@ class Queue(ABC):
         """Threads and pinned buffers for the transfer of large arrays."""
         return Staging(self)
 
+    def can_read(self, other: Queue) -> bool:
+        """Whether this device can copy from the memory of another one: `copy_from`."""
+        return False
+
+    def copy_from(self, memory: Memory, other: Queue, source: Memory, nbytes: int) -> None:
+        """Copy the start of another device's memory to the start of `memory`, not through the host. Blocks."""
+        raise NotImplementedError
+
     # compile
 
     def kernel(self, source: str, name: str, defines: Defines) -> Kernel:

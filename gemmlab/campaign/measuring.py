@@ -14,8 +14,7 @@ from typing import Any
 
 from gemmlab._cpu import machine
 from gemmlab._errors import CannotWrite
-from gemmlab._gpu import RUNTIMES
-from gemmlab._registry import availability, plain
+from gemmlab._registry import availability, on_runtime, shares
 from gemmlab.campaign.campaigns import LADDER_EDGE, Campaign
 from gemmlab.measure.environment import environment
 from gemmlab.measure.problems import Case, sized
@@ -143,7 +142,7 @@ def devices_of(backends: Iterable[str]) -> dict[str, str]:
     """The devices that backends run on, each with the first of its backends."""
     found: dict[str, str] = {}
     for name in backends:
-        if plain(name).partition("-")[0] in RUNTIMES:
+        if on_runtime(name) and not shares(name):
             found.setdefault(availability(name).device, name)
     return found
 

@@ -15,6 +15,7 @@ from gemmlab.analysis.groups import is_baseline
 from gemmlab.measure.records import Record
 from gemmlab.studies import cache_model, cold_start, gpp, memory_modes, pair_counts, postings
 from gemmlab.studies.judges import EACH, MORE, At, Faster, best_at, builds_within, cpu_ladder, passes
+from gemmlab.studies.scale import co_execution
 from gemmlab.studies.study import COUNTED, KERNELS, ON_CPU, Entry, Study, X, label_of, rung_of
 
 _PAPERS = papers()
@@ -298,8 +299,20 @@ CACHE_MODEL = Study(
     measure=cache_model.measure, blocks=cache_model.blocks, judges=(),
 )  # fmt: skip
 
+# co-execution
+
+CO_EXECUTION = Study(
+    "co-execution", "", "What do a device and the CPU gain together on one product, and is it as predicted?",
+    f"{COUNTED} The prediction is made from slices, before the first whole product.",
+    entries=(Entry(co_execution.HOST, reference=True), Entry("RT-local")),
+    sizes=(1024, 2048, 4096, 8192, 16384), quick_sizes=(256, 512),
+    series=lambda record: str(label_of(record)), over_series=co_execution.BEST, transfers="with",
+    cap_s=co_execution.CAP_S, measure=co_execution.measure, derived=co_execution.derived,
+    judges=(co_execution.as_predicted,),
+)  # fmt: skip
+
 STUDIES = {
     study.name: study
     for study in (CPU_LADDER, GPU_LADDER, CPU_VS_GPU, WORK_GROUP_SIZE, PLATFORMS, TILE_SIZE, INPUT_REGISTERS,
-                  COLD_START, MEMORY_MODES, GPP, POSTINGS, PAIR_COUNTS, CACHE_MODEL)
+                  COLD_START, MEMORY_MODES, GPP, POSTINGS, PAIR_COUNTS, CACHE_MODEL, CO_EXECUTION)
 }  # fmt: skip

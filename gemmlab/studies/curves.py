@@ -77,6 +77,7 @@ def scenarios(study: Study, records: Iterable[Record]) -> list[Scenario]:
     timed = [record for record in of_study(study, records) if is_good(record)]
     if study.by_kernel:
         timed = list(map(_by_kernel, timed))
+    timed += study.derived(timed)
     by_runtime = study.on_runtimes and not study.together and any(map(runtime_of, timed))
 
     def key(record: Record) -> tuple[str, str, int | None]:

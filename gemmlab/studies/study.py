@@ -75,6 +75,8 @@ class Study:
     the same form, in seconds or, where it gives ratios alone, in any unit. With `by_kernel`, times are those of the
     device's own clock. Runtimes are measured one after another, or `together` where they are compared.
 
+    `derived` makes further lines of the measured ones, for the figure and the tables.
+
     Without `ceilings_s` there is no roofline. A study that a session cannot do has its own function `measure`, and one
     that has more to show than curves yields further blocks of text from `blocks`.
     """
@@ -101,6 +103,7 @@ class Study:
     ceilings_s: float = 0.0
     measure: Callable[[Task], None] | None = None
     blocks: Callable[[Sequence[Record]], Iterable[str]] = lambda records: ()
+    derived: Callable[[Sequence[Record]], Sequence[Record]] = lambda records: ()
 
     @property
     def over(self) -> str:

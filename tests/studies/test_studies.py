@@ -76,8 +76,8 @@ def text(study, records):
 # as data
 
 
-def test_there_are_eleven_of_the_sources_and_two_of_our_own():
-    assert tuple(STUDIES) == (*NAMES, "pair-counts", "cache-model")
+def test_there_are_eleven_of_the_sources_and_three_of_our_own():
+    assert tuple(STUDIES) == (*NAMES, "pair-counts", "cache-model", "co-execution")
     for study in map(STUDIES.get, NAMES):
         assert study.question.endswith("?")
         assert study.timed.endswith(".")

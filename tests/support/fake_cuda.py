@@ -68,6 +68,9 @@ class FakeMemory(Part):
     def copy_from_host_async(self, address, nbytes, stream):
         stream.todo.append((self.buffer, address, nbytes))
 
+    def copy_from_device_async(self, source, nbytes, stream):
+        stream.todo.append((self.buffer, source.buffer, nbytes))
+
     def copy_to_host_async(self, address, nbytes, stream):
         stream.todo.append((address, self.buffer, nbytes))
 
@@ -115,6 +118,7 @@ class FakeCuda:
                 "sharedMemPerBlock": 49152, "totalGlobalMem": 150 * 10**9,
             },
             memGetInfo=self.check,
+            deviceCanAccessPeer=lambda handle, other: int(handle != other),
         )  # fmt: skip
         for name, kind in {"Device": FakeDevice, "Event": FakeEvent, "Module": FakeModule, "alloc": FakeMemory}.items():
             setattr(self, name, lambda *given, kind=kind: kind(self, *given))

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 
-from gemmlab._gpu import RUNTIMES
-from gemmlab._registry import plain
+from gemmlab._registry import on_runtime
 from gemmlab.measure.isolated.affinity import cpu_numbers
 from gemmlab.measure.isolated.process import Answer, WorkerDied, WorkerProcess
 from gemmlab.measure.problems import Case
@@ -135,8 +134,7 @@ class IsolatedBackend:
 
     def _started(self) -> WorkerProcess:
         if self._process is None:
-            on_runtime = plain(self.backend).partition("-")[0] in RUNTIMES
-            self._process = WorkerProcess(self.threads, self._command, affinity=not on_runtime)
+            self._process = WorkerProcess(self.threads, self._command, affinity=not on_runtime(self.backend))
             who = {"backend": self.backend, "threads": self.threads, "resident": self.resident}
             hello = self._process.ask("hello", self._timeout_s, **who, cpus=cpu_numbers())
             try:

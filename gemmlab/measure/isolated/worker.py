@@ -31,6 +31,7 @@ import gemmlab
 from gemmlab._cpu import machine
 from gemmlab._cpu.baselines import thread_scope
 from gemmlab._problem import Array, Problem
+from gemmlab._registry import on_runtime, shares
 from gemmlab.measure.environment import thread_pools
 from gemmlab.measure.isolated.affinity import pin_threads
 from gemmlab.measure.isolated.child_server import serve
@@ -103,6 +104,8 @@ class ResidentProduct(Product):
         """The array on the device, column-major there if it is column-major here."""
         from gemmlab._gpu import device_arrays
 
+        if shares(self._backend.name):
+            raise gemmlab.UnsupportedProblem(f"{self._backend.name} shares products of host arrays alone")
         if not (x.flags.c_contiguous or x.swapaxes(-1, -2).flags.c_contiguous):
             raise gemmlab.UnsupportedProblem("operands on a device are row-major or column-major here")
         if x.flags.c_contiguous or not x.T.flags.c_contiguous:
@@ -130,7 +133,7 @@ class Worker:
         self._auto = backend if backend == "auto" else None  # it may take another one for each product
         # Not gemmlab.config.threads: a baseline would be limited anew in every call, within its time.
         threadpoolctl.threadpool_limits(threads)
-        self._on_cpu = not hasattr(self._backend, "runtime")
+        self._on_cpu = not (hasattr(self._backend, "runtime") or on_runtime(self._backend.name))
         self._resident = resident and not self._on_cpu
         self._cpus = cpus  # not read here: OpenMP has pinned this thread already
         gc.freeze()  # what exists now stays, so no collection needs to visit it
@@ -138,6 +141,9 @@ class Worker:
         if self._on_cpu:
             scope = f"environment and threadpoolctl; reaches {thread_scope(self._backend.name)}"
             return answer | {"device": machine.cpu_name(), "thread_scope": scope}
+        if shares(self._backend.name):
+            every, memory_bytes = self._backend.probe().device, machine.memory_bytes()  # of operands that stay here
+            return answer | {"device": every, "memory_bytes": memory_bytes, "resident": self._resident}
         device = self._backend.device
         return answer | {"device": device.label, "memory_bytes": device.memory_bytes, "resident": self._resident}
 

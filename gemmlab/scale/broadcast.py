@@ -1,0 +1,94 @@
+"""B from the first device to the others, where these can read its memory: it leaves the host once.
+
+For whole rows of one large product whose parts fit the devices. Everything else is left to each device's own backend,
+which gets B from the host and can stream. While B is under way to the first device, the others get their rows of A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gemmlab._backend import Handle, Params
+from gemmlab._config import config
+
+if TYPE_CHECKING:
+    from gemmlab._gpu.backend import DeviceBackend
+    from gemmlab._gpu.batches import BatchedOperand
+    from gemmlab._problem import Problem
+
+MIN_BYTES = 64 << 20  # of B; less is at every device within milliseconds anyway
+MAX_SHARE = 0.8  # of a device's memory, for all three operands
+
+B = Future["BatchedOperand"]  # B on the first device, once it is there
+
+
+def can_be(backends: Sequence[DeviceBackend], problem: Problem) -> bool:
+    """Whether B goes from device to device in this product."""
+    count, b = len(backends), problem.b
+    if count < 2 or problem.out.ndim > 2 or problem.m < count or b.nbytes < MIN_BYTES:
+        return False
+    rows = -(-problem.m // count)
+    sizes = [b.nbytes, *(problem.dtype.itemsize * rows * columns for columns in (problem.k, problem.n))]
+    first, *others = (backend.queue for backend in backends)
+    memory = min(config.device_memory or MAX_SHARE * queue.device.memory_bytes for queue in (first, *others))
+    largest = min(queue.device.allocation_bytes for queue in (first, *others))
+    return sum(sizes) <= memory and max(sizes) <= largest and all(queue.can_read(first) for queue in others)
+
+
+def jobs(
+    backends: Sequence[DeviceBackend], parts: Sequence[Problem], params: Params
+) -> list[Callable[[], Handle]]:
+    """A function for each part, whole rows of one product, that multiplies it; they must run at once."""
+    arrived: B = Future()
+    first = partial(_with_b_from_host, backends[0], parts[0], params, arrived)
+    others = [partial(_with_b_from, backends[0], *one, params, arrived)
+              for one in zip(backends[1:], parts[1:], strict=True)]  # fmt: skip
+    return [first, *others]
+
+
+def _with_b_from_host(backend: DeviceBackend, part: Problem, params: Params, arrived: B) -> Handle:
+    from gemmlab._gpu.backend import _uploaded
+
+    try:
+        b = _uploaded(backend.queue, part.b, part)
+    except BaseException as error:
+        arrived.set_exception(error)
+        raise
+    arrived.set_result(b)
+    return _multiply(backend, part, params, lambda: b)
+
+
+def _with_b_from(
+    source: DeviceBackend, backend: DeviceBackend, part: Problem, params: Params, arrived: B
+) -> Handle:
+    def b() -> BatchedOperand:
+        from gemmlab._gpu.batches import row_major
+
+        there = arrived.result()
+        memory = backend.queue.allocate(part.b.nbytes)
+        backend.queue.copy_from(memory, source.queue, there.memory, part.b.nbytes)
+        return row_major(memory, part.b.shape, part.n)
+
+    return _multiply(backend, part, params, b)
+
+
+def _multiply(backend: DeviceBackend, part: Problem, params: Params, b: Callable[[], BatchedOperand]) -> Handle:
+    """Bring the rows of A, multiply, bring the rows of C back."""
+    from gemmlab._gpu.backend import Handle, _uploaded
+    from gemmlab._gpu.batches import row_major
+
+    queue = backend.queue
+    a = _uploaded(queue, part.a, part)
+    out = part.out if part.out.flags.c_contiguous else np.empty(part.out.shape, part.dtype)
+    c = row_major(queue.allocate(out.nbytes), out.shape, part.n)
+    events = backend._launch(queue, part, backend.resolve(part, params), (a, b(), c))
+    queue.copy_to_host(out, c.memory)
+    if out is not part.out:
+        np.copyto(part.out, out)
+        part.copies += 1
+    return Handle(events)

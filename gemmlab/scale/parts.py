@@ -1,0 +1,35 @@
+"""The parts of a product as problems of their own, and running them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, wait
+from typing import TypeVar
+
+from gemmlab._problem import Problem
+from gemmlab.scale.blocks import Block
+
+T = TypeVar("T")
+
+
+def part_of(problem: Problem, block: Block) -> Problem:
+    """The product of a block of C: views of A, B and C. Operands of another dtype are converted once for all parts."""
+    lead, rows, columns = block
+    return Problem(
+        problem.a[(*lead, rows)], problem.b[(*lead, slice(None), columns)], problem.out[(*lead, rows, columns)],
+        threads=problem.threads,
+    )  # fmt: skip
+
+
+def run_at_once(pool: Executor, jobs: Sequence[Callable[[], T]]) -> list[T]:
+    """What the jobs return, in their order; the last runs in this thread, the others in the pool.
+
+    An exception is raised when all jobs have ended, so that nothing writes into a result that the caller has back.
+    """
+    *others, own = jobs
+    futures = [pool.submit(job) for job in others]
+    try:
+        last = own()
+    finally:
+        wait(futures)
+    return [*(future.result() for future in futures), last]
