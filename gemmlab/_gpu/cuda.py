@@ -136,6 +136,11 @@ class CudaQueue(Queue):
             queue.stream = self.cuda.Stream(non_blocking=True)
         return queue
 
+    def after(self, event: Event) -> None:
+        assert isinstance(event, CudaEvent)
+        with self.device_errors("waiting for another stream"), self.cuda.Device(self.device.handle):
+            self.stream.wait_event(event.last)
+
     # memory
 
     def free_bytes(self) -> int:

@@ -153,6 +153,14 @@ class OpenCLQueue(Queue):
         profiled = cl.command_queue_properties.PROFILING_ENABLE
         return OpenCLQueue(self.device, cl.CommandQueue(self.context, properties=profiled))
 
+    def after(self, event: Event) -> None:
+        import pyopencl as cl
+
+        assert isinstance(event, OpenCLEvent)
+        with self.lock, self.device_errors("waiting for another queue"):
+            event.queue.queue.flush()  # what is not on its way would be waited for for ever
+            cl.enqueue_barrier(self.queue, wait_for=[event.event])
+
     # memory
 
     def allocate(self, nbytes: int) -> Memory:

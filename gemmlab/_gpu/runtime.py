@@ -103,6 +103,10 @@ class Queue(ABC):
         """Another queue on the same device and its memory, whose work runs beside this one's where the runtime can."""
         return self
 
+    def after(self, event: Event) -> None:
+        """Later work on this queue waits for an event of a sibling; the caller does not, where the runtime can that."""
+        event.wait()
+
     # memory
 
     @abstractmethod

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gemmlab._gpu.transfers.staging import Staging
+from gemmlab._gpu.transfers.staging import End, Staging, Transfer
 
 if TYPE_CHECKING:
-    from gemmlab._gpu.runtime import HostArray, Memory, Queue
+    from gemmlab._gpu.runtime import Queue
 
 
 class Lanes:
@@ -20,7 +21,7 @@ class Lanes:
     def __init__(self, queue: Queue) -> None:
         self.queues = queue.sibling(), queue.sibling()
         self.up, self.down = (Staging(lane) if queue.can_stage else Unstaged(lane) for lane in self.queues)
-        self.threads = ThreadPoolExecutor(1), ThreadPoolExecutor(1)  # kept: their teams of copying threads are, too
+        self.threads = ThreadPoolExecutor(2, thread_name_prefix="gemmlab-lane")
         self.lock = threading.RLock()  # held by the product that uses them
         self.transfers: tuple[float, float, float] | None = None
         self.flop: dict[object, float] = {}
@@ -37,16 +38,24 @@ class Unstaged:
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
 
-    def upload(self, memory: Memory, array: HostArray) -> None:
-        """Copy a host array to the start of `memory`."""
-        self.queue.upload(memory, np.ascontiguousarray(array))
+    def uploads(self, transfers: Sequence[Transfer], begin: Callable[[int], None], end: End) -> None:
+        """As `Staging.uploads`; each has ended when `end` is called."""
+        for number, (memory, array) in enumerate(transfers):
+            begin(number)
+            self.queue.upload(memory, np.ascontiguousarray(array))
+            end(number, None)
 
-    def download(self, array: HostArray, memory: Memory) -> None:
-        """Copy the start of `memory` into a host array."""
-        contiguous = array if array.flags.c_contiguous else np.empty(array.shape, array.dtype)
-        self.queue.download(contiguous, memory)
-        if contiguous is not array:
-            np.copyto(array, contiguous)
+    def downloads(
+        self, transfers: Sequence[Transfer], begin: Callable[[int], None], end: End, is_ready: object = None
+    ) -> None:
+        """As `Staging.downloads`; each has ended when `end` is called."""
+        for number, (memory, array) in enumerate(transfers):
+            begin(number)
+            contiguous = array if array.flags.c_contiguous else np.empty(array.shape, array.dtype)
+            self.queue.download(contiguous, memory)
+            if contiguous is not array:
+                np.copyto(array, contiguous)
+            end(number, None)
 
 
 _opening = threading.Lock()

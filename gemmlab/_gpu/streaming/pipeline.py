@@ -1,12 +1,14 @@
-"""A product of host arrays in tiles: the work on one queue, the transfers beside it.
+"""A product of host arrays in tiles: the work on one queue, the transfers on two others beside it.
 
-Three threads take the tiles in the same order:
+Three threads submit it, in the same order of tiles:
 
-    transfers to the device     waits until the slot is free: the work that read it last is done
-    work (the caller)           waits until the tiles of A and B are there, and the slot of C is free
-    transfers to the host       waits until the last block of k has been added
+    transfers to the device     a tile follows the work that read its slot last
+    work (the caller)           follows the transfers of its tiles of A and B, and the transfer from the slot of C
+    transfers to the host       a tile follows the work that added its last block of k
 
-A slot is memory on the device for one tile. Every wait is for work that began earlier, so none waits for ever.
+A slot is memory on the device for one tile. The queues wait for each other on the device, where the runtime can that;
+the threads wait only until what their queue is to wait for has been submitted. That is always work on an earlier tile,
+so none waits for ever.
 """
 
 from __future__ import annotations
@@ -14,13 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError, wait
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gemmlab._backend import Params
-from gemmlab._errors import DeviceError
 from gemmlab._gpu.batches import Operand
 from gemmlab._gpu.rungs import C_TYPE, kernel_text
 from gemmlab._gpu.streaming.lanes import lanes_of
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from gemmlab._gpu.runtime import Event, HostArray, Memory, Queue
 
 ADD_GROUP = 256
-UP, DOWN = 0, 1
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,24 @@ def _products(
             yield x[:1] if x.strides[0] == 0 else x, y[:1] if y.strides[0] == 0 else y, z
 
 
+@dataclass
+class Series:
+    """The transfers of one direction: memory and tile of each, and the event with which it will end."""
+
+    transfers: list[tuple[Memory, HostArray]] = field(default_factory=list)
+    ends: list[Future[Event | None]] = field(default_factory=list)
+
+    def add(self, memory: Memory, tile: HostArray) -> int:
+        """The number of a new transfer."""
+        self.transfers.append((memory, tile))
+        self.ends.append(Future())
+        return len(self.ends) - 1
+
+    def end(self, number: int, event: Event | None) -> None:
+        """A transfer has been submitted, or, without an event, has ended."""
+        self.ends[number].set_result(event)
+
+
 class Pipeline:
     """One streamed product."""
 
@@ -100,80 +118,101 @@ class Pipeline:
         self.a = Slots(queue, t.a_slots, t.m * t.k * item)
         self.b = Slots(queue, t.b_slots, t.k * t.n * item)
         self.c = [queue.allocate(t.m * t.n * item) for _ in range(t.c_slots)]
-        self.transfers: list[Future[None]] = []
         self.partial = queue.allocate(t.m * t.n * item) if t.k < t.size.k else None
+        self.up, self.down = Series(), Series()
+        self.work: list[Future[Event]] = []  # the last event of each step
+        self.failure: BaseException | None = None
 
     def run(self, steps: Sequence[Step]) -> list[Event]:
         """Compute all steps; returns the events of the work."""
-        started: list[Future[Event]] = [Future() for _ in steps]
+        self.work = [Future() for _ in steps]
+        needs, followed = self._planned(steps)
+        last = [number for number, step in enumerate(steps) if step.last]
+        up_lane, down_lane = self.lanes.queues
+
+        def begin_upload(number: int) -> None:
+            if followed[number] is not None:
+                up_lane.after(self.work[followed[number]].result())
+
+        def begin_download(number: int) -> None:
+            down_lane.after(self.work[last[number]].result())
+
+        def is_computed(number: int) -> bool:
+            return self.work[last[number]].done()
+
         with self.lanes.lock:
+            lanes = [
+                self._lane(self.lanes.up.uploads, self.up.transfers, begin_upload, self.up.end),
+                self._lane(self.lanes.down.downloads, self.down.transfers, begin_download, self.down.end, is_computed),
+            ]
+            events: list[Event] = []
             try:
-                places = self._uploads(steps, started)
-                return self._work(steps, places, started)
-            except BaseException:
-                for step in started:  # what waits for work that will not be started goes on, and ends
-                    with suppress(InvalidStateError):
-                        step.set_exception(DeviceError("the product was ended"))
-                raise
-            finally:
-                for transfer in self.transfers:
-                    transfer.cancel()
-                wait(self.transfers)
-                self.queue.failed |= self.lanes.failed
+                events = self._submit(steps, needs)
+            except BaseException as error:
+                self._fail(error)
+            wait(lanes)
+            self.queue.failed |= self.lanes.failed
+            if self.failure is not None:
+                raise self.failure
+            return events
 
-    def _submit(self, direction: int, work: Callable[..., None], *arguments: object) -> Future[None]:
-        transfer = self.lanes.threads[direction].submit(work, *arguments)
-        self.transfers.append(transfer)
-        return transfer
-
-    def _uploads(
-        self, steps: Sequence[Step], started: Sequence[Future[Event]]
-    ) -> list[tuple[Memory, Future[None], Memory, Future[None]]]:
-        """Submit all transfers to the device; the memory and the transfer of each step's tiles of A and B."""
-        last_use: dict[tuple[int, int], int] = {}  # of a slot of an operand: the last step that reads it
-        transfers: dict[tuple[int, int], Future[None]] = {}
-        places = []
+    def _planned(self, steps: Sequence[Step]) -> tuple[list[tuple[int, int]], list[int | None]]:
+        """Fill the series. For each step its two transfers; for each transfer the step that it follows."""
+        last_reader: dict[tuple[int, int], int] = {}  # by operand and slot
+        current: dict[tuple[int, int], int] = {}  # the transfer that filled it
+        needs, followed = [], []
         for number, step in enumerate(steps):
-            found: list[object] = []
+            both = []
             for which, (slots, tile) in enumerate(((self.a, step.a), (self.b, step.b))):
                 slot, there = slots.place((tile.__array_interface__["data"][0], tile.shape))
                 if not there:
-                    before = started[last_use[which, slot]] if (which, slot) in last_use else None
-                    transfers[which, slot] = self._submit(UP, self._upload, slots.memories[slot], tile, before)
-                last_use[which, slot] = number
-                found += [slots.memories[slot], transfers[which, slot]]
-            places.append(tuple(found))
-        return places  # type: ignore[return-value]
+                    current[which, slot] = self.up.add(slots.memories[slot], tile)
+                    followed.append(last_reader.get((which, slot)))
+                last_reader[which, slot] = number
+                both.append(current[which, slot])
+            needs.append((both[0], both[1]))
+            if step.last:
+                self.down.add(self.c[len(self.down.ends) % len(self.c)], step.c)
+        return needs, followed
 
-    def _upload(self, memory: Memory, tile: HostArray, before: Future[Event] | None) -> None:
-        if before is not None:
-            before.result().wait()
-        self.lanes.up.upload(memory, tile)
+    def _lane(self, transfer: Callable[..., None], *arguments: object) -> Future[None]:
+        def run() -> None:
+            try:
+                transfer(*arguments)
+            except BaseException as error:
+                self._fail(error)
 
-    def _download(self, tile: HostArray, memory: Memory, after: Event) -> None:
-        after.wait()
-        self.lanes.down.download(tile, memory)
+        return self.lanes.threads.submit(run)
 
-    def _work(
-        self, steps: Sequence[Step], places: Sequence[tuple[Memory, Future[None], Memory, Future[None]]],
-        started: Sequence[Future[Event]],
-    ) -> list[Event]:  # fmt: skip
+    def _fail(self, error: BaseException) -> None:
+        """Whoever waits for what will not come gets the error; the caller gets the first one."""
+        self.failure = self.failure or error
+        for awaited in (*self.work, *self.up.ends, *self.down.ends):
+            with suppress(InvalidStateError):
+                awaited.set_exception(error)
+
+    def _submit(self, steps: Sequence[Step], needs: Sequence[tuple[int, int]]) -> list[Event]:
         events: list[Event] = []
-        downloads: list[Future[None]] = []
-        for step, (a, a_is_there, b, b_is_there), start in zip(steps, places, started, strict=True):
-            if step.first and len(downloads) >= len(self.c):
-                downloads[-len(self.c)].result()  # then its slot is free
-            a_is_there.result()
-            b_is_there.result()
-            c = self.c[len(downloads) % len(self.c)]
-            events += self._multiply(step, a, b, c if step.first or self.partial is None else self.partial)
+        followed: set[Future[Event | None]] = set()
+        tile = 0
+
+        def follow(end: Future[Event | None]) -> None:
+            if end not in followed and (event := end.result()) is not None:
+                self.queue.after(event)
+            followed.add(end)
+
+        for number, (step, (a, b)) in enumerate(zip(steps, needs, strict=True)):
+            follow(self.up.ends[a])
+            follow(self.up.ends[b])
+            if step.first and tile >= len(self.c):
+                follow(self.down.ends[tile - len(self.c)])
+            c = self.c[tile % len(self.c)]
+            a_memory, b_memory = self.up.transfers[a][0], self.up.transfers[b][0]
+            events += self._multiply(step, a_memory, b_memory, c if step.first or self.partial is None else self.partial)
             if not step.first:
                 events.append(self._add(c, step.c.size))
-            start.set_result(events[-1])
-            if step.last:
-                downloads.append(self._submit(DOWN, self._download, step.c, c, events[-1]))
-        for done in downloads:
-            done.result()
+            self.work[number].set_result(events[-1])
+            tile += step.last
         return events
 
     def _multiply(self, step: Step, a: Memory, b: Memory, c: Memory) -> list[Event]:

@@ -44,14 +44,17 @@ def _transfer_rates(queue: Queue, lanes: Lanes) -> tuple[float, float, float]:
     there, back = np.ones(nbytes, np.uint8), np.ones(nbytes, np.uint8)
     memory, more = queue.allocate(nbytes), queue.allocate(nbytes)
 
+    def nothing(*_: object) -> None:
+        """Nothing waits for these."""
+
     def up() -> None:
-        lanes.up.upload(memory, there)
+        lanes.up.uploads([(memory, there)], nothing, nothing)
 
     def down() -> None:
-        lanes.down.download(back, more)
+        lanes.down.downloads([(more, back)], nothing, nothing)
 
     def both() -> None:
-        for done in [thread.submit(work) for thread, work in zip(lanes.threads, (up, down), strict=True)]:
+        for done in [lanes.threads.submit(work) for work in (up, down)]:
             done.result()
 
     both()

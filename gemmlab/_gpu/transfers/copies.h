@@ -6,14 +6,14 @@
 #include <string.h>
 #ifdef _WIN32
 #include <windows.h>
-#define give_way() SwitchToThread()
+#define doze() Sleep(0)
 #else
-#include <sched.h>
-#define give_way() sched_yield()
+#include <time.h>
+#define doze() nanosleep(&(struct timespec){0, 20000}, 0)
 #endif
 
 #define BLOCK 32L /* rows and columns of a block of single elements: its lines stay in L1 */
-#define SPINS 2000 /* looks at a counter before another thread may have the core */
+#define SPINS 20000 /* looks at a counter, some tens of microseconds, before the thread sleeps as long */
 
 /* A matrix: `row` and `column` bytes from each row and each column to the next. In its buffer it is row-major. */
 typedef struct {
@@ -74,7 +74,7 @@ static int wait_until_allowed(const transfer *t, long i)
         if (allowed < 0)
             return 0;
         if (looks > SPINS)
-            give_way();
+            doze();
     }
     return 1;
 }
@@ -86,7 +86,7 @@ static int wait_until_done(const transfer *t, long i)
         if (__atomic_load_n(&t->allowed, __ATOMIC_ACQUIRE) < 0)
             return 0;
         if (looks > SPINS)
-            give_way();
+            doze();
     }
     return 1;
 }

@@ -16,25 +16,47 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from gemmlab._gpu.transfers._copies import Copies
 
 if TYPE_CHECKING:
     from gemmlab._gpu.runtime import Event, HostArray, Memory, Queue
 
-PIECE_BYTES = 4 << 20  # at most; less of an array of a few pieces, so that copies and transfers overlap
+PIECE_BYTES = 4 << 20  # at most; less of a few small arrays, so that copies and transfers overlap
 LEAST_PIECE_BYTES = 1 << 20
 MIN_BYTES = 8 << 20  # a smaller transfer ends before the copying threads have started
 UNDER_WAY = 8  # pieces that the device has been given and not finished
 MAX_THREADS = 8  # of each direction
 
+Transfer: TypeAlias = "tuple[Memory, HostArray]"  # an array, and the memory whose start it is copied to or from
+End: TypeAlias = "Callable[[int, Event | None], None]"
+
+
+class Piece(NamedTuple):
+    """A part of the array of a transfer, and its first byte in the device's memory."""
+
+    transfer: int
+    memory: Memory
+    host: HostArray
+    start: int
+    is_first: bool
+    is_last: bool
+
+
+def _always(number: int) -> bool:
+    return True
+
+
+def _ignore(number: int, event: Event | None = None) -> None:
+    pass
+
 
 class Staging:
-    """Pinned buffers of one queue, and threads. They transfer one array at a time."""
+    """Pinned buffers of one queue, and threads. They do one series of transfers at a time."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
@@ -45,13 +67,29 @@ class Staging:
 
     def upload(self, memory: Memory, array: HostArray) -> None:
         """Copy a host array to the start of `memory`."""
+        self.uploads([(memory, array)])
+
+    def download(self, array: HostArray, memory: Memory) -> None:
+        """Copy the start of `memory` into a host array."""
+        self.downloads([(memory, array)])
+
+    def uploads(self, transfers: Sequence[Transfer], begin: Callable[[int], None] = _ignore, end: End = _ignore) -> None:
+        """Copy several arrays to the device, without a pause between them.
+
+        `begin` is called with the number of each before it starts, `end` with the event of its last piece.
+        """
         under_way: deque[Event] = deque()
         sent = 0
-        with self.lock, self._copies(array, to_buffer=True) as (copies, pieces):
+        with self.lock, self._copies(transfers, to_buffer=True) as (copies, pieces):
             copies.allow(len(self.buffers))
-            for number, (piece, start) in enumerate(pieces):
+            for number, piece in enumerate(pieces):
+                if piece.is_first:
+                    begin(piece.transfer)
                 copies.wait_for(number)
-                under_way.append(self.queue.start_upload(memory, start, self._buffer(number, piece)))
+                event = self.queue.start_upload(piece.memory, piece.start, self._buffer(number, piece))
+                under_way.append(event)
+                if piece.is_last:
+                    end(piece.transfer, event)
                 if len(under_way) > UNDER_WAY:
                     under_way.popleft().wait()
                     sent += 1
@@ -59,34 +97,46 @@ class Staging:
             for event in under_way:
                 event.wait()
 
-    def download(self, array: HostArray, memory: Memory) -> None:
-        """Copy the start of `memory` into a host array."""
+    def downloads(
+        self, transfers: Sequence[Transfer], begin: Callable[[int], None] = _ignore, end: End = _ignore,
+        is_ready: Callable[[int], bool] = _always,
+    ) -> None:  # fmt: skip
+        """Copy the device's memory to several arrays. `begin` may block where `is_ready` says no."""
         under_way: deque[Event] = deque()
         arrived = 0
-        with self.lock, self._copies(array, to_buffer=False) as (copies, pieces):
-            for number, (piece, start) in enumerate(pieces):
-                if number >= len(self.buffers):
-                    copies.wait_for(number - len(self.buffers))
-                under_way.append(self.queue.start_download(self._buffer(number, piece), memory, start))
-                if len(under_way) > UNDER_WAY:
+        with self.lock, self._copies(transfers, to_buffer=False) as (copies, pieces):
+
+            def wait_for_all_but(count: int) -> None:
+                nonlocal arrived
+                while len(under_way) > count:
                     under_way.popleft().wait()
                     arrived += 1
                     copies.allow(arrived)
-            for event in under_way:
-                event.wait()
-                arrived += 1
-                copies.allow(arrived)
+
+            for number, piece in enumerate(pieces):
+                if piece.is_first:
+                    if not is_ready(piece.transfer):
+                        wait_for_all_but(0)
+                    begin(piece.transfer)
+                if number >= len(self.buffers):
+                    copies.wait_for(number - len(self.buffers))
+                event = self.queue.start_download(self._buffer(number, piece), piece.memory, piece.start)
+                under_way.append(event)
+                if piece.is_last:
+                    end(piece.transfer, event)
+                wait_for_all_but(UNDER_WAY)
+            wait_for_all_but(0)
             for number in range(max(0, len(pieces) - len(self.buffers)), len(pieces)):
                 copies.wait_for(number)
 
-    def _buffer(self, number: int, piece: HostArray) -> HostArray:
-        return self.buffers[number % len(self.buffers)][: piece.nbytes]
+    def _buffer(self, number: int, piece: Piece) -> HostArray:
+        return self.buffers[number % len(self.buffers)][: piece.host.nbytes]
 
     @contextmanager
-    def _copies(self, array: HostArray, to_buffer: bool) -> Iterator[tuple[Copies, Sequence[tuple[HostArray, int]]]]:
-        """The copies of an array, under way, and its pieces. At the end no thread copies any more."""
-        pieces = list(_pieces(array, _piece_bytes(array)))
-        copies = Copies([piece for piece, _ in pieces], self.buffers, to_buffer)
+    def _copies(self, transfers: Sequence[Transfer], to_buffer: bool) -> Iterator[tuple[Copies, Sequence[Piece]]]:
+        """The copies of some arrays, under way, and their pieces. At the end no thread copies any more."""
+        pieces = _all_pieces(transfers)
+        copies = Copies([piece.host for piece in pieces], self.buffers, to_buffer)
         running = self.copier.submit(copies.run, min(self.threads, max(1, len(pieces))))
         try:
             yield copies, pieces
@@ -100,8 +150,15 @@ def _cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _piece_bytes(array: HostArray) -> int:
-    return max(LEAST_PIECE_BYTES, min(PIECE_BYTES, array.nbytes // MAX_THREADS))
+def _all_pieces(transfers: Sequence[Transfer]) -> list[Piece]:
+    total = sum(array.nbytes for _, array in transfers)
+    most = max(LEAST_PIECE_BYTES, min(PIECE_BYTES, total // (2 * MAX_THREADS)))
+    found = []
+    for number, (memory, array) in enumerate(transfers):
+        own = list(_pieces(array, most))
+        for i, (host, start) in enumerate(own):
+            found.append(Piece(number, memory, host, start, i == 0, i == len(own) - 1))
+    return found
 
 
 def _pieces(array: HostArray, most: int) -> Iterator[tuple[HostArray, int]]:
