@@ -115,7 +115,8 @@ class CudaQueue(Queue):
 
     def __init__(self, device: Device, cuda: Native) -> None:
         super().__init__(device)
-        self.cuda, self.stream = cuda, None
+        self.cuda = cuda
+        self.stream: Native = None
         self.errors = cuda.memory.OutOfMemoryError, cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError
 
     @contextmanager

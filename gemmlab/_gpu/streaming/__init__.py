@@ -79,8 +79,9 @@ def _tiles(backend: DeviceBackend, queue: Queue, problem: Problem, params: Param
 
 def _limit(queue: Queue) -> int:
     """The bytes that a product may take on the device."""
-    free, most = int(FREE_SHARE * queue.free_bytes()), config.device_memory
-    return min(free, free if most is None else most)
+    free = int(FREE_SHARE * queue.free_bytes())
+    most: int | None = config.device_memory
+    return free if most is None else min(free, most)
 
 
 def _distinct_bytes(x: HostArray) -> int:

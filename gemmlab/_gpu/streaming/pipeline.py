@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -131,8 +131,8 @@ class Pipeline:
         up_lane, down_lane = self.lanes.queues
 
         def begin_upload(number: int) -> None:
-            if followed[number] is not None:
-                up_lane.after(self.work[followed[number]].result())
+            if (step := followed[number]) is not None:
+                up_lane.after(self.work[step].result())
 
         def begin_download(number: int) -> None:
             down_lane.after(self.work[last[number]].result())
@@ -187,6 +187,7 @@ class Pipeline:
     def _fail(self, error: BaseException) -> None:
         """Whoever waits for what will not come gets the error; the caller gets the first one."""
         self.failure = self.failure or error
+        awaited: Future[Any]
         for awaited in (*self.work, *self.up.ends, *self.down.ends):
             with suppress(InvalidStateError):
                 awaited.set_exception(error)
@@ -207,8 +208,8 @@ class Pipeline:
             if step.first and tile >= len(self.c):
                 follow(self.down.ends[tile - len(self.c)])
             c = self.c[tile % len(self.c)]
-            a_memory, b_memory = self.up.transfers[a][0], self.up.transfers[b][0]
-            events += self._multiply(step, a_memory, b_memory, c if step.first or self.partial is None else self.partial)
+            target = c if step.first or self.partial is None else self.partial
+            events += self._multiply(step, self.up.transfers[a][0], self.up.transfers[b][0], target)
             if not step.first:
                 events.append(self._add(c, step.c.size))
             self.work[number].set_result(events[-1])

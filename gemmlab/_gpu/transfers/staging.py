@@ -73,7 +73,9 @@ class Staging:
         """Copy the start of `memory` into a host array."""
         self.downloads([(memory, array)])
 
-    def uploads(self, transfers: Sequence[Transfer], begin: Callable[[int], None] = _ignore, end: End = _ignore) -> None:
+    def uploads(
+        self, transfers: Sequence[Transfer], begin: Callable[[int], None] = _ignore, end: End = _ignore
+    ) -> None:
         """Copy several arrays to the device, without a pause between them.
 
         `begin` is called with the number of each before it starts, `end` with the event of its last piece.
