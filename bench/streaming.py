@@ -2,7 +2,7 @@
 
     python bench/streaming.py cuda-cublas opencl-register --cases 8192 16384 32768@third 65536x65536x1024@third
 
-A case is a square or m x n x k; `@third` limits the device's memory to a third of A and B. For each, host to host with
+A case is a square or m x n x k; `@third` limits the device's memory to a third of A, B and C. For each, host to host with
 `out=` of pages that have been touched: the median of the calls, the bound and its share. The bound is the longest of
 
     work        the same product on the device, by its events
@@ -54,7 +54,7 @@ def main() -> None:
                 "host": inward / there + outward / back,
             }  # fmt: skip
             longest = max(bounds, key=bounds.__getitem__)
-            gemmlab.config.device_memory = inward // 3 if limited else None
+            gemmlab.config.device_memory = (inward + outward) // 3 if limited else None
             multiply = partial(gemmlab.matmul, a, b, out=out, backend=name)
             multiply()
             found = seconds(multiply, options.rounds)
