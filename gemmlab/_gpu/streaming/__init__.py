@@ -80,10 +80,9 @@ def _tiles(backend: DeviceBackend, queue: Queue, problem: Problem, params: Param
 def _limit(queue: Queue) -> int:
     """The bytes that a product may take on the device."""
     free = int(FREE_SHARE * queue.free_bytes())
-    most: int | None = config.device_memory
-    return free if most is None else min(free, most)
+    return free if config.device_memory is None else min(free, config.device_memory)
 
 
 def _distinct_bytes(x: HostArray) -> int:
     """The bytes of the matrices of a batch, without the repetitions that broadcasting made."""
-    return math.prod(count for count, stride in zip(x.shape, x.strides, strict=True) if stride) * x.itemsize
+    return int(math.prod(count for count, stride in zip(x.shape, x.strides, strict=True) if stride) * x.itemsize)

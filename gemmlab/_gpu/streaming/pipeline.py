@@ -187,8 +187,8 @@ class Pipeline:
     def _fail(self, error: BaseException) -> None:
         """Whoever waits for what will not come gets the error; the caller gets the first one."""
         self.failure = self.failure or error
-        awaited: Future[Any]
-        for awaited in (*self.work, *self.up.ends, *self.down.ends):
+        every: list[Future[Any]] = [*self.work, *self.up.ends, *self.down.ends]
+        for awaited in every:
             with suppress(InvalidStateError):
                 awaited.set_exception(error)
 

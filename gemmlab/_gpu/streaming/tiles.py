@@ -7,7 +7,10 @@ C is computed in tiles, row panel after row panel:
             for p in blocks of k                    one block, unless k is too long
                 C[i, j] += A[i, p] @ B[p, j]
 
-or column panel after column panel, with A and B exchanged. The transfers of the next panel and of the last tile of C
+or column panel after column panel, with A and B exchanged. Where all of A and B fit, the tiles come in shells instead:
+those of the first r panels of A and of B, for r = 1, 2, ..., so that each panel that arrives makes work for r tiles.
+
+The transfers of the next panel and of the last tile of C
 run beside the work, as far as there is room for panels ahead. So the time of a row panel is the longest of four: the
 work, the bytes in, the bytes out, and both together, where the host's memory limits them. What cannot overlap comes
 before and after: the first tiles, the last tile of C. While the first row panel is computed, all panels of B come for
@@ -61,7 +64,7 @@ class Size:
 class Tiles:
     """Tiles of m x n x k of `group` products. `a_slots` and `b_slots` are the panels of A and B kept on the device.
 
-    With `by_columns`, the outer loop is over the columns of C. `seconds` is what the model predicts.
+    `order` is that of the tiles: by "rows", by "columns" or in "shells". `seconds` is what the model predicts.
     """
 
     size: Size
@@ -71,7 +74,7 @@ class Tiles:
     k: int
     a_slots: int
     b_slots: int
-    by_columns: bool
+    order: str
     seconds: float = float("inf")
 
     @property
@@ -100,12 +103,23 @@ class Tiles:
     def steps(self) -> Iterator[tuple[int, int, int]]:
         """The tiles of one product in their order, as indices of panels of m, n and k."""
         rows, columns, blocks = self.panels
-        outer, inner = (columns, rows) if self.by_columns else (rows, columns)
-        for i in range(outer):
-            for j in range(inner) if i % 2 == 0 else reversed(range(inner)):  # back and forth: a turn needs no transfer
-                row, column = (j, i) if self.by_columns else (i, j)
+        for i, j in self._in_shells() if self.order == "shells" else self._back_and_forth():
+            if i < rows and j < columns:
                 for p in range(blocks):
-                    yield row, column, p
+                    yield i, j, p
+
+    def _in_shells(self) -> Iterator[tuple[int, int]]:
+        for r in range(max(self.panels[:2])):
+            yield from ((r, j) for j in range(r))
+            yield from ((i, r) for i in range(r + 1))
+
+    def _back_and_forth(self) -> Iterator[tuple[int, int]]:
+        """Row after row, or column after column; at a turn the inner panel is there already."""
+        rows, columns, _ = self.panels
+        outer, inner = (rows, columns) if self.order == "rows" else (columns, rows)
+        for i in range(outer):
+            for j in range(inner) if i % 2 == 0 else reversed(range(inner)):
+                yield (i, j) if self.order == "rows" else (j, i)
 
 
 @lru_cache(maxsize=256)
@@ -154,7 +168,7 @@ def _groups(size: Size) -> Iterator[Tiles]:
     """Whole products, several at a time."""
     if size.batch > 1:
         for group in sorted({min(MAX_GROUPS, -(-size.batch // parts)) for parts in _counts(size.batch, size.batch)}):
-            yield Tiles(size, group, size.m, size.n, size.k, 2, 2, False)
+            yield Tiles(size, group, size.m, size.n, size.k, 2, 2, "rows")
 
 
 def _tiles(size: Size, k: int, parts: int) -> Iterator[Tiles]:
@@ -163,12 +177,13 @@ def _tiles(size: Size, k: int, parts: int) -> Iterator[Tiles]:
         for n in _extents(size.n, parts):
             rows, columns = -(-size.m // m), -(-size.n // n)
             if k < size.k:
-                yield from (Tiles(size, 1, m, n, k, 2, 2, by_columns) for by_columns in (False, True))
+                yield from (Tiles(size, 1, m, n, k, 2, 2, order) for order in ("rows", "columns"))
                 continue
+            yield Tiles(size, 1, m, n, k, rows, columns, "shells")
             for slots in {min(slots, columns) for slots in (*INNER_SLOTS, columns)}:
-                yield Tiles(size, 1, m, n, k, min(2, rows), slots, False)
+                yield Tiles(size, 1, m, n, k, min(2, rows), slots, "rows")
             for slots in {min(slots, rows) for slots in (*INNER_SLOTS, rows)}:
-                yield Tiles(size, 1, m, n, k, slots, min(2, columns), True)
+                yield Tiles(size, 1, m, n, k, slots, min(2, columns), "columns")
 
 
 def _counts(extent: int, most: int) -> list[int]:
@@ -190,9 +205,11 @@ def _seconds(tiles: Tiles, rates: Rates) -> float:
     """The model at the head of this file."""
     if tiles.group > 1:
         return _seconds_of_groups(tiles, rates)
-    if tiles.by_columns:
+    if tiles.order == "shells":
+        return _seconds_in_shells(tiles, rates)
+    if tiles.order == "columns":
         size = tiles.size.exchanged
-        tiles = Tiles(size, 1, tiles.n, tiles.m, tiles.k, tiles.b_slots, tiles.a_slots, False)
+        tiles = Tiles(size, 1, tiles.n, tiles.m, tiles.k, tiles.b_slots, tiles.a_slots, "rows")
     size, (rows, columns, blocks) = tiles.size, tiles.panels
     item = size.itemsize
     a, b, c = size.m / rows * size.k * item, size.k * size.n / columns * item, size.m / rows * size.n / columns * item
@@ -208,6 +225,22 @@ def _seconds(tiles: Tiles, rates: Rates) -> float:
     if not comes_once:  # the next panel of A comes after this row's last of B, while the device works on those it has
         later += max(0.0, a * again / columns / rates.up - (tiles.b_slots - 1) * work / columns)
     return size.batch * ((a + b) / blocks / rates.up + first + (rows - 1) * later + c / rates.down)
+
+
+def _seconds_in_shells(tiles: Tiles, rates: Rates) -> float:
+    """The same in shells: the work on a panel's tiles begins when it has arrived and the work before is done."""
+    size, (rows, columns, _) = tiles.size, tiles.panels
+    a, b = size.m / rows * size.k * size.itemsize, size.k * size.n / columns * size.itemsize
+    tile = 2 * size.m / rows * size.n / columns * size.k / rates.flop + STEP_S
+    arrived = done = 0.0
+    for r in range(max(rows, columns)):
+        for is_there, nbytes, count in ((r < rows, a, min(r, columns)), (r < columns, b, min(r + 1, rows))):
+            if is_there:
+                arrived += nbytes / rates.up
+                done = max(done, arrived) + count * tile
+    bytes_in, bytes_out = rows * a + columns * b, size.m * size.n * size.itemsize
+    longest = max(done, bytes_out / rates.down, (bytes_in + bytes_out) / rates.both)
+    return size.batch * (longest + bytes_out / rows / columns / rates.down)
 
 
 def _seconds_of_groups(tiles: Tiles, rates: Rates) -> float:

@@ -15,6 +15,35 @@
 #define BLOCK 32L /* rows and columns of a block of single elements: its lines stay in L1 */
 #define SPINS 20000 /* looks at a counter, some tens of microseconds, before the thread sleeps as long */
 
+/* Rows of C are not read again soon, so they are written past the caches: a store through them reads its line first. */
+#ifdef __SSE2__
+#include <emmintrin.h>
+static void copy_past_caches(char *to, const char *from, long bytes)
+{
+    const long head = -(uintptr_t)to & 15;
+    if (bytes < 256) {
+        memcpy(to, from, bytes);
+        return;
+    }
+    memcpy(to, from, head);
+    to += head, from += head, bytes -= head;
+    for (; bytes >= 64; to += 64, from += 64, bytes -= 64) {
+        const __m128i *source = (const __m128i *)from;
+        __m128i *target = (__m128i *)to;
+        const __m128i x = _mm_loadu_si128(source), y = _mm_loadu_si128(source + 1);
+        const __m128i z = _mm_loadu_si128(source + 2), w = _mm_loadu_si128(source + 3);
+        _mm_stream_si128(target, x);
+        _mm_stream_si128(target + 1, y);
+        _mm_stream_si128(target + 2, z);
+        _mm_stream_si128(target + 3, w);
+    }
+    memcpy(to, from, bytes);
+    _mm_sfence();
+}
+#else
+#define copy_past_caches memcpy
+#endif
+
 /* A matrix: `row` and `column` bytes from each row and each column to the next. In its buffer it is row-major. */
 typedef struct {
     char *host;
@@ -52,13 +81,12 @@ static void copy_elements(char *to, long to_row, long to_column, const char *fro
 static void copy_piece(const piece *p, char *buffer, long itemsize, int to_buffer)
 {
     const long bytes = p->columns * itemsize;
-    if (p->column == itemsize && p->row == bytes) {
-        memcpy(to_buffer ? buffer : p->host, to_buffer ? p->host : buffer, p->rows * bytes);
+    if (p->column == itemsize && to_buffer) {
+        for (long i = 0; i < p->rows; i++)
+            memcpy(buffer + i * bytes, p->host + i * p->row, bytes);
     } else if (p->column == itemsize) {
-        for (long i = 0; i < p->rows; i++) {
-            char *host = p->host + i * p->row, *packed = buffer + i * bytes;
-            memcpy(to_buffer ? packed : host, to_buffer ? host : packed, bytes);
-        }
+        for (long i = 0; i < p->rows; i++)
+            copy_past_caches(p->host + i * p->row, buffer + i * bytes, bytes);
     } else if (to_buffer) {
         copy_elements(buffer, bytes, itemsize, p->host, p->row, p->column, p->rows, p->columns, itemsize);
     } else {
