@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import accumulate, product
 from typing import Any
 
@@ -20,7 +20,7 @@ from gemmlab._backend import check_params
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._problem import AnyArray, Array, DType, Problem
 from gemmlab.dask import plan as model
-from gemmlab.dask.operands import Operand, operands
+from gemmlab.dask.operands import operands
 from gemmlab.dask.tasks import Recipe, adds, stored, tile, total
 from gemmlab.dask.workers import Workers
 
@@ -114,7 +114,7 @@ class Product:
         for batch in product(*(range(len(chunks)) for chunks in self.batch)):
             for i, j in product(range(len(rows)), range(len(columns))):
                 at = (*batch, *(() if self.a.is_vector else (i,)), *(() if self.b.is_vector else (j,)))
-                made = [
+                made: list[tuple[Any, ...]] = [
                     (tile, self._recipe(batch, rows[i], columns[j], k), self.a.block(batch, rows[i], k),
                      self.b.block(batch, columns[j], k))
                     for k in ks
@@ -167,13 +167,15 @@ def checked(a: AnyArray, b: AnyArray, out: AnyArray, options: Options, workers: 
         np.matmul(a, b)  # NumPy's error, with the whole shapes
         raise
     if out is not None:
-        shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *a.shape[-2:-1], *(b.shape[-1:] if b.ndim > 1 else ()))
+        batch, columns = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), b.shape[-1:] if b.ndim > 1 else ()
+        shape = (*batch, *a.shape[-2:-1], *columns)
         if out.shape != shape:
             raise ValueError(f"out has the shape {out.shape}, and the product {shape}: create it with that shape")
         if not np.can_cast(problem.dtype, out.dtype, "same_kind"):
-            raise TypeError(f"out is of {out.dtype}, which cannot hold a product of {problem.dtype}: create it with that dtype")
-    _check_backend(options, problem.dtype, workers)
-    return problem.dtype
+            raise TypeError(f"out of {out.dtype} cannot hold a product of {problem.dtype}: create it with that dtype")
+    dtype: DType = problem.dtype
+    _check_backend(options, dtype, workers)
+    return dtype
 
 
 def _check_backend(options: Options, dtype: DType, workers: Workers) -> None:

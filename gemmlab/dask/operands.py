@@ -24,7 +24,6 @@ from gemmlab.dask.tasks import Region
 from gemmlab.dask.workers import current_client
 
 Chunks: TypeAlias = tuple[int, ...]
-CHUNK_OF_A_PLAIN_ARRAY = "128MiB"
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,8 @@ class Operand:
     @property
     def dtype(self) -> DType:
         """The dtype of its elements."""
-        return np.dtype(self.array.dtype)
+        dtype: DType = np.dtype(self.array.dtype)
+        return dtype
 
     @property
     def token(self) -> str:
@@ -81,7 +81,8 @@ class Operand:
 
         `batch` is the block of the batch in the result; `outer` and `inner` are ranges of blocks.
         """
-        at = [i if len(chunks) > 1 else 0 for i, chunks in zip(batch[len(batch) - len(self.batch) :], self.batch, strict=True)]
+        own = batch[len(batch) - len(self.batch) :]
+        at = [i if len(chunks) > 1 else 0 for i, chunks in zip(own, self.batch, strict=True)]
         if self.is_stored:
             of_batch = tuple(_extent(chunks, (i, i + 1)) for chunks, i in zip(self.batch, at, strict=True))
             box = self._in_order(of_batch, _extent(self.outer, outer), _extent(self.inner, inner))
@@ -139,7 +140,8 @@ def _chunked(x: AnyArray, like: AnyArray) -> AnyArray:
     if not sides:
         return asanyarray(x) if x.ndim == 0 else from_array(x, chunks=("auto",) * x.ndim if x.size else -1)
     side = max(1, *sides[-2:])
-    return from_array(x, chunks=tuple(1 if axis < x.ndim - 2 else min(side, max(1, extent)) for axis, extent in enumerate(x.shape)))
+    core = [min(side, max(1, extent)) for extent in x.shape[-2:]]
+    return from_array(x, chunks=(1,) * (x.ndim - len(core)) + tuple(core))
 
 
 def _operand(name: str, x: AnyArray) -> Operand:

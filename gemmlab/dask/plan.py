@@ -176,7 +176,7 @@ def _refusal(a: Side, b: Side, c: Result, workers: Workers, least: Plan, k_group
     side = _side_that_fits(a, b, c, room)
     of_batch = " of one matrix" if c.block > 1 else ""
     changes = [
-        f"{'store' if x.stored else 'rechunk'} {x.name} {'in chunks of' if x.stored else 'to'} {x.chunk(side)}{of_batch}"
+        f"{f'store {x.name} in chunks of' if x.stored else f'rechunk {x.name} to'} {x.chunk(side)}{of_batch}"
         for x in (a, b)
         if x.chunk(side) != x.chunk() or x.block > 1
     ]
@@ -193,7 +193,7 @@ def _side_that_fits(a: Side, b: Side, c: Result, room: int) -> int:
     """A round number: chunks of so many rows and columns make a task that takes at most half the room."""
     each = 4 * max(a.itemsize, b.itemsize) + 3 * max(c.sums, c.itemsize)
     side = max(1, math.isqrt(room // (2 * each)))
-    unit = 10 ** max(0, len(str(side)) - 1)
+    unit = int(10 ** (len(str(side)) - 1))
     return side // unit * unit
 
 

@@ -33,8 +33,8 @@ def matmul(
 ) -> AnyArray:
     """Matrix product of Dask arrays or arrays in Zarr, with the semantics of `numpy.matmul`.
 
-    Each task makes a tile of several chunks of C, and adds up several blocks of k in it. The tiles are chosen by a model
-    of the workers' memory, which `gemmlab.dask.advise` shows beforehand.
+    Each task makes a tile of several chunks of C, and adds up several blocks of k in it. A model of the workers' memory
+    chooses the tiles; `gemmlab.dask.advise` shows it beforehand.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def matmul(
     Raises
     ------
     ValueError
-        Shapes that do not agree; or chunks so large that a task does not fit into a worker: the message has better ones.
+        Shapes that do not agree; or chunks so large that no task fits into a worker: the message has better ones.
     UnknownBackend, BackendUnavailable, UnsupportedProblem
         As for `gemmlab.matmul`.
     gemmlab.dask.Unfinished
@@ -86,7 +86,8 @@ def matmul(
     if out is None:
         return Product(A, B, options, found).lazy()
     if not is_zarr(out):
-        raise TypeError(f"out must be a zarr.Array, not {type(out).__name__}: a product of Dask arrays without out is lazy")
+        kind = type(out).__name__
+        raise TypeError(f"out must be a zarr.Array, not {kind}: without out a product of Dask arrays is lazy")
     return store(A, B, out, options, found, progress)
 
 
@@ -111,10 +112,11 @@ def general_matmul(
             raise UnsupportedProblem(f"gemmlab multiplies arrays, not {kind}: pass a dask.array.Array or a zarr.Array")
     if options["accumulate"]:
         raise UnsupportedProblem("a product of Dask arrays is not added to out (accumulate=True): compute out + a @ b")
-    refused = [name for name in ("dtype", "axes") if options[name] is not None]  # type: ignore[literal-required]
-    refused += ["casting"] if options["casting"] != "same_kind" else []
+    casting = None if options["casting"] == "same_kind" else options["casting"]
+    given = {"dtype": options["dtype"], "axes": options["axes"], "casting": casting}
+    refused = [name for name, value in given.items() if value is not None]
     if refused:
-        raise TypeError(f"a product of Dask arrays takes no {refused[0]}: convert or transpose the operands, which is lazy")
+        raise TypeError(f"a product of Dask arrays takes no {refused[0]}: convert or transpose the lazy operands")
     out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
     if out is None and not (isinstance(a, DaskArray) or isinstance(b, DaskArray)):
         raise TypeError("a product of arrays in Zarr needs out=, a zarr.Array; gemmlab.dask.matmul gives a lazy array")

@@ -22,6 +22,7 @@ from gemmlab.dask.workers import Workers, current_client, status_of
 Progress: TypeAlias = Callable[[int, int, str], None]
 MARK = "gemmlab_unfinished"
 LOOK_S = 2.0  # between two looks at the workers
+LOST = ("CancelledError", "FutureCancelledError", "FuturesCancelledError", "CommClosedError", "TimeoutError")
 STUCK_S = 60.0  # all of them paused for so long: memory is full, and nothing can be freed
 
 
@@ -55,7 +56,7 @@ def _marked_unfinished(out: AnyArray) -> Iterator[None]:
     except UnsupportedProblem:
         raise
     except Exception as error:
-        why = str(error) if isinstance(error, GemmlabError) else f"{_in_words(error)}"
+        why = str(error) if isinstance(error, GemmlabError) else _in_words(error)
         raise Unfinished(f"{why}; {out.store_path} is marked {MARK}: multiply again") from error
     del out.attrs[MARK]
 
@@ -63,8 +64,8 @@ def _marked_unfinished(out: AnyArray) -> Iterator[None]:
 def _in_words(error: Exception) -> str:
     kind, text = type(error).__name__, " ".join(str(error).split())
     if kind == "KilledWorker":
-        return f"workers died again and again at one task, probably for want of memory: see gemmlab.dask.advise ({text})"
-    if kind in ("CancelledError", "FutureCancelledError", "FuturesCancelledError", "CommClosedError", "TimeoutError"):
+        return f"workers died again and again at one task, maybe for want of memory: see gemmlab.dask.advise ({text})"
+    if kind in LOST:
         return f"the connection to the cluster was lost ({kind})"
     return f"a task failed: {kind}: {text}"
 
@@ -82,7 +83,7 @@ def _compute_here(marks: Any, show: Progress) -> None:
 
     show(0, total, "tiles")
     with Callback(posttask=after):
-        marks.compute()
+        marks.persist()
 
 
 def _compute_on(client: Any, marks: Any, show: Progress) -> None:
@@ -91,8 +92,8 @@ def _compute_on(client: Any, marks: Any, show: Progress) -> None:
 
     left = list(futures_of(client.persist(marks)))
     total, last_move = len(left), time.monotonic()
+    show(0, total, "tiles")
     while left:
-        show(total - len(left), total, "tiles")
         try:
             done, _ = wait(left, timeout=LOOK_S, return_when="FIRST_COMPLETED")
         except TimeoutError:
@@ -102,9 +103,9 @@ def _compute_on(client: Any, marks: Any, show: Progress) -> None:
         if done:
             last_move = time.monotonic()
             left = [future for future in left if future not in done]
+            show(total - len(left), total, "tiles")
         elif time.monotonic() - last_move > STUCK_S and _all_paused(client):
-            raise Unfinished("all workers are paused: their memory is full, and the disk that Dask writes chunks to may be")
-    show(total, total, "tiles")
+            raise Unfinished("all workers are paused: their memory is full, and perhaps the disk for Dask's chunks")
 
 
 def _all_paused(client: Any) -> bool:

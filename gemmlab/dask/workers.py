@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 from gemmlab._config import check_bytes
@@ -56,7 +57,7 @@ def found(memory: int | str | None = None) -> Workers:
         threads=max((worker["nthreads"] for worker in each), default=1),
         memory=size or min(limits, default=machine.free_memory_bytes() // max(1, len(each))),
         is_cluster=True,
-        dashboard=str(client.dashboard_link or ""),
+        dashboard=str(client.dashboard_link) if find_spec("bokeh") else "",
     )
 
 
