@@ -12,8 +12,10 @@ import statistics
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="where the arrays are written; a temporary one")
     arguments = parser.parse_args()
+    warnings.simplefilter("ignore", da.core.PerformanceWarning)
     folder = Path(tempfile.mkdtemp(dir=arguments.folder))
     try:
         with dask.config.set({"temporary-directory": str(folder)}):
@@ -77,7 +80,9 @@ def from_zarr_to_zarr(arguments: argparse.Namespace, folder: Path) -> None:
 def against_dask(arguments: argparse.Namespace, folder: Path) -> None:
     size, chunk = arguments.size or 16_000, arguments.chunk or 1000
     print(f"float32 {size} x {size}, chunks {chunk} x {chunk}: random numbers, kept in the workers; C x is computed")
-    seconds: dict[str, list[float]] = {"gemmlab.dask.matmul": [], "dask.array.matmul": []}
+    ours = partial(gemmlab.dask.matmul, backend=arguments.backend)
+    ways = {"gemmlab.dask.matmul": ours, "dask.array.matmul": da.matmul}
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(arguments.rounds):
         for name in list(seconds)[:: 1 if turn % 2 == 0 else -1]:
             with cluster(arguments.memory) as client, peak_memory(client) as peaks:
@@ -86,10 +91,9 @@ def against_dask(arguments: argparse.Namespace, folder: Path) -> None:
                 a, b = client.persist([a, b])
                 wait([a, b])
                 if turn == 0:
-                    c = gemmlab.dask.matmul(a, b, arguments.backend) if name.startswith("gemmlab") else da.matmul(a, b)
-                    print(f"{name}: {bytes_into_tasks(c, size, chunk) / 1e9:.2f} GB enter tasks")
+                    print(f"{name}: {bytes_into_tasks(ways[name], size, chunk) / 1e9:.2f} GB enter tasks")
                 start = time.perf_counter()
-                c = gemmlab.dask.matmul(a, b, arguments.backend) if name.startswith("gemmlab") else da.matmul(a, b)
+                c = ways[name](a, b)
                 of_c = c.map_blocks(lambda block, x, block_info=None: part(block, x, block_info), x, dtype="f8",
                                     chunks=(c.chunks[0], (1,) * c.numblocks[1])).sum(axis=1).compute()  # fmt: skip
                 seconds[name].append(time.perf_counter() - start)
@@ -97,9 +101,9 @@ def against_dask(arguments: argparse.Namespace, folder: Path) -> None:
             error = np.abs(of_c - right).max() / np.abs(right).max()
             peak = max(peaks.values()) / GIB
             print(f"turn {turn}, {name}: {seconds[name][-1]:.1f} s, peak {peak:.2f} GiB, error {error:.2g}", flush=True)
-    ours, theirs = seconds.values()
-    print(f"median {statistics.median(ours):.1f} s against {statistics.median(theirs):.1f} s: "
-          f"{statistics.median(t / o for o, t in zip(ours, theirs, strict=True)):.2f} times")  # fmt: skip
+    mine, theirs = seconds.values()
+    print(f"median {statistics.median(mine):.1f} s against {statistics.median(theirs):.1f} s: "
+          f"{statistics.median(t / o for o, t in zip(mine, theirs, strict=True)):.2f} times")  # fmt: skip
 
 
 def part(block: Any, x: Any, block_info: Any) -> Any:
@@ -160,11 +164,24 @@ def seconds_of_tasks(client: Client) -> dict[str, float]:
     return found
 
 
-def bytes_into_tasks(c: Any, size: int, chunk: int) -> int:
-    """Bytes of all inputs of all tasks, by the graph: chunks of operands, and partial sums, which are as large."""
-    (c,) = dask.optimize(c)
-    inputs = c.dask.get_all_dependencies()
-    return sum(len(keys) for keys in inputs.values()) * chunk * chunk * 4
+def bytes_into_tasks(multiply: Callable[[Any, Any], Any], size: int, chunk: int) -> int:
+    """Bytes of all inputs of all tasks of a product, by its graph: chunks of operands, and partial sums."""
+    a, b = (unknown_array(name, size, chunk) for name in "ab")
+    (c,) = dask.optimize(multiply(a, b))
+
+    def nbytes(key: Any) -> int:
+        if key[0].startswith("part-of-gemmlab"):
+            return int(c.chunks[0][key[1]] * c.chunks[1][key[2]] * 4)
+        return chunk * chunk * 4  # of an operand, or a partial sum of Dask's
+
+    return sum(nbytes(key) for keys in c.dask.get_all_dependencies().values() for key in keys)
+
+
+def unknown_array(name: str, size: int, chunk: int) -> Any:
+    """A Dask array of which only the chunks are known, so that no task of a product is joined with theirs."""
+    blocks = range(size // chunk)
+    graph = {(name, i, j): (np.ones, (chunk, chunk), "f4") for i in blocks for j in blocks}
+    return da.Array(graph, name, ((chunk,) * len(blocks),) * 2, dtype="f4")
 
 
 def freivalds(a: Any, b: Any, c: Any, seed: int) -> float:

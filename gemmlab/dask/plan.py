@@ -114,7 +114,7 @@ def best(a: Side, b: Side, c: Result, workers: Workers, k_group: int | None = No
 
 def usable(workers: Workers) -> int:
     """Bytes of a worker for operands and tasks."""
-    return max(int(SHARE * workers.memory) - PROCESS * workers.is_cluster, 1)
+    return max(int(SHARE * workers.memory) - PROCESS * workers.is_cluster, workers.memory // 4)
 
 
 def _held(a: Side, b: Side, workers: Workers) -> int:
