@@ -85,7 +85,8 @@ def explain(
         wanted = _registry.choose(problem, params).name if name == "auto" else _registry.resolve_name(name)
     except (BackendUnavailable, UnsupportedProblem):
         wanted = ""  # auto has nothing left: every row says why not
-    rows = sorted((_considered(each, problem, wanted, name) for each in _registry.names()), key=lambda row: not row[1])
+    candidates = dict.fromkeys((*_registry.names(), *filter(None, [wanted])))
+    rows = sorted((_considered(each, problem, wanted, name) for each in candidates), key=lambda row: not row[1])
     backend_plan = getattr(_registry.get(wanted), "plan", None) if rows[0][1] else None
     if backend_plan is None:
         return Explanation(tuple(rows))
@@ -96,10 +97,13 @@ def explain(
 
 
 def _row_of_another_kind(a: Any, b: Any, name: str, accumulate: bool) -> tuple[str, bool, str] | None:
-    """The row for operands that leave no choice: packed, on a device, or with a dispatch of their own."""
+    """The row for operands that leave no choice: packed, of Dask or Zarr, on a device, or with their own dispatch."""
     if isinstance(b, PackedOperand):
         taken = _registry.resolve_name(name) == "cpu-packed"
         return ("cpu-packed", True, "b is packed for it") if taken else (name, False, "takes no packed operand")
+    if _registry.array_function(a, b) is not None:
+        why = "does not add to out" if accumulate else "for each chunk, by gemmlab.dask; see gemmlab.dask.advise"
+        return name, not accumulate, why
     if (kind := array_owner(a, b)) in _registry.AUTO_ON:
         wanted = _registry.resolve_name(_registry.AUTO_ON[str(kind)] if name == "auto" else name)
         return wanted, True, f"auto: what comes with arrays of {kind}" if name == "auto" else f"asked for as {name}"

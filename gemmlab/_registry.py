@@ -191,23 +191,22 @@ def _load(name: str) -> Backend | Exception:
             if plain(name) in BUILT_IN:
                 _loaded[name] = BUILT_IN[plain(name)](name)
             elif name in BY_NAME_ONLY:
-                _loaded[name] = _loaded_on_use(BY_NAME_ONLY[name])()
+                _loaded[name] = loaded(BY_NAME_ONLY[name])()
             else:
                 _loaded[name] = _from_plugin(_plugins()[name])
         return _loaded[name]
 
 
-def array_function(*operands: object) -> Callable[..., Any] | None:
-    """What multiplies these operands, if one is of a package that has a function of its own here."""
+def array_function(*operands: object) -> str | None:
+    """The function for these operands, if one is of a package that has its own here; see `loaded`."""
     for x in operands:
-        home = ARRAY_FUNCTIONS.get(type(x).__module__.partition(".")[0])
-        if home is not None:
-            return _loaded_on_use(home)
+        if (home := ARRAY_FUNCTIONS.get(type(x).__module__.partition(".")[0])) is not None:
+            return home
     return None
 
 
 @cache
-def _loaded_on_use(home: str) -> Callable[..., Any]:
+def loaded(home: str) -> Callable[..., Any]:
     """The function of "module:function"."""
     module, _, function = home.partition(":")
     found: Callable[..., Any] = getattr(import_module(module), function)

@@ -15,6 +15,7 @@ from gemmlab._cpu import machine
 from gemmlab._problem import Array, Problem
 
 BLOCKS = 3  # along each axis, at most
+LEAST = 1024  # bytes of memory for the smallest products
 
 
 class Dask:
@@ -44,9 +45,10 @@ class Dask:
 
         from gemmlab.dask.product import matmul
 
+        a, b = problem.a, problem.b
+        memory = LEAST + a.nbytes + b.nbytes + problem.out.nbytes  # too little for one tile: there are several
         with dask.config.set(scheduler="synchronous"):
-            a, b = _in_chunks(problem.a), _in_chunks(problem.b)
-            lazy = matmul(a, b, "auto", k_group, threads=problem.threads)
+            lazy = matmul(_in_chunks(a), _in_chunks(b), "auto", k_group, threads=problem.threads, memory=memory)
             problem.out[...] = lazy.compute()
 
 

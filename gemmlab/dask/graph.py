@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, product
 from typing import Any
@@ -16,11 +16,12 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from gemmlab import _registry
+from gemmlab._api import array_owner, foreign_operand
 from gemmlab._backend import check_params
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._problem import AnyArray, Array, DType, Problem
 from gemmlab.dask import plan as model
-from gemmlab.dask.operands import operands
+from gemmlab.dask.operands import Operand, operands
 from gemmlab.dask.tasks import Recipe, adds, stored, tile, total
 from gemmlab.dask.workers import Workers
 
@@ -33,7 +34,7 @@ class Options:
     """How chunks are multiplied: the backend's name and parameters, threads of a task, blocks of k of a task."""
 
     backend: str = "auto"
-    params: Mapping[str, Any] | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
     threads: int | None = None
     k_group: int | None = None
 
@@ -45,6 +46,7 @@ class Product:
         self.dtype = checked(a, b, out, options, workers)
         self.a, self.b = operands(a, b, None if out is None else _unit(a, b, out))
         self.options, self.workers, self.out = options, workers, out
+        _check_chunks(options.backend, self.a, self.b)
         self.sums = np.dtype(np.float32) if self.dtype.name in HALF else self.dtype
         self.plan = model.best(*self.sides, workers, options.k_group)
 
@@ -133,7 +135,7 @@ class Product:
         ends = [0, *accumulate(inner)]
         return Recipe(
             backend=options.backend,
-            params=dict(options.params or {}),
+            params=dict(options.params),
             threads=options.threads,
             dtype=self.dtype,
             sums=self.sums,
@@ -185,11 +187,20 @@ def _check_backend(options: Options, dtype: DType, workers: Workers) -> None:
         raise UnsupportedProblem(f"{name} itself makes Dask arrays: name the backend that multiplies their chunks")
     if workers.is_cluster and not _registry.availability(_registry.resolve_name(name)).ok:
         return
-    backend = _registry.get(name)
-    check_params(backend, options.params or {})
     none = np.empty((0, 0), dtype)
-    if name != "auto" and (why_not := _registry.refusal(backend, Problem(none, none, none))) is not None:
+    problem = Problem(none, none, none)
+    backend = _registry.choose(problem, options.params) if name == "auto" else _registry.get(name)
+    check_params(backend, options.params)
+    if (why_not := _registry.refusal(backend, problem)) is not None:
         raise UnsupportedProblem(why_not)
+
+
+def _check_chunks(backend: str, a: Operand, b: Operand) -> None:
+    """UnsupportedProblem for chunks with a dispatch of their own, where a backend is named."""
+    for meta in (x.array._meta for x in (a, b) if not x.is_stored):
+        if array_owner(meta) is None and foreign_operand(meta, None, None) is not None:
+            if backend not in ("auto", "cpu-numpy"):
+                raise UnsupportedProblem(f"{backend} takes plain chunks, not {type(meta).__name__}: use backend='auto'")
 
 
 def _stand_in(x: AnyArray) -> Array:
