@@ -197,10 +197,10 @@ def _check_backend(options: Options, dtype: DType, workers: Workers) -> None:
 
 def _check_chunks(backend: str, a: Operand, b: Operand) -> None:
     """UnsupportedProblem for chunks with a dispatch of their own, where a backend is named."""
-    for meta in (x.array._meta for x in (a, b) if not x.is_stored):
-        if array_owner(meta) is None and foreign_operand(meta, None, None) is not None:
-            if backend not in ("auto", "cpu-numpy"):
-                raise UnsupportedProblem(f"{backend} takes plain chunks, not {type(meta).__name__}: use backend='auto'")
+    metas = [x.array._meta for x in (a, b) if not x.is_stored and array_owner(x.array._meta) is None]
+    foreign = [type(meta).__name__ for meta in metas if foreign_operand(meta, None, None) is not None]
+    if foreign and backend not in ("auto", "cpu-numpy"):
+        raise UnsupportedProblem(f"{backend} takes plain chunks, not {foreign[0]}: use backend='auto'")
 
 
 def _stand_in(x: AnyArray) -> Array:

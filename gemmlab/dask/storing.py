@@ -98,6 +98,8 @@ def _compute_on(client: Any, marks: Any, show: Progress) -> None:
             done, _ = wait(left, timeout=LOOK_S, return_when="FIRST_COMPLETED")
         except TimeoutError:
             done = set()
+        except ValueError:  # no client
+            raise Unfinished("the client was closed") from None
         for future in done:
             future.result()
         if done:
