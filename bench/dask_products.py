@@ -69,7 +69,7 @@ def from_zarr_to_zarr(arguments: argparse.Namespace, folder: Path) -> None:
         gemmlab.dask.matmul(a, b, arguments.backend, out=c, progress=lambda *at: print(*at, flush=True))
         wall = time.perf_counter() - start
         spent = seconds_of_tasks(client)
-    product = spent.get("gemmlab product", 0.0)
+    product = spent.get("gemmlab-product", 0.0)
     print(f"wall {wall:.1f} s, {2e-9 * size**3 / wall:.1f} GFLOP/s")
     print(f"seconds in products over 2 x wall time: {product / (2 * wall):.3f}")
     print("seconds of both workers:", {name: round(seconds, 1) for name, seconds in spent.items()})

@@ -103,7 +103,7 @@ def tile(recipe: Recipe, a: Any, b: Any) -> AnyArray:
         if is_first:
             like = x if type(y) is np.ndarray else y
             out = np.empty_like(like, shape=recipe.shape, dtype=recipe.sums)
-        with measured("gemmlab product"):
+        with measured("gemmlab-product"):
             _multiply(recipe, x, y, out, is_first, threads)
     return out if recipe.is_part else recipe.finished(out)
 
@@ -121,7 +121,7 @@ def stored(target: AnyArray, box: Box, made: Any, *given: Any) -> AnyArray:
     result = made(*given)
     unit = target.shards or target.chunks
     start = tuple(side.start for side in box)
-    with measured("gemmlab store"):
+    with measured("gemmlab-store"):
         for piece in pieces(box, unit):
             at = tuple(slice(side.start - first, side.stop - first) for side, first in zip(piece, start, strict=True))
             target[piece] = result[at]
@@ -169,13 +169,13 @@ class Panels:
         k = slice(box[self._inner].start + start, box[self._inner].start + stop)
         if len(box) == 1:
             vector = np.empty(stop - start, source.dtype)
-            with measured("gemmlab read"):
+            with measured("gemmlab-read"):
                 self.given.read((k,), vector)
             return self._as_matrix(vector)
         outer = box[self._outer]
         batch = tuple(side.stop - side.start for side in box[:-2])
         out = self._room(np.empty((*batch, 0, 0), source.dtype), outer.stop - outer.start, stop - start)
-        with measured("gemmlab read"):
+        with measured("gemmlab-read"):
             self.given.read((*box[:-2], *((outer, k) if self.name == "A" else (k, outer))), out)
         return out
 
