@@ -7,7 +7,7 @@ only taken by its name.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.util import find_spec
+from importlib import import_module
 from typing import Any
 
 from gemmlab._backend import Availability, Param
@@ -32,7 +32,9 @@ class Dask:
 
     def probe(self) -> Availability:
         """Available where Dask is."""
-        if find_spec("dask") is None:
+        try:
+            import_module("dask.array")
+        except ImportError:
             return Availability(False, "the package dask is not installed", "pip install 'gemmlab[dask]'")
         return Availability(True, device=machine.cpu_name())
 

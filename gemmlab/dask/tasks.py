@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gemmlab import _registry
-from gemmlab._api import matmul
+from gemmlab._api import array_owner, matmul
 from gemmlab._cpu._driver import max_threads
 from gemmlab._problem import AnyArray, DType, Problem
 from gemmlab.dask.errors import CannotRead
@@ -206,7 +206,7 @@ class Panels:
 def _multiply(recipe: Recipe, a: AnyArray, b: AnyArray, out: AnyArray, is_first: bool, threads: int | None) -> None:
     """Let `out` be the product, if it is the first of a tile; else add the product to it."""
     options = {"backend": recipe.backend, "threads": threads, **recipe.params}
-    if recipe.sums != recipe.dtype:
+    if recipe.sums != recipe.dtype and array_owner(a) is None:  # arrays on a device are multiplied in their own dtype
         options["dtype"] = recipe.sums
     is_plain = type(a) is type(b) is type(out) is np.ndarray
     if is_plain and (is_first or adds(recipe.backend, recipe.sums)):

@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from helpers import output_of
 from randomness import RNG
 
 import gemmlab
@@ -196,6 +197,22 @@ def test_wrong_operands_are_refused_at_once():
         gemmlab.matmul(a, gemmlab.pack(whole(5, 4)))
     with pytest.raises(gemmlab.UnsupportedProblem, match="int64"):
         gemmlab.matmul(a.astype("int64"), a.astype("int64").T, backend="cpu-naive")
+
+
+def test_without_dask_there_is_one_line_with_the_fix():
+    code = """
+import sys
+sys.modules["dask"] = None
+import gemmlab.dask
+from gemmlab import _registry
+try:
+    gemmlab.dask.matmul
+except ImportError as error:
+    print(error)
+print(_registry.availability("dask"))
+"""
+    assert "gemmlab.dask needs Dask, which is not here" in (said := output_of(code))
+    assert said.count("pip install 'gemmlab[dask]'") == 2
 
 
 def test_explain_says_which_backend_multiplies_the_chunks():
