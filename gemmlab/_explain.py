@@ -114,10 +114,13 @@ def explain(
 
 
 def _row_of_another_kind(a: Any, b: Any, name: str, accumulate: bool) -> tuple[str, bool, str] | None:
-    """The row for operands that leave no choice: packed, on a device, or with a dispatch of their own."""
+    """The row for operands that leave no choice: packed, of Dask or Zarr, on a device, or with their own dispatch."""
     if isinstance(b, PackedOperand):
         taken = _registry.resolve_name(name) == "cpu-packed"
         return ("cpu-packed", True, "b is packed for it") if taken else (name, False, "takes no packed operand")
+    if _registry.array_function(a, b) is not None:
+        why = "does not add to out" if accumulate else "for each chunk, by gemmlab.dask; see gemmlab.dask.advise"
+        return name, not accumulate, why
     if (kind := array_owner(a, b)) in _registry.AUTO_ON:
         wanted = _registry.resolve_name(_registry.AUTO_ON[str(kind)] if name == "auto" else name)
         return wanted, True, f"auto: what comes with arrays of {kind}" if name == "auto" else f"asked for as {name}"

@@ -12,7 +12,9 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
 from gemmlab import _auto, _profile
 from gemmlab._backend import Availability, Backend, BackendInfo, Params
@@ -85,6 +87,10 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("dpnp", "dpctl", "oneapi"), ("sycl",)),
     **dict.fromkeys(("cupy", "nvidia"), ("cuda",)),
 }
+# Backends that are there for audits: asked for by name, in no list. A module and a function that makes the backend.
+BY_NAME_ONLY: Mapping[str, str] = {"dask": "gemmlab.dask.backend:backend"}
+# The module of an array's type, and the function that multiplies such arrays: see `array_function`.
+ARRAY_FUNCTIONS: Mapping[str, str] = dict.fromkeys(("dask", "zarr"), "gemmlab.dask:general_matmul")
 AUTO = ("cpu-packed", "cpu-numpy")  # the table that `gemmlab._auto` reads gives some products to the second
 # The backend or family of "auto" for device arrays. A vendor's library, if it was installed with the array package.
 AUTO_ON = {"opencl": "opencl"} | {runtime: f"{runtime}-{VENDORS[runtime]}" for runtime in ("sycl", "cuda")}
@@ -99,7 +105,7 @@ def _plugins() -> Mapping[str, EntryPoint]:
     """Entry points of installed plugins; a plugin cannot replace a built-in name."""
     found = {}
     for point in entry_points(group=GROUP):
-        if point.name in BUILT_IN or point.name in FAMILIES or point.name == "auto":
+        if point.name in {"auto", *BUILT_IN, *FAMILIES, *BY_NAME_ONLY}:
             warnings.warn(f"the plugin {point.value} may not take gemmlab's own name {point.name!r}", stacklevel=4)
         else:
             found[point.name] = point
@@ -108,7 +114,7 @@ def _plugins() -> Mapping[str, EntryPoint]:
 
 def names() -> list[str]:
     """The names of all known backends: the built-in ones first, then plugins."""
-    others = {name for name in _loaded if JOINT not in name and plain(name) not in BUILT_IN}
+    others = {name for name in _loaded if JOINT not in name and plain(name) not in BUILT_IN} - set(BY_NAME_ONLY)
     return [*BUILT_IN, *sorted(set(_plugins()) | others)]
 
 
@@ -139,7 +145,7 @@ def check_name(name: object) -> None:
     """UnknownBackend, with similar names, unless a backend or a family has this name. Loads nothing."""
     if not isinstance(name, str):
         raise TypeError(f"backend must be a name such as 'cpu-blocked', not {name!r}")
-    if name == "auto" or name in BUILT_IN or name in _loaded or plain(name) in BUILT_IN or plain(name) in FAMILIES:
+    if name in ("auto", *BY_NAME_ONLY) or name in _loaded or plain(name) in BUILT_IN or plain(name) in FAMILIES:
         return
     if JOINT in name:
         _check_members(name)
@@ -226,9 +232,27 @@ def _load(name: str) -> Backend | Exception:
                 _loaded[name] = _joined(name)
             elif plain(name) in BUILT_IN:
                 _loaded[name] = BUILT_IN[plain(name)](name)
+            elif name in BY_NAME_ONLY:
+                _loaded[name] = loaded(BY_NAME_ONLY[name])()
             else:
                 _loaded[name] = _from_plugin(_plugins()[name])
         return _loaded[name]
+
+
+def array_function(*operands: object) -> str | None:
+    """The function for these operands, if one is of a package that has its own here; see `loaded`."""
+    for x in operands:
+        if (home := ARRAY_FUNCTIONS.get(type(x).__module__.partition(".")[0])) is not None:
+            return home
+    return None
+
+
+@cache
+def loaded(home: str) -> Callable[..., Any]:
+    """The function of "module:function"."""
+    module, _, function = home.partition(":")
+    found: Callable[..., Any] = getattr(import_module(module), function)
+    return found
 
 
 def _from_plugin(point: EntryPoint) -> Backend | Exception:
@@ -331,7 +355,7 @@ def refusal(backend: Backend, problem: Problem) -> str | None:
 def registered(backend: Backend) -> Iterator[Backend]:
     """Within the block, `backend` is available under its own name: for notebooks and for tests of a new backend."""
     _check_is_backend(backend)
-    if backend.name in {"auto", *FAMILIES, *names()}:
+    if backend.name in {"auto", *FAMILIES, *BY_NAME_ONLY, *names()}:
         raise ValueError(f"the name {backend.name!r} is taken")
     _loaded[backend.name] = backend
     try:

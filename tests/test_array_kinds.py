@@ -27,7 +27,7 @@ def test_the_products_are_right():
         try:
             x = array_kinds.made(name)
             result = gemmlab.asarray(gemmlab.matmul(x, x))
-        except (LookupError, gemmlab.UnsupportedProblem, NotImplementedError):
+        except (LookupError, TypeError, NotImplementedError):  # Zarr needs out=
             continue
         np.testing.assert_array_equal(np.asarray(result), array_kinds.PLAIN)
 

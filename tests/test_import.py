@@ -18,6 +18,7 @@ import gemmlab
 
 HEAVY = {
     "scipy", "pyopencl", "cupy", "dpctl", "dpnp", "matplotlib", "threadpoolctl", "jinja2", "mkl", "blis", "tqdm",
+    "dask", "distributed", "zarr",
 }  # fmt: skip
 LOADED = "import sys; print(*{name.partition('.')[0] for name in sys.modules})"
 

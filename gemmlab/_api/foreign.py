@@ -114,6 +114,6 @@ def numpys_dispatch(
     check_params(_registry.get(name), params)
     a, b, out = operands
     given = {"out": out, "axes": options["axes"], "dtype": options["dtype"]}
-    if options["casting"] != "same_kind":  # Dask takes the operands alone, and pandas another way for any option
+    if options["casting"] != "same_kind":  # pandas goes another way for any option
         given["casting"] = options["casting"]
     return np.matmul(a, b, **{name: value for name, value in given.items() if value is not None})

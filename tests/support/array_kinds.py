@@ -42,6 +42,7 @@ KINDS: Mapping[str, Callable[[], Any]] = {
     "`numpy.ma`": lambda: np.ma.masked_array(PLAIN, PLAIN > 0),
     "`scipy.sparse`": lambda: import_module("scipy.sparse").csr_array(PLAIN),
     "Dask": lambda: import_module("dask.array").from_array(PLAIN),
+    "Zarr": lambda: import_module("zarr").array(PLAIN),
     "pandas": lambda: import_module("pandas").DataFrame(PLAIN),
     "xarray": lambda: import_module("xarray").DataArray(PLAIN),
     "PyTorch, on the CPU": lambda: import_module("torch").asarray(PLAIN),
@@ -65,6 +66,8 @@ def observed(x: Any, compute: Callable[[], Any]) -> str:
     with gemmlab.trace() as calls:
         try:
             result = compute()
+            if hasattr(result, "dask"):
+                result.compute(scheduler="synchronous")  # what is lazy has no product yet
         except Exception as error:
             return f"`{type(error).__name__}`"
     kind = type(result)

@@ -161,7 +161,7 @@ KINDS = {
     "tuple": lambda x: (x,),
     "two": lambda x: (x, x),
 }
-PLAIN_FOR_NUMPY = ("dlpack", "packed", "asarray")  # NumPy is given the plain array instead
+PLAIN_FOR_NUMPY = ("dlpack", "packed", "asarray", "dask")  # NumPy is given the plain array instead
 
 
 @dataclass

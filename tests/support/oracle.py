@@ -28,7 +28,7 @@ CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 GemmArray = type(gemmlab.asarray(()))
 FOR_PACKED = ("auto", "cpu", "cpu-packed")
 FUNCTIONS: dict[str, Callable[..., Any]] = {"use": gemmlab.matmul, "numpy": np.matmul, "operator": operator.matmul}
-DISPATCHED = {"matrix", "masked", "subclass", "dask"}  # kinds for which NumPy asks their class
+DISPATCHED = {"matrix", "masked", "subclass"}  # kinds for which NumPy asks their class
 Loop = np.dtype[Any] | None
 
 
@@ -89,13 +89,17 @@ def _kinds(call: Call) -> set[str]:
 def _fits_packed(call: Call, loop: Loop) -> bool:
     axes = call.options.get("axes")
     is_transposed = axes is not None and axes[1][0] % 2 == 1
-    is_plain = call.backend in FOR_PACKED and not _kinds(call) & DISPATCHED
+    is_plain = call.backend in FOR_PACKED and not _kinds(call) & {*DISPATCHED, "dask"}
     return is_plain and not is_transposed and loop == dtype_of(call.b.dtype)
+
+
+def _has_options_of_numpy(call: Call) -> bool:
+    return any(call.options.get(name) is not None for name in ("dtype", "axes", "casting"))
 
 
 def _adds_to_out(call: Call) -> bool:
     return call.backend in (*FOR_PACKED, "cpu-naive", "cpu-ikj", "cpu-blocked", "cpu-blocked-local") and not (
-        _kinds(call) & DISPATCHED
+        _kinds(call) & {*DISPATCHED, "dask"}
     )
 
 
@@ -156,15 +160,20 @@ DIFFERENCES = (
         lambda call, loop: call.backend in ("cpu", "cpu-packed") and not _packed_has(loop),
     ),
     Difference(
-        "operands with a dispatch of their own (subclasses of ndarray, Dask arrays, pandas objects) give what "
-        "`numpy.matmul` gives: a Dask array stays lazy. A backend asked for by name refuses them",
+        "operands with a dispatch of their own (subclasses of ndarray, pandas objects) give what `numpy.matmul` gives. "
+        "A backend asked for by name refuses them",
         "UnsupportedProblem",
         lambda call, loop: _is_named(call) and bool(_kinds(call) & DISPATCHED),
     ),
     Difference(
-        '`casting="same_kind"`, the default, is not passed on to them.',
-        "no error",
-        lambda call, loop: "dask" in _kinds(call) and call.options.get("casting") == "same_kind",
+        'They take no `dtype`, `axes`, `accumulate`, or other `casting` than `"same_kind"`, the default.',
+        "TypeError",
+        lambda call, loop: "dask" in _kinds(call) and (call.out is not None or _has_options_of_numpy(call)),
+    ),
+    Difference(
+        'They take no `dtype`, `axes`, `accumulate`, or other `casting` than `"same_kind"`, the default.',
+        "UnsupportedProblem",
+        lambda call, loop: "dask" in _kinds(call) and call.accumulates,
     ),
     Difference(
         "Arrays that come through DLPack are multiplied with arrays of the same library only",
@@ -233,6 +242,9 @@ def _check(call: Call) -> None:
             return
         assert given.contents() == before, f"memory has changed; {ours.error!r}"
         return
+    if "dask" in _kinds(call):
+        assert hasattr(ours.result, "dask"), "the result is not lazy"
+        ours = ours._replace(result=ours.result.compute(scheduler="synchronous"))
     usual = theirs.warned | _warned_for_c(call, loop)
     assert ours.warned <= usual, f"a warning that NumPy does not give: {ours.warned - usual}"
     for category in usual - ours.warned:
@@ -242,6 +254,8 @@ def _check(call: Call) -> None:
         assert ours.result is (given.out[0] if isinstance(given.out, tuple) else given.out), "the result is not `out`"
     elif call.a.kind == "dlpack":
         assert type(ours.result) is Exporter.Tensor
+    elif "dask" in _kinds(call):
+        assert (ours.result.shape, ours.result.dtype) == (theirs.result.shape, theirs.result.dtype)
     elif not hasattr(theirs.result, "dtype"):  # two vectors of objects
         assert type(ours.result) is type(theirs.result)
     else:

@@ -104,7 +104,7 @@ AXIS = {count: st.integers(0, count - 1) for count in range(1, 41)}
 VALUES = weighted(("small", 6), ("any", 3), ("special", 1))
 KINDS = weighted(
     ("ndarray", 150), ("readonly", 5), ("list", 2), ("memmap", 2), ("subclass", 2), ("wraps", 2), ("matrix", 1),
-    ("masked", 1), ("asarray", 6), ("dask", 1),
+    ("masked", 1), ("asarray", 6), ("dask", 4),
 )  # fmt: skip
 HAS_DASK = find_spec("dask") is not None
 PAIRS = weighted(("separate", 30), ("shared", 2), ("dlpack", 1), ("packed", 1))
