@@ -17,6 +17,7 @@ EXAMPLES = """examples:
   gemmlab bench --backends cpu-blocked,cpu-blas --sizes 512,1024
   gemmlab bench A.npy B.npy      your own matrices
   gemmlab verify cpu-mkl         is it right?
+  gemmlab product A.npy B.npy --out C.npy          files larger than memory
 
 `gemmlab COMMAND --help` lists a command's options, defaults in parentheses.
 """

@@ -6,6 +6,7 @@ import json
 import sys
 from argparse import Namespace
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemmlab.cli.progress import progress
@@ -48,7 +49,7 @@ def _text(arguments: Namespace, found: Result) -> str:
 
     lines = [
         f"{arguments.a} of {found.m} x {found.k} times {arguments.b} of {found.k} x {found.n}",
-        f"plan      {_plan(found)}",
+        *_plan(found),
         f"backend   {found.backend}",
     ]
     if found.tiles_found and found.plan is not None:
@@ -60,23 +61,31 @@ def _text(arguments: Namespace, found: Result) -> str:
     lines.append(f"check     {_check(found)}")
     written = found.path.stat().st_size if found.path.is_file() else None
     lines.append(
-        f"written   {arguments.out if found.ok else found.path}: {found.m} x {found.n}, {found.dtype}"
+        f"written   {arguments.out if found.ok else _shown(found.path)}: {found.m} x {found.n}, {found.dtype}"
         + (f", {size(written)}" if written is not None else "")
     )
+    if not found.ok:
+        lines.append(f"          delete {_shown(found.path.with_suffix('.gemmlab-journal'))} to compute it again")
     return "\n".join(lines)
 
 
-def _plan(found: Result) -> str:
+def _plan(found: Result) -> list[str]:
     from gemmlab.analysis.formatting import size
 
     plan = found.plan
     if plan is None:
-        return "tasks on a Dask cluster"
+        return ["plan      tasks on a Dask cluster"]
     tiles, blocks = len(plan.tiles), len(plan.depths)
-    return (
-        f"{tiles} tile{'s' * (tiles != 1)} of {plan.tm} x {plan.tn}, {blocks} block{'s' * (blocks != 1)} of k each; "
-        f"{size(plan.bytes_read)} to read"
-    )
+    depth = f"k in {blocks} blocks of {plan.tk}" if blocks > 1 else "all of k at once"
+    return [
+        f"plan      {tiles} tile{'s' * (tiles != 1)} of {plan.tm} x {plan.tn}, {depth}",
+        f"files     {size(plan.bytes_read)} to read, with {size(plan.bytes_memory)} of memory",
+    ]
+
+
+def _shown(path: Path) -> str:
+    """The path from the working directory, if it is below."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def _check(found: Result) -> str:

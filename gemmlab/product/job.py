@@ -1,22 +1,15 @@
-"""What comes before the work, on either engine: open the inputs, choose the backend, lock and compare the journal."""
+"""What comes before the work, on either engine: open the inputs, refuse what cannot be, lock the journal."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-import numpy as np
-
-from gemmlab import _registry
-from gemmlab._api import requested_backend
-from gemmlab._backend import Backend
-from gemmlab._config import Scope, scope
-from gemmlab._errors import UnsupportedProblem
-from gemmlab._problem import DType, Problem
+from gemmlab._problem import DType
 from gemmlab.product import identity
 from gemmlab.product.journal import Journal
 from gemmlab.product.matrices import Matrix, open_matrix, result_dtype
@@ -24,7 +17,6 @@ from gemmlab.product.output import Output
 from gemmlab.product.plan import Plan
 
 PathLike: TypeAlias = str | os.PathLike[str]
-SAMPLE = 4096  # "auto" chooses for a product of up to so many rows, columns and terms
 
 
 @dataclass(frozen=True)
@@ -94,10 +86,24 @@ class Job:
     b: Matrix
     dtype: DType
     shape: tuple[int, int]
-    backend: Backend
     output: Output
     journal: Journal
-    asked: dict[str, object]  # what the journal compares
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """m, n and k."""
+        return (*self.shape, self.a.shape[1])
+
+    def header(self, engine: str, backend: Mapping[str, object]) -> dict[str, object]:
+        """What the first line of the journal says of the product. CannotResume if what was begun is another."""
+        asked = {
+            "engine": engine, **_of_inputs(self.a, self.b), "dtype": self.dtype.name, **backend, **identity.of_build(),
+        }  # fmt: skip
+        if self.journal.header is not None:
+            self.journal.compare(asked)
+            if not (self.journal.checked or self.output.part.exists()):
+                raise self.journal.cannot_resume(f"{self.output.part} is missing")
+        return asked
 
     def refuse_changed_inputs(self) -> None:
         """CannotResume if a file is not what it was when the work began."""
@@ -105,42 +111,16 @@ class Job:
 
 
 @contextmanager
-def prepared(
-    paths: tuple[PathLike, PathLike, PathLike], backend: str | None, threads: int | None, engine: str
-) -> Iterator[Job]:
-    """The job of A, B and the output; within the block, no other process works on this output.
-
-    `journal.header` is None where nothing has begun.
-    """
+def prepared(*paths: PathLike) -> Iterator[Job]:
+    """The job of A, B and the output; within the block, no other process works on this output."""
     with ExitStack() as stack:
         a_path, b_path, out_path = map(Path, paths)
         a, b = (stack.enter_context(closing(open_matrix(path))) for path in (a_path, b_path))
         dtype, shape = result_dtype(a, b), (a.shape[0], b.shape[1])
         output = Output(out_path, a_path, b_path)
-        chosen = _backend(backend, (*shape, a.shape[1]), dtype)
-        journal = stack.enter_context(Journal(output.journal))
-        asked = {
-            "engine": engine, **_of_inputs(a, b), "dtype": dtype.name,
-            **identity.of_backend(chosen, dtype, threads), **identity.of_build(),
-        }  # fmt: skip
-        if journal.header is not None:
-            journal.compare(asked)
-            if not (journal.checked or output.part.exists()):
-                raise journal.cannot_resume(f"{output.part} is missing")
-        yield Job(a, b, dtype, shape, chosen, output, journal, asked)
+        yield Job(a, b, dtype, shape, output, stack.enter_context(Journal(output.journal)))
 
 
 def _of_inputs(a: Matrix, b: Matrix) -> dict[str, object]:
     """What tells these operands from others."""
     return {f"{what} of {name}": value for name, one in (("A", a), ("B", b)) for what, value in one.identity().items()}
-
-
-def _backend(name: str | None, sizes: tuple[int, int, int], dtype: DType) -> Backend:
-    """The backend of the whole product. "auto" chooses once, so that all tiles have the same."""
-    m, n, k = (min(size, SAMPLE) for size in sizes)
-    problem = Problem.from_call(np.empty((m, k), dtype), np.empty((k, n), dtype))
-    name = requested_backend(name, scope.get() or Scope())
-    chosen = _registry.choose(problem) if name == "auto" else _registry.get(name)
-    if (refused := _registry.refusal(chosen, problem)) is not None:
-        raise UnsupportedProblem(refused)
-    return chosen

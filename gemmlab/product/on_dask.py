@@ -21,7 +21,7 @@ from gemmlab.product import zarrs
 from gemmlab.product.check import PIECE_BYTES
 from gemmlab.product.job import Job, PathLike, Result, prepared
 from gemmlab.product.matrices import Matrix, is_zarr
-from gemmlab.product.run import CHUNK, check_part, finished
+from gemmlab.product.run import CHUNK, check_part, finished, output_chunks
 
 LOCAL = "local"
 Progress = Callable[[int, int, str], None]
@@ -65,30 +65,31 @@ def product_on_dask(
     start = perf_counter()
     if not is_zarr(Path(out_path)):
         raise ValueError(f"workers write the output by chunks: give a name that ends in .zarr, not {out_path}")
-    paths = a_path, b_path, out_path
-    with prepared(paths, backend, check_threads(threads), "dask") as job, _client(address):
-        job.output.create(job.shape, job.dtype, _chunks(job))
+    threads = check_threads(threads)
+    with prepared(a_path, b_path, out_path) as job, _client(address):
+        asked = job.header("dask", {"backend": backend or "auto"})
+        job.output.create(job.shape, job.dtype, output_chunks(job, CHUNK))
         if job.journal.header is None:
-            job.journal.begin(job.asked)
+            job.journal.begin(asked)
         began = perf_counter()
-        _multiply(job, threads, progress or (lambda done, total, doing: None))
+        _multiply(job, backend, threads, progress or (lambda done, total, doing: None))
         done = perf_counter()
         job.refuse_changed_inputs()
         checked = check_part(job, 8 * PIECE_BYTES)
         parts = {"multiply": done - began, "check": perf_counter() - done}
         path = finished(job, checked)
-        (m, n), k = job.shape, job.a.shape[1]
+        m, n, k = job.sizes
         return Result(
-            path, m, n, k, dtype=job.dtype.name, engine="dask", backend=job.backend.name, plan=None,
+            path, m, n, k, dtype=job.dtype.name, engine="dask", backend=backend or "auto", plan=None,
             tiles_found=0, checked_by=checked.by, error=checked.error, seconds=perf_counter() - start,
             parts_s=parts, gflop=2e-9 * m * n * k,
         )  # fmt: skip
 
 
-def _multiply(job: Job, threads: int | None, progress: Progress) -> None:
+def _multiply(job: Job, backend: str | None, threads: int | None, progress: Progress) -> None:
     out = zarrs.ZarrMatrix(job.output.part, writable=True).array
     a, b = (_operand(one) for one in (job.a, job.b))
-    import_module("gemmlab.dask").matmul(a, b, backend=job.backend.name, out=out, threads=threads, progress=progress)
+    import_module("gemmlab.dask").matmul(a, b, backend=backend, out=out, threads=threads, progress=progress)
 
 
 def _operand(matrix: Matrix) -> Any:
@@ -97,11 +98,6 @@ def _operand(matrix: Matrix) -> Any:
         return matrix.array
     mapped = np.load(matrix.path.resolve(), mmap_mode="r")
     return import_module("dask.array").from_array(mapped, chunks=(CHUNK, CHUNK))
-
-
-def _chunks(job: Job) -> tuple[int, int]:
-    rows, columns = (min(CHUNK, max(1, extent)) for extent in job.shape)
-    return (job.a.chunks[0] if job.a.chunks else rows), (job.b.chunks[1] if job.b.chunks else columns)
 
 
 @contextmanager

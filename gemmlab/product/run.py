@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 
-from gemmlab._config import check_bytes, check_threads
+from gemmlab import _registry
+from gemmlab._api import requested_backend
+from gemmlab._backend import Backend
+from gemmlab._config import Scope, check_bytes, check_threads, scope
 from gemmlab._cpu.machine import free_memory_bytes
-from gemmlab._problem import DType
-from gemmlab.product import tiles, zarrs
+from gemmlab._errors import UnsupportedProblem
+from gemmlab._problem import DType, Problem
+from gemmlab.product import identity, tiles, zarrs
 from gemmlab.product.check import Check, check
 from gemmlab.product.job import Job, PathLike, Result, prepared
 from gemmlab.product.matrices import open_matrix
 from gemmlab.product.plan import STEP, Plan, Sizes, choose
 
+SAMPLE = 4096  # "auto" chooses for a product of up to so many rows, columns and terms
 CHUNK = 2048  # rows and columns of a chunk at most, where no input is in chunks
 Progress = Callable[[int, int, str], None]
 
@@ -87,19 +92,24 @@ def product(
     start = perf_counter()
     limit, threads = check_bytes(memory), check_threads(threads)
     show = progress or (lambda done, total, doing: None)
-    with prepared((a_path, b_path, out_path), backend, threads, "tiles") as job:
-        plan = _resumed(job, limit) if job.journal.header else _begun(job, limit or free_memory_bytes() // 2)
+    with prepared(a_path, b_path, out_path) as job:
+        chosen = _backend(backend, job)
+        asked = job.header("tiles", identity.of_backend(chosen, job.dtype, threads))
+        if job.journal.header is None:
+            plan = _begun(job, chosen, limit or free_memory_bytes() // 2, asked)
+        else:
+            plan = _resumed(job, limit)
         found = len(job.journal.whole)
         work = _work(plan, job.journal.whole)
         if job.journal.checked:  # and killed before the output had its name
             checked, parts = Check("an earlier run", 0.0), {}
         else:
-            parts = _computed(job, plan, threads, show)
+            parts = _computed(job, tiles.Multiplier(chosen, threads, plan, _dtype(job, plan)), plan, show)
             checked, parts["check"] = _checked(job, plan, show)
         path = finished(job, checked)
         sizes = {"m": plan.m, "n": plan.n, "k": plan.k}
         return Result(
-            path, **sizes, dtype=job.dtype.name, engine="tiles", backend=job.backend.name, plan=plan,
+            path, **sizes, dtype=job.dtype.name, engine="tiles", backend=chosen.name, plan=plan,
             tiles_found=found, checked_by=checked.by, error=checked.error, seconds=perf_counter() - start,
             parts_s=parts, gflop=2e-9 * work,
         )  # fmt: skip
@@ -124,28 +134,39 @@ def _resumed(job: Job, limit: int | None) -> Plan:
     return Plan(**job.journal.header["plan"])
 
 
-def _begun(job: Job, memory: int) -> Plan:
+def _backend(name: str | None, job: Job) -> Backend:
+    """The backend of the whole product. "auto" chooses once, so that all tiles have the same."""
+    m, n, k = (min(size, SAMPLE) for size in job.sizes)
+    problem = Problem.from_call(np.empty((m, k), job.dtype), np.empty((k, n), job.dtype))
+    name = requested_backend(name, scope.get() or Scope())
+    chosen = _registry.choose(problem) if name == "auto" else _registry.get(name)
+    if (refused := _registry.refusal(chosen, problem)) is not None:
+        raise UnsupportedProblem(refused)
+    return chosen
+
+
+def _begun(job: Job, backend: Backend, memory: int, asked: Mapping[str, object]) -> Plan:
     """A new plan, with a temporary output for it, and a journal."""
-    plan, chunks = _planned(job, memory)
+    plan, chunks = _planned(job, backend, memory)
     job.output.create(job.shape, job.dtype, chunks)
-    job.journal.begin({**job.asked, "memory": memory, "plan": plan.as_dict()})
+    job.journal.begin({**asked, "memory": memory, "plan": plan.as_dict()})
     return plan
 
 
-def _planned(job: Job, memory: int) -> tuple[Plan, tuple[int, int]]:
+def _planned(job: Job, backend: Backend, memory: int) -> tuple[Plan, tuple[int, int]]:
     """The plan, and the chunks of the output: those of the inputs, or as large as tiles let them be."""
     side = CHUNK
     while True:
-        chunks = _output_chunks(job, side)
+        chunks = output_chunks(job, side)
         try:
-            return choose(_sizes(job, chunks), memory, _overhead(job, chunks)), chunks
+            return choose(_sizes(job, backend, chunks), memory, _overhead(job, chunks)), chunks
         except ValueError:
             if not job.output.is_zarr or side <= STEP:
                 raise
         side //= 2
 
 
-def _output_chunks(job: Job, side: int) -> tuple[int, int]:
+def output_chunks(job: Job, side: int) -> tuple[int, int]:
     rows, columns = (min(side, max(1, extent)) for extent in job.shape)
     return (job.a.chunks[0] if job.a.chunks else rows), (job.b.chunks[1] if job.b.chunks else columns)
 
@@ -156,20 +177,25 @@ def _overhead(job: Job, chunks: tuple[int, int]) -> int:
     return max(job.a.overhead_bytes, job.b.overhead_bytes) + of_output
 
 
-def _sizes(job: Job, chunks: tuple[int, int]) -> Sizes:
+def _sizes(job: Job, backend: Backend, chunks: tuple[int, int]) -> Sizes:
     """Tiles are of whole chunks of the output; blocks are of whole chunks of the inputs, where those agree."""
     of_a, of_b = job.a.chunks, job.b.chunks
     rows, columns = chunks if job.output.is_zarr else (of_a[0] if of_a else STEP, of_b[1] if of_b else STEP)
     depth = max(of_a[1] if of_a else STEP, of_b[0] if of_b else STEP)
     return Sizes(
-        *job.shape, job.a.shape[1], job.a.dtype.itemsize, job.b.dtype.itemsize, job.dtype.itemsize,
-        sum_dtype(job.dtype).itemsize, getattr(job.backend, "accumulates", False), (rows, columns, depth),
+        *job.sizes, job.a.dtype.itemsize, job.b.dtype.itemsize, job.dtype.itemsize,
+        _sum_dtype(job.dtype).itemsize, getattr(backend, "accumulates", False), (rows, columns, depth),
     )  # fmt: skip
 
 
-def sum_dtype(dtype: DType) -> DType:
+def _sum_dtype(dtype: DType) -> DType:
     """The dtype of sums of several blocks of k: each float16 sum would be rounded, and the error would be larger."""
     return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype
+
+
+def _dtype(job: Job, plan: Plan) -> DType:
+    """The dtype of blocks and of sums."""
+    return job.dtype if len(plan.depths) == 1 else _sum_dtype(job.dtype)
 
 
 def _work(plan: Plan, whole: set[int]) -> int:
@@ -178,11 +204,9 @@ def _work(plan: Plan, whole: set[int]) -> int:
     return plan.k * sum((rows[1] - rows[0]) * (columns[1] - columns[0]) for rows, columns in left)
 
 
-def _computed(job: Job, plan: Plan, threads: int | None, show: Progress) -> dict[str, float]:
-    dtype = job.dtype if len(plan.depths) == 1 else sum_dtype(job.dtype)
+def _computed(job: Job, multiplier: tiles.Multiplier, plan: Plan, show: Progress) -> dict[str, float]:
     with closing(open_matrix(job.output.part, writable=True)) as out:
-        multiplier = tiles.Multiplier(job.backend, threads, plan, dtype)
-        return vars(tiles.compute(job.a, job.b, out, plan, multiplier, dtype, job.journal, show))
+        return vars(tiles.compute(job.a, job.b, out, plan, multiplier, job.journal, show))
 
 
 def _checked(job: Job, plan: Plan, show: Progress) -> tuple[Check, float]:

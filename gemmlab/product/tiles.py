@@ -51,6 +51,7 @@ class Multiplier:
     """Products of blocks by one backend, added up in the space of one tile."""
 
     def __init__(self, backend: Backend, threads: int | None, plan: Plan, dtype: DType) -> None:
+        self.dtype = dtype
         self._backend, self._threads = backend.name, threads
         self._adds = getattr(backend, "accumulates", False)
         self._sums: Array = np.empty(plan.tm * plan.tn, dtype)
@@ -71,10 +72,9 @@ class Multiplier:
 
 
 def compute(
-    a: Matrix, b: Matrix, out: Matrix, plan: Plan, multiplier: Multiplier, dtype: DType, journal: Journal,
-    progress: Progress,
-) -> Seconds:  # fmt: skip
-    """Compute all tiles that the journal does not have; operands are converted to `dtype`."""
+    a: Matrix, b: Matrix, out: Matrix, plan: Plan, multiplier: Multiplier, journal: Journal, progress: Progress
+) -> Seconds:
+    """Compute all tiles that the journal does not have; operands are converted to the dtype of the multiplier."""
     steps = [
         Step(number, *tile, depth)
         for number, tile in enumerate(plan.tiles) if number not in journal.whole
@@ -84,8 +84,8 @@ def compute(
     with ThreadPoolExecutor(1, "gemmlab-reader") as reader:
         blocks = zip(
             steps,
-            read_ahead(a, [(step.rows, step.depth) for step in steps], plan.tm * plan.tk, dtype, reader),
-            read_ahead(b, [(step.depth, step.columns) for step in steps], plan.tk * plan.tn, dtype, reader),
+            read_ahead(a, [(step.rows, step.depth) for step in steps], plan.tm * plan.tk, multiplier.dtype, reader),
+            read_ahead(b, [(step.depth, step.columns) for step in steps], plan.tk * plan.tn, multiplier.dtype, reader),
             strict=True,
         )
         start = perf_counter()

@@ -86,12 +86,9 @@ def overhead_bytes(chunks: tuple[int, ...], dtype: DType) -> int:
 
 
 def create(path: Path, shape: tuple[int, int], dtype: DType, chunks: tuple[int, int]) -> None:
-    """Make a new array, of Zarr's own codec. Chunks of zeros are written too, else a zero would lose its sign."""
-    made = package().create_array(
-        os.fspath(path), shape=shape, dtype=dtype, chunks=chunks, config={"write_empty_chunks": True}
-    )
+    """Make a new array, of Zarr's own codec."""
+    package().create_array(os.fspath(path), shape=shape, dtype=dtype, chunks=chunks)
     sync_path(path / METADATA[0])
-    assert made.shape == shape
 
 
 def remove_leftovers(path: Path) -> None:
@@ -124,13 +121,15 @@ def package() -> Any:
 
 
 def _opened(path: Path, mode: str) -> Any:
+    """The array. Chunks of zeros will be written too, else a zero would lose its sign."""
     zarr = package()
     if not path.exists():
         raise FileNotFoundError(2, "No such file or directory", os.fspath(path))
     if not is_array(path):
         raise UnsupportedProblem(f"{path} is no Zarr array in a folder: write it by zarr.create_array")
     try:
-        return zarr.open_array(os.fspath(path), mode=mode, config={"write_empty_chunks": True})
+        with zarr.config.set({"array.write_empty_chunks": True}):
+            return zarr.open_array(os.fspath(path), mode=mode)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} cannot be read as a Zarr array: {error}") from None
 
