@@ -69,25 +69,26 @@ class _Vectors:
     def compare(self, signs: Array) -> tuple[Array, Array, Array]:
         """C t, A (B t), and what they may differ by."""
         (m, n), k = self.c.shape, self.a.shape[1]
-        left, norms_of_c = self._times_signs(self.c, signs)
-        of_b, norms_of_b = self._times_signs(self.b, signs)
+        real = np.empty(0, self.dtype).real.dtype
+        is_rounded = self.wide.kind == "f" and real.itemsize < 4  # to a narrower dtype than that of the sums
+        left, norms_of_c = self._times_signs(self.c, signs, with_norms=is_rounded)
+        of_b, norms_of_b = self._times_signs(self.b, signs, with_norms=self.wide.kind == "f")
         right, size = np.zeros((self.parts, m), self.wide), np.zeros((self.parts, m))
         self._for_each_piece(self.a, lambda rows, columns, part: self._add_of_a(
             part, right[:, rows], size[:, rows], of_b[:, columns], norms_of_b[:, columns]))  # fmt: skip
         if is_exact(self.dtype):
             return left, right, size
-        real = np.empty(0, self.dtype).real.dtype
-        terms = self.parts * k
-        return left, right, random_bound(size, norms_of_c, terms, n, np.result_type(real, np.float32), real)
+        compute = np.result_type(real, np.float32)
+        return left, right, random_bound(size, norms_of_c, self.parts * k, n, compute, real)
 
-    def _times_signs(self, matrix: Matrix, signs: Array) -> tuple[Array, Array]:
-        """The product with the vector, and the norms of the rows."""
+    def _times_signs(self, matrix: Matrix, signs: Array, with_norms: bool) -> tuple[Array, Array]:
+        """The product with the vector, and the norms of the rows, zero where they are not asked for."""
         product, norms = np.zeros((self.parts, matrix.shape[0]), self.wide), np.zeros((self.parts, matrix.shape[0]))
 
         def add(rows: slice, columns: slice, parts: list[Array]) -> None:
             for number, part in enumerate(parts):
                 product[number, rows] += part @ signs[columns]
-                if self.wide.kind == "f":
+                if with_norms:
                     norms[number, rows] = np.hypot(norms[number, rows], row_norms(part))
 
         self._for_each_piece(matrix, add)

@@ -15,9 +15,12 @@ order of rows,
 
 where x and y are 2, or 1 for an operand that is a single block, and s is 2 for a backend that cannot add to what C
 holds, else 1. Order of columns is the same with A and B exchanged. With tk = k a panel of A stays while all of B passes
-by; with a small tk tiles can be larger, and both operands are read less often where k is long. The search goes through
-all three extents and takes the plan that reads least. Among plans that read at most a tenth more it prefers tiles of
-up to `TILE_FLOP`, since a tile is what a killed process loses.
+by; with a small tk tiles can be larger, and both operands are read less often where k is long.
+
+A kernel packs, or a device gets, each block of each step anew: A moves ceil(n/tn) times through memory, B ceil(m/tm)
+times. On a CPU a byte that is packed costs about a quarter of one that is read at 2 GB/s, so the cost of a plan is what
+it reads and `MOVED` times what it moves. The search goes through all three extents and takes the least cost. Among
+plans that cost at most a tenth more it prefers tiles of up to `TILE_FLOP`, since a tile is what a killed process loses.
 
 The blocks of k are part of the order of summation, so a plan is kept with the tiles that it made.
 """
@@ -36,7 +39,8 @@ from gemmlab.product.matrices import Range, cut
 
 TILE_FLOP = 1e12  # some seconds
 STEP = 64  # extents of blocks are multiples of it, where no chunk says otherwise
-LEAST_DEPTH = 512  # of a block of k: adding to C costs as much as reading the operands where it is about one
+LEAST_DEPTH = 512  # of a block of k: about as deep as the blocks of a kernel, which add to C as often
+MOVED = 0.25
 TOLERANCE = 1.1
 MIB = 1 << 20
 Counts = npt.NDArray[np.int64]
@@ -105,7 +109,7 @@ class Plan:
 
 
 def choose(sizes: Sizes, memory: int, overhead: int = 0) -> Plan:
-    """The plan that reads least within `memory` bytes, of which files take `overhead`. ValueError if none fits."""
+    """The plan of least cost within `memory` bytes, of which files take `overhead`. ValueError if none fits."""
     tm, tn, tk = np.meshgrid(
         _extents(sizes.m, sizes.steps[0]), _extents(sizes.n, sizes.steps[1]), _depths(sizes.k, sizes.steps[2]),
         indexing="ij",
@@ -118,13 +122,13 @@ def choose(sizes: Sizes, memory: int, overhead: int = 0) -> Plan:
             f"{-(-int(needed.min()) // MIB)}MiB"
         )
     by_rows, by_columns = _bytes_read(sizes, tm, tn, tk)
-    read = np.minimum(by_rows, by_columns)
-    good = fits & (read <= TOLERANCE * read[fits].min())
+    cost = np.minimum(by_rows, by_columns) + MOVED * _bytes_moved(sizes, tm, tn)
+    good = fits & (cost <= TOLERANCE * cost[fits].min())
     flop = 2.0 * sizes.k * tm * tn
     small = good & (flop <= TILE_FLOP)
     work = np.where(small, -flop, flop)  # the largest of the small ones, else the smallest
     candidates = small if small.any() else good
-    order = np.lexsort((tm[candidates], read[candidates], -tk[candidates], work[candidates]))
+    order = np.lexsort((tm[candidates], cost[candidates], -tk[candidates], work[candidates]))
     rows, columns, depth, read_by_rows, read_by_columns, memory = (
         int(x[candidates][order[0]]) for x in (tm, tn, tk, by_rows, by_columns, needed)
     )
@@ -170,3 +174,9 @@ def _bytes_read(sizes: Sizes, tm: Counts, tn: Counts, tk: Counts) -> tuple[Count
     by_rows = a * np.where(whole, 1, times_a) + b * np.where(whole & (times_a <= 1), 1, times_b)
     by_columns = b * np.where(whole, 1, times_b) + a * np.where(whole & (times_b <= 1), 1, times_a)
     return by_rows, by_columns
+
+
+def _bytes_moved(sizes: Sizes, tm: Counts, tn: Counts) -> Counts:
+    """Operands to the kernel, through memory."""
+    moved: Counts = sizes.k * sizes.item * (sizes.m * -(-sizes.n // tn) + sizes.n * -(-sizes.m // tm))
+    return moved
