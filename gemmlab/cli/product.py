@@ -6,7 +6,6 @@ import json
 import sys
 from argparse import Namespace
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemmlab.cli.progress import progress
@@ -61,11 +60,11 @@ def _text(arguments: Namespace, found: Result) -> str:
     lines.append(f"check     {_check(found)}")
     written = found.path.stat().st_size if found.path.is_file() else None
     lines.append(
-        f"written   {arguments.out if found.ok else _shown(found.path)}: {found.m} x {found.n}, {found.dtype}"
+        f"written   {found.path}: {found.m} x {found.n}, {found.dtype}"
         + (f", {size(written)}" if written is not None else "")
     )
     if not found.ok:
-        lines.append(f"          delete {_shown(found.path.with_suffix('.gemmlab-journal'))} to compute it again")
+        lines.append(f"          delete {found.path.with_suffix('.gemmlab-journal')} to compute it again")
     return "\n".join(lines)
 
 
@@ -81,11 +80,6 @@ def _plan(found: Result) -> list[str]:
         f"plan      {tiles} tile{'s' * (tiles != 1)} of {plan.tm} x {plan.tn}, {depth}",
         f"files     {size(plan.bytes_read)} to read, with {size(plan.bytes_memory)} of memory",
     ]
-
-
-def _shown(path: Path) -> str:
-    """The path from the working directory, if it is below."""
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def _check(found: Result) -> str:

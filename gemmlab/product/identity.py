@@ -11,7 +11,7 @@ import numpy as np
 import gemmlab
 from gemmlab import _auto, _profile, _registry
 from gemmlab._backend import Backend
-from gemmlab._config import config
+from gemmlab._config import Scope, config, scope
 from gemmlab._cpu import isa, machine
 from gemmlab._problem import DType
 from gemmlab._version import __version__
@@ -28,7 +28,8 @@ def of_backend(backend: Backend, dtype: DType, threads: int | None) -> dict[str,
         "profile": dict(_profile.parameters(isa.profile_name(), backend.name, dtype.name)),
     }
     if backend.kind != "rung":
-        found["threads"] = threads or config.threads or machine.usable_cpus()
+        active = scope.get() or Scope()
+        found["threads"] = threads or active.threads or config.threads or machine.usable_cpus()
     return found
 
 

@@ -44,7 +44,7 @@ class Output:
     def __init__(self, path: Path, *inputs: Path) -> None:
         if path.suffix not in FORMATS:
             raise ValueError(f"the output must end in {' or '.join(FORMATS)}, not be {path}")
-        self.path = Path(os.path.realpath(path))
+        self.path = Path(os.path.realpath(path)) if path.is_symlink() else path
         self.part, self.journal, self.old = (self.path.with_name(f"{self.path.name}.gemmlab-{name}")
                                              for name in ("part", "journal", "old"))  # fmt: skip
         self.is_zarr = path.suffix == ".zarr"
@@ -126,5 +126,5 @@ def _touches(own: Path, source: Path) -> bool:
     """Whether two paths are one file or folder, also by another name, or one is inside the other."""
     if own.exists() and source.exists() and os.path.samefile(own, source):
         return True
-    real = Path(os.path.realpath(source))
-    return own == real or own in real.parents or (is_zarr(source) and real in own.parents)
+    own, source, holds_files = Path(os.path.realpath(own)), Path(os.path.realpath(source)), is_zarr(source)
+    return own == source or own in source.parents or (holds_files and source in own.parents)
