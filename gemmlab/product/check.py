@@ -1,7 +1,9 @@
 """Check a product in files by a random vector, a block at a time: the check and the bound of `verify.freivalds`.
 
-C t is compared with A (B t) for a vector t of random signs, which reads each file once. Very regular data may exceed
-that bound, which is one for random data; then the rows that exceed it most are judged by the bound that always holds.
+C t is compared with A (B t) for a random vector t, which reads each file once. Its numbers are between 0.5 and 1, of
+random signs, so that equal errors in a row do not cancel, as they may with signs alone; the bound, by Hoeffding's
+inequality, is that for signs. For integers they are odd ones of 64 bits. Very regular data may exceed the bound, which
+is one for random data; then the rows that exceed it most are judged by the bound that always holds.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class Check:
 def check(a: Matrix, b: Matrix, c: Matrix, dtype: DType, memory: int, rng: np.random.Generator) -> Check:
     """Check c = a b, in `memory` bytes and some vectors.
 
-    A product of bools is no sum, which a vector of signs could check; some of its rows are computed again.
+    A product of bools is no sum, which a vector could check; some of its rows are computed again.
     """
     if 0 in c.shape:
         return Check("having no number", 0.0)
@@ -46,9 +48,8 @@ def check(a: Matrix, b: Matrix, c: Matrix, dtype: DType, memory: int, rng: np.ra
         some = rng.choice(c.shape[0], min(ROWS, c.shape[0]), replace=False)
         return Check(f"{len(some)} rows", _error_of_rows(a, b, c, dtype, some, memory))
     vectors = _Vectors(a, b, c, dtype, min(PIECE_BYTES, max(1, memory // 8)))
-    signs = rng.choice([-1.0, 1.0], size=c.shape[1]).astype(np.int64 if is_exact(dtype) else np.float64)
     with np.errstate(all="ignore"):
-        left, right, bound = vectors.compare(signs)
+        left, right, bound = vectors.compare(_random_vector(c.shape[1], dtype, rng))
         if is_exact(dtype):
             return Check("a random vector", float("inf") if (left - right).astype(dtype).any() else 0.0)
         ratios = over_bound(left, right, bound).max(axis=0)
@@ -56,6 +57,14 @@ def check(a: Matrix, b: Matrix, c: Matrix, dtype: DType, memory: int, rng: np.ra
         return Check("a random vector", float(ratios.max()))
     worst = np.argsort(ratios)[-ROWS:][::-1]
     return Check(f"the {len(worst)} worst rows", _error_of_rows(a, b, c, dtype, worst, memory))
+
+
+def _random_vector(n: int, dtype: DType, rng: np.random.Generator) -> Array:
+    if is_exact(dtype):
+        odd: Array = rng.integers(-(2**63), 2**63 - 1, n) | 1
+        return odd
+    numbers: Array = rng.uniform(0.5, 1.0, n) * rng.choice([-1.0, 1.0], n)
+    return numbers
 
 
 class _Vectors:
@@ -66,13 +75,13 @@ class _Vectors:
         self.parts = 2 if dtype.kind == "c" else 1
         self.wide = np.dtype(np.int64 if is_exact(dtype) else np.float64)
 
-    def compare(self, signs: Array) -> tuple[Array, Array, Array]:
+    def compare(self, vector: Array) -> tuple[Array, Array, Array]:
         """C t, A (B t), and what they may differ by."""
         (m, n), k = self.c.shape, self.a.shape[1]
         real = np.empty(0, self.dtype).real.dtype
         is_rounded = self.wide.kind == "f" and real.itemsize < 4  # to a narrower dtype than that of the sums
-        left, norms_of_c = self._times_signs(self.c, signs, with_norms=is_rounded)
-        of_b, norms_of_b = self._times_signs(self.b, signs, with_norms=self.wide.kind == "f")
+        left, norms_of_c = self._times(self.c, vector, with_norms=is_rounded)
+        of_b, norms_of_b = self._times(self.b, vector, with_norms=self.wide.kind == "f")
         right, size = np.zeros((self.parts, m), self.wide), np.zeros((self.parts, m))
         self._for_each_piece(self.a, lambda rows, columns, part: self._add_of_a(
             part, right[:, rows], size[:, rows], of_b[:, columns], norms_of_b[:, columns]))  # fmt: skip
@@ -81,13 +90,13 @@ class _Vectors:
         compute = np.result_type(real, np.float32)
         return left, right, random_bound(size, norms_of_c, self.parts * k, n, compute, real)
 
-    def _times_signs(self, matrix: Matrix, signs: Array, with_norms: bool) -> tuple[Array, Array]:
+    def _times(self, matrix: Matrix, vector: Array, with_norms: bool) -> tuple[Array, Array]:
         """The product with the vector, and the norms of the rows, zero where they are not asked for."""
         product, norms = np.zeros((self.parts, matrix.shape[0]), self.wide), np.zeros((self.parts, matrix.shape[0]))
 
         def add(rows: slice, columns: slice, parts: list[Array]) -> None:
             for number, part in enumerate(parts):
-                product[number, rows] += part @ signs[columns]
+                product[number, rows] += part @ vector[columns]
                 if with_norms:
                     norms[number, rows] = np.hypot(norms[number, rows], row_norms(part))
 

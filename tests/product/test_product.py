@@ -234,6 +234,13 @@ def test_the_check_finds_one_wrong_number(tmp_path, dtype):
         assert check(left, of_b, of_c, right.dtype, 1 << 20, RNG).ok == ok
 
 
+@pytest.mark.parametrize("dtype", ["float64", "complex64", "int64"])
+def test_equal_errors_in_a_row_do_not_cancel(tmp_path, dtype):
+    a, b = matrix((30, 41), dtype), matrix((41, 4), dtype)
+    files = [open_matrix(stored(tmp_path / f"{i}.npy", x)) for i, x in enumerate((a, b, a @ b + a.dtype.type(1)))]
+    assert not any(check(*files, a.dtype, 1 << 20, RNG).ok for _ in range(20))
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_the_check_finds_what_is_no_number(tmp_path, bad):
     a, b = matrix((9, 41), "float64"), matrix((41, 12), "float64")
@@ -251,16 +258,17 @@ def test_infinities_of_the_operands_are_right(tmp_path):
 
 
 def test_regular_data_pass_by_the_bound_that_always_holds(tmp_path):
-    """The sums' errors are all alike: they add up in the random vector's comparison, which takes them for a fault."""
+    """The sums' errors are all alike: they add up in the comparison by a vector, which takes them for a fault."""
     k = 60_000
     a, b = np.full((4, k), 0.1, "float32"), np.full((k, 3), 0.7, "float32")
-    total = np.float32(0)
-    for _ in range(k):
-        total = np.float32(total + np.float32(0.1) * np.float32(0.7))
-    files = [open_matrix(stored(tmp_path / f"{i}.npy", x)) for i, x in enumerate((a, b, np.full((4, 3), total)))]
-    found = check(*files, np.dtype("float32"), 1 << 20, RNG)
+    error = verify.gamma(k, "float32") / 2
+    right = np.full((4, 3), (1 - error) * k * float(a[0, 0]) * float(b[0, 0]), "float32")
+    files = [open_matrix(stored(tmp_path / f"{i}.npy", x)) for i, x in enumerate((a, b, right))]
+    found = check(*files, np.dtype("float32"), 1 << 20, np.random.default_rng(2))
     assert found.by == "the 4 worst rows"
-    assert found.ok
+    assert 0.4 < found.error < 0.6
+    files[2] = open_matrix(stored(tmp_path / "2.npy", right * np.float32(1 - 2 * error)))
+    assert check(*files, np.dtype("float32"), 1 << 20, np.random.default_rng(2)).error > 1
 
 
 def test_a_wrong_product_keeps_its_temporary_name(tmp_path, monkeypatch):
