@@ -6,6 +6,8 @@ repeats those that a lost worker had; after a kill of this process the product b
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -108,7 +110,9 @@ def _client(address: str) -> Iterator[None]:
     except ImportError:
         raise GemmlabError("a Dask cluster needs dask and distributed: pip install 'gemmlab[dask]'") from None
     if address == LOCAL:
-        with distributed.LocalCluster(dashboard_address=None) as cluster, distributed.Client(cluster):
+        with _without_ctrl_c():
+            cluster = distributed.LocalCluster(dashboard_address=None)
+        with cluster, distributed.Client(cluster):
             yield
         return
     try:
@@ -117,3 +121,16 @@ def _client(address: str) -> Iterator[None]:
         raise GemmlabError(f"no Dask scheduler answers at {address}: {error}") from None
     with client:
         yield
+
+
+@contextmanager
+def _without_ctrl_c() -> Iterator[None]:
+    """Let processes that start in this block ignore Ctrl-C, which a terminal sends to all; this process ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -54,8 +54,18 @@ class ZarrMatrix:
         block = into[: shape[0] * shape[1]].reshape(shape)
         for part_rows, part_columns in self._parts(rows, columns):
             inside = _within(part_rows, rows), _within(part_columns, columns)
-            converted(self.array[slice(*part_rows), slice(*part_columns)], block[inside])
+            converted(self._stored(part_rows, part_columns), block[inside])
         return block
+
+    def _stored(self, rows: Range, columns: Range) -> Any:
+        """Numbers as they are stored. ValueError where they cannot be decoded; each codec has errors of its own."""
+        try:
+            return self.array[slice(*rows), slice(*columns)]
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:
+            where = f"rows {rows[0]} to {rows[1] - 1}, columns {columns[0]} to {columns[1] - 1}"
+            raise ValueError(f"{self.path} cannot be read in {where} ({error}): write these chunks again") from error
 
     def write(self, rows: Range, columns: Range, block: Array) -> None:
         for part_rows, part_columns in self._parts(rows, columns):

@@ -329,6 +329,14 @@ def test_what_holds_no_matrix_says_what_to_do(tmp_path):
     assert not [name for name in os.listdir(tmp_path) if name.startswith("c.npy")]
 
 
+def test_a_chunk_that_cannot_be_read_is_named(tmp_path):
+    a = stored(tmp_path / "a.zarr", matrix((133, 301), "float64"))
+    (a / "c" / "1" / "2").write_bytes(b"no chunk")
+    b = stored(tmp_path / "b.npy", matrix((301, 50), "float64"))
+    with pytest.raises(ValueError, match=r"a\.zarr cannot be read in rows 50 to 99, .*: write these chunks again"):
+        product(a, b, tmp_path / "c.npy")
+
+
 def test_without_zarr_the_fix_is_named(tmp_path):
     np.save(tmp_path / "a.npy", np.ones((2, 2)))
     code = f"""
