@@ -107,9 +107,8 @@ def product(
             parts = _computed(job, tiles.Multiplier(chosen, threads, plan, _dtype(job, plan)), plan, show)
             checked, parts["check"] = _checked(job, plan, show)
         path = finished(job, checked)
-        sizes = {"m": plan.m, "n": plan.n, "k": plan.k}
         return Result(
-            path, **sizes, dtype=job.dtype.name, engine="tiles", backend=chosen.name, plan=plan,
+            path, plan.m, plan.n, plan.k, dtype=job.dtype.name, engine="tiles", backend=chosen.name, plan=plan,
             tiles_found=found, checked_by=checked.by, error=checked.error, seconds=perf_counter() - start,
             parts_s=parts, gflop=2e-9 * work,
         )  # fmt: skip
@@ -167,6 +166,7 @@ def _planned(job: Job, backend: Backend, memory: int) -> tuple[Plan, tuple[int, 
 
 
 def output_chunks(job: Job, side: int) -> tuple[int, int]:
+    """As high as those of A and as wide as those of B; of at most `side` where an input has none."""
     rows, columns = (min(side, max(1, extent)) for extent in job.shape)
     return (job.a.chunks[0] if job.a.chunks else rows), (job.b.chunks[1] if job.b.chunks else columns)
 
