@@ -111,7 +111,7 @@ def _client(address: str) -> Iterator[None]:
         raise GemmlabError("a Dask cluster needs dask and distributed: pip install 'gemmlab[dask]'") from None
     if address == LOCAL:
         with _without_ctrl_c():
-            cluster = distributed.LocalCluster(dashboard_address=None)
+            cluster = distributed.LocalCluster(dashboard_address=":0")  # any free port: another cluster may have 8787
         with cluster, distributed.Client(cluster):
             yield
         return

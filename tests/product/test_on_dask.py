@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import nullcontext
+import socket
+from contextlib import nullcontext, suppress
 
 import numpy as np
 import pytest
@@ -122,7 +123,11 @@ def test_the_command_names_the_cluster(files, without_cluster, capsys):
 
 
 @pytest.mark.skipif(not hasattr(gemmlab.dask, "matmul"), reason="gemmlab.dask has no matmul")
-def test_on_a_cluster_of_this_machine(files):
+def test_on_a_cluster_of_this_machine_beside_another(files):
     pytest.importorskip("distributed")
-    assert product_on_dask(*paths(files), "local").ok
+    with socket.socket() as other:
+        with suppress(OSError):  # there is another one
+            other.bind(("", 8787))
+            other.listen()
+        assert product_on_dask(*paths(files), "local").ok
     assert_right(files)
