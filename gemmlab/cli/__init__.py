@@ -3,6 +3,7 @@
     arguments.py    every command with its options
     measuring.py    what the commands that measure do: report, bench, roofline, study, tune
     inspecting.py   what the others do: backends, verify, cache, info
+    product.py      product: one large product, from file to file
     workloads.py    gpp, postings: kernels from science
     new_rung.py     new-rung, which writes a plugin package from templates/
     selection.py    which backends a command uses

@@ -8,15 +8,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from gemmlab._config import MAX_THREADS, check_threads
+from gemmlab._config import MAX_THREADS, check_bytes, check_threads
 from gemmlab._version import __version__
-from gemmlab.cli import inspecting, measuring, new_rung, workloads
+from gemmlab.cli import inspecting, measuring, new_rung, product, workloads
 
 EXAMPLES = """examples:
   gemmlab report                 measure this machine, write report/index.html
   gemmlab bench --backends cpu-blocked,cpu-blas --sizes 512,1024
   gemmlab bench A.npy B.npy      your own matrices
   gemmlab verify cpu-mkl         is it right?
+  gemmlab product A.npy B.npy --out C.npy          files larger than memory
 
 `gemmlab COMMAND --help` lists a command's options, defaults in parentheses.
 """
@@ -45,6 +46,7 @@ def parser() -> argparse.ArgumentParser:
     _study(command("study", measuring.run_study, "repeat an experiment that others reported, and compare figures"))
     _tune(command("tune", measuring.run_tune, "find the fastest block sizes or backends for this machine"))
     _verify(command("verify", inspecting.run_verify, "check that a backend multiplies correctly, or all that can run"))
+    _product(command("product", product.run_product, "multiply two large files into a third, resumable, and check it"))
     _gpp(
         command("gpp", workloads.run_gpp, "compute a self-energy of the GPP model, BerkeleyGW's mini-app, and check it")
     )
@@ -144,6 +146,19 @@ def _verify(verify: argparse.ArgumentParser) -> None:
     verify.add_argument("--dtype", type=_names, metavar="NAMES", help="dtypes, such as int8,float16 (all it has)")
     verify.add_argument("-v", "--details", action="store_true", help="every check, also of a backend that passed")
     _json(verify)
+
+
+def _product(product: argparse.ArgumentParser) -> None:
+    product.add_argument("a", metavar="A", help="a matrix: a .npy file, or a Zarr array in a folder")
+    product.add_argument("b", metavar="B", help="another, with as many rows as A has columns")
+    product.add_argument("--out", metavar="C", required=True, help="the product to write, .npy or .zarr")
+    product.add_argument("--memory", type=_bytes, metavar="SIZE",
+                         help="what tiles may take, such as 2GiB (half of the free memory)")  # fmt: skip
+    product.add_argument("--backend", help="who multiplies (auto)")
+    product.add_argument("--threads", type=_threads, help="threads (all CPUs this process may use)")
+    product.add_argument("--dask", metavar="ADDRESS",
+                         help="use a Dask cluster: a scheduler's address, or local for one here")  # fmt: skip
+    _json(product)
 
 
 def _gpp(gpp: argparse.ArgumentParser) -> None:
@@ -246,6 +261,13 @@ def _threads(text: str) -> int | None:
         return check_threads(int(text))
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be an integer from 1 to {MAX_THREADS}, not {text!r}") from None
+
+
+def _bytes(text: str) -> int | None:
+    try:
+        return check_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _percent(text: str) -> float:

@@ -236,23 +236,33 @@ def freivalds(a: ArrayLike, b: ArrayLike, c: ArrayLike, rng: np.random.Generator
     with np.errstate(all="ignore"):
         left = _times(c, signs)
         right = _times(a, _times(b, signs))
-        ratios = np.where(left == right, 0.0, np.abs(left - right) / _random_bound(a, b, c))
-    same_kind = np.isfinite(left) == np.isfinite(right)
-    return float(np.where(np.isfinite(left) & same_kind, ratios, np.where(same_kind, 0.0, np.inf)).max())
+        # By the triangle inequality, |A| times the norms of B's rows is at least the norms of |A||B|'s rows.
+        size = _times(a, row_norms(b), np.abs)
+        bound = random_bound(size, row_norms(c), a.shape[-1], b.shape[-1], _compute_type(a, b), c.dtype)
+    return float(over_bound(left, right, bound).max())
 
 
-def _random_bound(a: Floats, b: Floats, c: Floats) -> Floats:
-    compute, k, n = _compute_type(a, b), a.shape[-1], b.shape[-1]
+def random_bound(
+    size: Floats, norms_of_c: Floats, k: int, n: int, compute: np.dtype[Any], stored: np.dtype[Any]
+) -> Floats:
+    """What `freivalds` allows for each row: `size` is |A| times the norms of B's rows, sums are done in `compute`."""
     of_product = np.sqrt(k) * _unit_roundoff(compute)
     of_this_check = (np.sqrt(k) + 2 * np.sqrt(n)) * _unit_roundoff(np.float64)
-    # By the triangle inequality, |A| times the norms of B's rows is at least the norms of |A||B|'s rows.
-    bound: Floats = (of_product + of_this_check) * _times(a, _norms(b), np.abs)
+    bound: Floats = (of_product + of_this_check) * size
     bound += np.sqrt(n) * k * float(np.finfo(compute).smallest_normal)
-    if finfo(c.dtype).eps > finfo(compute).eps:
-        finest = float(finfo(c.dtype).smallest_subnormal)
-        bound += _unit_roundoff(c.dtype) * _norms(c) + np.sqrt(n) * finest
+    if finfo(stored).eps > finfo(compute).eps:
+        finest = float(finfo(stored).smallest_subnormal)
+        bound += _unit_roundoff(stored) * norms_of_c + np.sqrt(n) * finest
     bound *= _SAFETY
     return bound
+
+
+def over_bound(left: Floats, right: Floats, bound: Floats) -> Floats:
+    """|C t - A(B t)| of each row over its bound; infinity where one side alone is NaN or infinite."""
+    with np.errstate(all="ignore"):
+        ratios = np.where(left == right, 0.0, np.abs(left - right) / bound)
+    same_kind = np.isfinite(left) == np.isfinite(right)
+    return np.where(np.isfinite(left) & same_kind, ratios, np.where(same_kind, 0.0, np.inf))
 
 
 def _exact_deviation(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any], signs: Floats) -> float:
@@ -275,7 +285,7 @@ def _times(
     return result
 
 
-def _norms(matrix: Floats) -> Floats:
+def row_norms(matrix: Floats) -> Floats:
     """2-norm of each row."""
     norm = _norm if matrix.dtype.itemsize < np.dtype(np.float64).itemsize else _scaled_norm
     result = np.empty(matrix.shape[:-1])

@@ -1,0 +1,164 @@
+"""The journal of an output that is not finished: what was asked for, and which tiles are whole.
+
+It is a file of JSON lines beside the output. The first line says how the product is computed; each later line names a
+tile, and is written, and synced, after the tile's data were. A line that a kill has cut is ignored. While a process
+works on the output it holds a lock on the journal.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from gemmlab._errors import CannotWrite, GemmlabError
+
+VERSION = 1
+
+
+class CannotResume(GemmlabError, ValueError):
+    """What was begun is not what is asked for now; the message says what differs, and how to start over."""
+
+
+class Journal:
+    """The journal in a file, locked; a context manager.
+
+    Attributes
+    ----------
+    path : Path
+    header : dict or None
+        The first line; None if nothing has begun.
+    whole : set of int
+        The tiles that are on disk.
+    checked : bool
+        Whether the product has passed its check.
+
+    Raises
+    ------
+    CannotWrite
+        Another process holds the lock.
+    CannotResume
+        The file is no journal.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.header: dict[str, Any] | None = None
+        self.whole: set[int] = set()
+        self.checked = False
+        self._descriptor = _locked(path)
+        try:
+            self._read()
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.header is None and self.path.exists():  # nothing was begun
+            self.path.unlink()
+        os.close(self._descriptor)
+
+    def _read(self) -> None:
+        with open(self.path, "rb") as file:
+            *lines, _ = file.read().split(b"\n")  # what follows the last line's end was cut
+        entries, length = [], 0
+        for number, line in enumerate(lines, 1):
+            try:
+                entry = json.loads(line)
+                assert isinstance(entry, dict)
+            except (ValueError, AssertionError):
+                if number < len(lines):
+                    raise self.cannot_resume("its journal is damaged") from None
+                break
+            entries.append(entry)
+            length += len(line) + 1
+        os.ftruncate(self._descriptor, length)
+        if entries:
+            self.header = entries[0]
+            if self.header.get("journal") != VERSION:
+                raise self.cannot_resume("its journal is of another version of gemmlab")
+        self.whole = {entry["tile"] for entry in entries if "tile" in entry}
+        self.checked = any("checked" in entry for entry in entries)
+
+    def begin(self, header: Mapping[str, object]) -> None:
+        """Write the first line."""
+        self.header = {"journal": VERSION, **header}
+        self._append(self.header)
+        sync_folder(self.path)
+
+    def add_tile(self, number: int) -> None:
+        """Say that a tile is on disk."""
+        self._append({"tile": number})
+        self.whole.add(number)
+
+    def add_check(self, error: float) -> None:
+        """Say that the product has passed its check."""
+        self._append({"checked": error})
+        self.checked = True
+
+    def _append(self, entry: Mapping[str, object]) -> None:
+        os.lseek(self._descriptor, 0, os.SEEK_END)
+        line = json.dumps(entry).encode() + b"\n"
+        while line:
+            line = line[os.write(self._descriptor, line) :]
+        os.fsync(self._descriptor)
+
+    def compare(self, asked: Mapping[str, object]) -> None:
+        """CannotResume if what is asked for is not what was begun."""
+        assert self.header is not None
+        now = json.loads(json.dumps(asked))  # tuples as lists
+        for name, value in now.items():
+            was = self.header.get(name)
+            if was != value:
+                raise self.cannot_resume(f"{name} was {_shown(was)} and is now {_shown(value)}")
+
+    def cannot_resume(self, why: str) -> CannotResume:
+        """The error that says why, and how to start over."""
+        return CannotResume(f"cannot resume: {why}; delete {self.path} to start over")
+
+    def remove(self) -> None:
+        """Remove the file: the output is finished."""
+        self.path.unlink()
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the name of a file is on disk."""
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return "missing" if value is None else text
+
+
+def _locked(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise CannotWrite(f"another process works on this output: it holds {path}; wait until it ends") from None
+        if _is_file(path, descriptor):
+            return descriptor
+        os.close(descriptor)  # its owner has finished and removed it meanwhile
+
+
+def _is_file(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,191 @@
+"""The tiles of a product, by what they make it read.
+
+C is computed in tiles of tm x tn. A tile is the sum over blocks of k, tk at a time, in order:
+
+    for tile (i, j), in order of rows or of columns:       of ceil(m/tm) x ceil(n/tn)
+        for p in blocks of k:                              of ceil(k/tk)
+            C[i, j] += A[i, p] @ B[p, j]
+
+A block that the next step needs too is not read again, and the next one is read while this one is multiplied. So, in
+order of rows,
+
+    A is read   once if tk = k, else ceil(n/tn) times
+    B is read   once if tk = k and tn = n, else ceil(m/tm) times
+    memory      (x tm tk + y tk tn) item + s tm tn item
+
+where x and y are 2, or 1 for an operand that is a single block, and s is 2 for a backend that cannot add to what C
+holds, else 1. Order of columns is the same with A and B exchanged. With tk = k a panel of A stays while all of B passes
+by; with a small tk tiles can be larger, and both operands are read less often where k is long.
+
+A kernel packs, or a device gets, each block of each step anew: A moves ceil(n/tn) times through memory, B ceil(m/tm)
+times. On a CPU a byte that is packed costs about a quarter of one that is read at 2 GB/s, so the cost of a plan is what
+it reads and `MOVED` times what it moves. The search goes through all three extents and takes the least cost.
+
+A tile is what a killed process loses. So tiles of up to `TILE_FLOP`, or as little more as can be, are preferred among
+plans that cost at most a tenth more, and among those that read at most a tenth more and whose moves take no more than
+a hundredth of the time of the multiplications on a CPU.
+
+The blocks of k are part of the order of summation, so a plan is kept with the tiles that it made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import product as pairs
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gemmlab.product.matrices import Range, cut
+
+TILE_FLOP = 1e12  # some seconds
+STEP = 64  # extents of blocks are multiples of it, where no chunk says otherwise
+LEAST_DEPTH = 512  # of a block of k: about as deep as the blocks of a kernel, which add to C as often
+MOVED = 0.25
+WORK_OF_BYTE = 25  # multiply-adds in the time of reading a byte: at 100 GFLOP/s and 2 GB/s
+TOLERANCE = 1.1
+MIB = 1 << 20
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A product as far as its plan needs it.
+
+    Attributes
+    ----------
+    m, n, k : int
+    a_item, b_item : int
+        Bytes of a number in the files.
+    item : int
+        Bytes of a number in a block.
+    sum_item : int
+        The same where k is cut: sums of float16 are kept in float32.
+    adds : bool
+        Whether the backend adds to what C holds.
+    steps : tuple of int
+        Multiples of which tm, tn and tk are.
+    """
+
+    m: int
+    n: int
+    k: int
+    a_item: int
+    b_item: int
+    item: int
+    sum_item: int
+    adds: bool = True
+    steps: tuple[int, int, int] = (STEP, STEP, STEP)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a product is cut; see the head of this module."""
+
+    m: int
+    n: int
+    k: int
+    tm: int
+    tn: int
+    tk: int
+    by_columns: bool
+    bytes_read: int
+    bytes_memory: int
+
+    @cached_property
+    def tiles(self) -> list[tuple[Range, Range]]:
+        """Rows and columns of each tile, in the order in which they are computed."""
+        rows, columns = cut(self.m, self.tm), cut(self.n, self.tn)
+        if self.by_columns:
+            return [(i, j) for j, i in pairs(columns, rows)]
+        return list(pairs(rows, columns))
+
+    @cached_property
+    def depths(self) -> list[Range]:
+        """The blocks of k; an empty one if there is no k, so that C gets its zeros."""
+        return cut(self.k, self.tk) or [(0, 0)]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a journal."""
+        return asdict(self)
+
+
+def choose(sizes: Sizes, memory: int, overhead: int = 0) -> Plan:
+    """The plan of least cost within `memory` bytes, of which files take `overhead`. ValueError if none fits."""
+    tm, tn, tk = np.meshgrid(
+        _extents(sizes.m, sizes.steps[0]), _extents(sizes.n, sizes.steps[1]), _depths(sizes.k, sizes.steps[2]),
+        indexing="ij",
+    )  # fmt: skip
+    needed = _memory(sizes, tm, tn, tk) + overhead
+    fits = needed <= memory
+    if not fits.any():
+        raise ValueError(
+            f"{memory / MIB:.3g} MiB of memory are too few for this product: give at least "
+            f"{-(-int(needed.min()) // MIB)}MiB"
+        )
+    by_rows, by_columns = _bytes_read(sizes, tm, tn, tk)
+    read = np.minimum(by_rows, by_columns)
+    cost = read + MOVED * _bytes_moved(sizes, tm, tn)
+    least = cost[fits].min()
+    reads_as_little = read <= TOLERANCE * read[fits & (cost == least)].min()
+    slack = 0.01 * sizes.m * sizes.n * sizes.k / WORK_OF_BYTE
+    good = fits & ((cost <= TOLERANCE * least) | (reads_as_little & (cost - least <= slack)))
+    flop = 2.0 * sizes.k * tm * tn
+    small = good & (flop <= TILE_FLOP)
+    work = np.where(small, -flop, flop)  # the largest of the small ones, else the smallest
+    candidates = small if small.any() else good
+    order = np.lexsort((tm[candidates], cost[candidates], -tk[candidates], work[candidates]))
+    rows, columns, depth, read_by_rows, read_by_columns, memory = (
+        int(x[candidates][order[0]]) for x in (tm, tn, tk, by_rows, by_columns, needed)
+    )
+    is_by_columns = read_by_columns < read_by_rows
+    bytes_read = min(read_by_rows, read_by_columns)
+    return Plan(sizes.m, sizes.n, sizes.k, rows, columns, depth, is_by_columns, bytes_read, memory)
+
+
+def _extents(extent: int, step: int) -> Counts:
+    """Extents of tiles worth trying: of equal parts, more and more of them."""
+    most = max(1, -(-extent // step))
+    counts = np.unique(np.concatenate([np.arange(1, min(most, 16) + 1), np.geomspace(1, most, 64).astype(np.int64)]))
+    sizes = -(-np.maximum(extent, 1) // counts)
+    return np.unique(np.minimum(-(-sizes // step) * step, max(1, extent)))
+
+
+def _depths(k: int, step: int) -> Counts:
+    """k, and halves of it down to `LEAST_DEPTH`."""
+    least = max(step, LEAST_DEPTH)
+    found, parts = {max(1, k)}, 2
+    while k // parts >= least:
+        found.add(-(-k // parts // step) * step)
+        parts *= 2
+    if k > least:
+        found.add(-(-least // step) * step)
+    return np.array(sorted(min(size, max(1, k)) for size in found), np.int64)
+
+
+def _memory(sizes: Sizes, tm: Counts, tn: Counts, tk: Counts) -> Counts:
+    whole = tk >= sizes.k
+    item = np.where(whole, sizes.item, sizes.sum_item)
+    of_a = np.where(whole & (tm >= sizes.m), 1, 2) * tm * tk
+    of_b = np.where(whole & (tn >= sizes.n), 1, 2) * tk * tn
+    of_c = np.where(whole | sizes.adds, 1, 2) * tm * tn
+    found: Counts = (of_a + of_b + of_c) * item
+    return found
+
+
+def _bytes_read(sizes: Sizes, tm: Counts, tn: Counts, tk: Counts) -> tuple[Counts, Counts]:
+    """In order of rows, and of columns."""
+    whole = tk >= sizes.k
+    times_a, times_b = -(-sizes.n // tn), -(-sizes.m // tm)
+    a, b = sizes.m * sizes.k * sizes.a_item, sizes.k * sizes.n * sizes.b_item
+    by_rows = a * np.where(whole, 1, times_a) + b * np.where(whole & (times_a <= 1), 1, times_b)
+    by_columns = b * np.where(whole, 1, times_b) + a * np.where(whole & (times_b <= 1), 1, times_a)
+    return by_rows, by_columns
+
+
+def _bytes_moved(sizes: Sizes, tm: Counts, tn: Counts) -> Counts:
+    """Operands to the kernel, through memory."""
+    moved: Counts = sizes.k * sizes.item * (sizes.m * -(-sizes.n // tn) + sizes.n * -(-sizes.m // tm))
+    return moved

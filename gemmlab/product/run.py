@@ -1,0 +1,223 @@
+"""One product, from file to file, in tiles by this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+from gemmlab import _registry
+from gemmlab._api import requested_backend
+from gemmlab._backend import Backend
+from gemmlab._config import Scope, check_bytes, check_threads, scope
+from gemmlab._cpu.machine import free_memory_bytes
+from gemmlab._errors import UnsupportedProblem
+from gemmlab._problem import DType, Problem
+from gemmlab.product import identity, tiles, zarrs
+from gemmlab.product.check import Check, check
+from gemmlab.product.job import Job, PathLike, Result, prepared
+from gemmlab.product.matrices import open_matrix
+from gemmlab.product.plan import STEP, Plan, Sizes, choose
+
+SAMPLE = 4096  # "auto" chooses for a product of up to so many rows, columns and terms
+CHUNK = 2048  # rows and columns of a chunk at most, where no input is in chunks
+Progress = Callable[[int, int, str], None]
+
+
+def product(
+    a_path: PathLike,
+    b_path: PathLike,
+    out_path: PathLike,
+    *,
+    backend: str | None = None,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Multiply the matrices in two files, of any size, into a third.
+
+    A call that was interrupted or killed goes on where it was when it is made again, and gives the bits that it would
+    have given. The output has a temporary name until a random vector has checked it; an earlier output is replaced
+    then.
+
+    Parameters
+    ----------
+    a_path, b_path : path
+        Matrices of m x k and k x n, each a .npy file or a folder with a Zarr array.
+    out_path : path
+        The output, m x n, in the dtype that numpy.matmul gives; .npy or .zarr.
+    backend : str, optional
+        Who multiplies; "auto" chooses once for all tiles.
+    memory : int or str, optional
+        Bytes that tiles may take, such as "2GiB". Half of the free memory, or what the call took that is resumed.
+    threads : int, optional
+        Threads of each product.
+    progress : callable, optional
+        Called with the work that is done, all work of this call, and what is done now.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    ValueError
+        The shapes do not agree, the output is an input, or the memory is too small.
+    UnsupportedProblem
+        An input holds no numbers, or the backend does not multiply this dtype.
+    CannotWrite
+        The disk is full, or another process works on this output.
+    CannotResume
+        What was begun is not what is asked for now.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from gemmlab.product import product
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> a, b, c = (Path(folder.name, name) for name in ("a.npy", "b.npy", "c.npy"))
+    >>> np.save(a, np.ones((3, 4)))
+    >>> np.save(b, np.ones((4, 2)))
+    >>> product(a, b, c).ok
+    True
+    >>> np.load(c).tolist()
+    [[4.0, 4.0], [4.0, 4.0], [4.0, 4.0]]
+    >>> folder.cleanup()
+    """
+    start = perf_counter()
+    limit, threads = check_bytes(memory), check_threads(threads)
+    show = progress or (lambda done, total, doing: None)
+    with prepared(a_path, b_path, out_path) as job:
+        chosen = _backend(backend, job)
+        asked = job.header("tiles", identity.of_backend(chosen, job.dtype, threads))
+        if job.journal.header is None:
+            plan = _begun(job, chosen, limit or free_memory_bytes() // 2, asked)
+        else:
+            plan = _resumed(job, limit)
+        found = len(job.journal.whole)
+        work = _work(plan, job.journal.whole)
+        if job.journal.checked:  # and killed before the output had its name
+            checked, parts = Check("an earlier run", 0.0), {}
+        else:
+            parts = _computed(job, tiles.Multiplier(chosen, threads, plan, _dtype(job, plan)), plan, show)
+            checked, parts["check"] = _checked(job, plan, show)
+        path = finished(job, checked)
+        return Result(
+            path, plan.m, plan.n, plan.k, dtype=job.dtype.name, engine="tiles", backend=chosen.name, plan=plan,
+            tiles_found=found, checked_by=checked.by, error=checked.error, seconds=perf_counter() - start,
+            parts_s=parts, gflop=2e-9 * work,
+        )  # fmt: skip
+
+
+def finished(job: Job, checked: Check) -> Path:
+    """Give a right product its name, and remove the journal; the path where the product is."""
+    if not checked.ok:
+        return job.output.part
+    if not job.journal.checked:
+        job.journal.add_check(checked.error)
+    job.output.finish()
+    job.journal.remove()
+    return job.output.path
+
+
+def _resumed(job: Job, limit: int | None) -> Plan:
+    """The plan of the journal: its blocks of k are part of the order of summation."""
+    assert job.journal.header is not None
+    if limit is not None:
+        job.journal.compare({"memory": limit})
+    return Plan(**job.journal.header["plan"])
+
+
+def _backend(name: str | None, job: Job) -> Backend:
+    """The backend of the whole product. "auto" chooses once, so that all tiles have the same."""
+    m, n, k = (min(size, SAMPLE) for size in job.sizes)
+    problem = Problem.from_call(np.empty((m, k), job.dtype), np.empty((k, n), job.dtype))
+    name = requested_backend(name, scope.get() or Scope())
+    chosen = _registry.choose(problem) if name == "auto" else _registry.get(name)
+    if (refused := _registry.refusal(chosen, problem)) is not None:
+        raise UnsupportedProblem(refused)
+    return chosen
+
+
+def _begun(job: Job, backend: Backend, memory: int, asked: Mapping[str, object]) -> Plan:
+    """A new plan, with a temporary output for it, and a journal."""
+    plan, chunks = _planned(job, backend, memory)
+    job.output.create(job.shape, job.dtype, chunks)
+    job.journal.begin({**asked, "memory": memory, "plan": plan.as_dict()})
+    return plan
+
+
+def _planned(job: Job, backend: Backend, memory: int) -> tuple[Plan, tuple[int, int]]:
+    """The plan, and the chunks of the output: those of the inputs, or as large as tiles let them be."""
+    side = CHUNK
+    while True:
+        chunks = output_chunks(job, side)
+        try:
+            return choose(_sizes(job, backend, chunks), memory, _overhead(job, chunks)), chunks
+        except ValueError:
+            if not job.output.is_zarr or side <= STEP:
+                raise
+        side //= 2
+
+
+def output_chunks(job: Job, side: int) -> tuple[int, int]:
+    """As high as those of A and as wide as those of B; of at most `side` where an input has none."""
+    rows, columns = (min(side, max(1, extent)) for extent in job.shape)
+    return (job.a.chunks[0] if job.a.chunks else rows), (job.b.chunks[1] if job.b.chunks else columns)
+
+
+def _overhead(job: Job, chunks: tuple[int, int]) -> int:
+    """What reading takes, in one thread, and what writing takes."""
+    of_output = zarrs.overhead_bytes(chunks, job.dtype) if job.output.is_zarr else 0
+    return max(job.a.overhead_bytes, job.b.overhead_bytes) + of_output
+
+
+def _sizes(job: Job, backend: Backend, chunks: tuple[int, int]) -> Sizes:
+    """Tiles are of whole chunks of the output; blocks are of whole chunks of the inputs, where those agree."""
+    of_a, of_b = job.a.chunks, job.b.chunks
+    rows, columns = chunks if job.output.is_zarr else (of_a[0] if of_a else STEP, of_b[1] if of_b else STEP)
+    depth = max(of_a[1] if of_a else STEP, of_b[0] if of_b else STEP)
+    return Sizes(
+        *job.sizes, job.a.dtype.itemsize, job.b.dtype.itemsize, job.dtype.itemsize,
+        _sum_dtype(job.dtype).itemsize, getattr(backend, "accumulates", False), (rows, columns, depth),
+    )  # fmt: skip
+
+
+def _sum_dtype(dtype: DType) -> DType:
+    """The dtype of sums of several blocks of k: each float16 sum would be rounded, and the error would be larger."""
+    return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype
+
+
+def _dtype(job: Job, plan: Plan) -> DType:
+    """The dtype of blocks and of sums."""
+    return job.dtype if len(plan.depths) == 1 else _sum_dtype(job.dtype)
+
+
+def _work(plan: Plan, whole: set[int]) -> int:
+    """Multiply-adds of the tiles that are left."""
+    left = [tile for number, tile in enumerate(plan.tiles) if number not in whole]
+    return plan.k * sum((rows[1] - rows[0]) * (columns[1] - columns[0]) for rows, columns in left)
+
+
+def _computed(job: Job, multiplier: tiles.Multiplier, plan: Plan, show: Progress) -> dict[str, float]:
+    with closing(open_matrix(job.output.part, writable=True)) as out:
+        return vars(tiles.compute(job.a, job.b, out, plan, multiplier, job.journal, show))
+
+
+def _checked(job: Job, plan: Plan, show: Progress) -> tuple[Check, float]:
+    start = perf_counter()
+    show(1, 1, "check")
+    job.refuse_changed_inputs()
+    checked = check_part(job, plan.bytes_memory)
+    return checked, perf_counter() - start
+
+
+def check_part(job: Job, memory: int) -> Check:
+    """Check the temporary output."""
+    with closing(open_matrix(job.output.part)) as out:
+        return check(job.a, job.b, out, job.dtype, memory, np.random.default_rng())

@@ -1,0 +1,438 @@
+"""A product that was killed goes on where it was, with the bits of an undisturbed one, or says why it cannot."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import namedtuple
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from randomness import RNG
+
+from gemmlab import CannotWrite, _profile, config
+from gemmlab._cpu import isa
+from gemmlab.product import CannotResume, identity, job, product
+from gemmlab.product.journal import Journal
+from gemmlab.product.matrices import open_matrix
+
+MEMORY = {"npy": 1_100_000, "zarr": 7_400_000}  # of which files take 6 MiB
+PROGRAM = """
+import sys
+from gemmlab.product import product
+a, b, c, memory = sys.argv[1:]
+if c.endswith("zarr"):
+    import zarr
+print("ready", flush=True)
+found = product(a, b, c, memory=memory, backend="cpu-naive")
+print(found.tiles_found, len(found.plan.tiles), found.ok, flush=True)
+"""
+
+
+class Stop(Exception):
+    """Ends a product, as a signal would."""
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Two matrices whose product is of many tiles in little memory."""
+    np.save(tmp_path / "a.npy", RNG.standard_normal((330, 1100)))
+    np.save(tmp_path / "b.npy", RNG.standard_normal((1100, 290)))
+    return tmp_path
+
+
+def multiplied(files, name="c.npy", **options):
+    options = {"memory": MEMORY[name.rpartition(".")[2]], "backend": "cpu-naive"} | options
+    return product(files / "a.npy", files / "b.npy", files / name, **options)
+
+
+def interrupted(files, name="c.npy", tiles=3, **options):
+    """The product, ended when so many tiles were whole."""
+
+    def stop(done, total, doing):
+        if int(doing.split()[1]) >= tiles:
+            raise Stop
+
+    with pytest.raises(Stop):
+        multiplied(files, name, progress=stop, **options)
+
+
+def content(path):
+    """The bytes of a file, or of a folder's files by name."""
+    if path.is_dir():
+        return {str(file.relative_to(path)): file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()}
+    return path.read_bytes()
+
+
+def in_zarr_too(kind):
+    if kind == "zarr":
+        pytest.importorskip("zarr")
+    return kind
+
+
+# Killed
+
+
+def start(files, name):
+    """A process that multiplies, when it is about to begin."""
+    arguments = map(str, (files / "a.npy", files / "b.npy", files / name, MEMORY[name.rpartition(".")[2]]))
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "ready\n", process.stderr.read()
+    return process
+
+
+@pytest.mark.parametrize(("kind", "times"), [("npy", 14), ("zarr", 6)])
+def test_killed_at_random_moments_and_resumed(files, kind, times):
+    name = f"c.{in_zarr_too(kind)}"
+    process, began = start(files, f"undisturbed.{kind}"), time.perf_counter()
+    out, error = process.communicate(timeout=60)
+    whole = time.perf_counter() - began
+    assert out.split()[0] == "0", error
+    killed = found = 0
+    while killed < times:
+        process = start(files, name)
+        time.sleep(RNG.uniform(0, whole))
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+        if process.returncode == 0:  # it was faster
+            shutil.rmtree(files / name) if kind == "zarr" else (files / name).unlink()
+            continue
+        killed += 1
+        journal = files / f"{name}.gemmlab-journal"
+        found = max(found, journal.read_bytes().count(b'"tile"') if journal.exists() else 0)
+        if killed % 3 == 0:
+            out, error = start(files, name).communicate(timeout=60)
+            assert out.split()[2:] == ["True"], error
+            assert content(files / name) == content(files / f"undisturbed.{kind}")
+            assert not journal.exists()
+            shutil.rmtree(files / name) if kind == "zarr" else (files / name).unlink()
+    out, error = start(files, name).communicate(timeout=60)
+    assert out.split()[2:] == ["True"], error
+    assert content(files / name) == content(files / f"undisturbed.{kind}")
+    assert {path.name for path in files.iterdir()} == {"a.npy", "b.npy", name, f"undisturbed.{kind}"}
+    print(f"the longest journal at a kill: {found} tiles")
+
+
+@pytest.mark.parametrize("kind", ["npy", "zarr"])
+def test_tiles_that_were_whole_are_not_computed_again(files, kind):
+    name = f"c.{in_zarr_too(kind)}"
+    undisturbed = multiplied(files, f"undisturbed.{kind}")
+    interrupted(files, name, 2)
+    interrupted(files, name, 3)
+    found = multiplied(files, name)
+    assert (found.ok, found.tiles_found) == (True, 3)
+    assert found.gflop < undisturbed.gflop
+    assert content(files / name) == content(files / f"undisturbed.{kind}")
+
+
+def test_a_kill_after_the_check_needs_the_name_only(files, monkeypatch):
+    for name in ("c.npy", "c.zarr") if find_spec("zarr") else ("c.npy",):
+        kept = multiplied(files, f"undisturbed{Path(name).suffix}")
+        with monkeypatch.context() as patch:
+            patch.setattr(job.Output, "finish", _stop)
+            with pytest.raises(Stop):
+                multiplied(files, name)
+        assert not (files / name).exists()
+        assert multiplied(files, name).tiles_found == len(kept.plan.tiles)
+        assert content(files / name) == content(kept.path)
+        with monkeypatch.context() as patch:  # and after the name was given
+            patch.setattr(Journal, "remove", _stop)
+            with pytest.raises(Stop):
+                multiplied(files, name)
+        assert multiplied(files, name).ok
+        assert not (files / f"{name}.gemmlab-journal").exists()
+
+
+def _stop(*_):
+    raise Stop
+
+
+@pytest.mark.parametrize("cut", ["half", "no end", "garbage"])
+def test_a_torn_last_line_is_ignored(files, cut):
+    undisturbed = multiplied(files, "undisturbed.npy")
+    interrupted(files, tiles=3)
+    journal = files / "c.npy.gemmlab-journal"
+    text = journal.read_bytes()
+    assert text.endswith(b'{"tile": 2}\n')
+    journal.write_bytes({"half": text[:-5], "no end": text[:-1], "garbage": text[:-12] + b"\0\0\n"}[cut])
+    found = multiplied(files)
+    assert found.tiles_found == 2
+    assert content(files / "c.npy") == content(undisturbed.path)
+
+
+def test_a_torn_first_line_begins_anew(files):
+    undisturbed = multiplied(files, "undisturbed.npy")
+    interrupted(files)
+    journal = files / "c.npy.gemmlab-journal"
+    journal.write_bytes(journal.read_bytes()[:100])
+    assert multiplied(files).tiles_found == 0
+    assert content(files / "c.npy") == content(undisturbed.path)
+
+
+def test_what_a_kill_left_in_a_tile_is_overwritten(files):
+    undisturbed = multiplied(files, "undisturbed.npy")
+    interrupted(files, tiles=2)
+    out = open_matrix(files / "c.npy.gemmlab-part", writable=True)
+    for rows, columns in undisturbed.plan.tiles[2:]:
+        out.write(rows, columns, np.full((rows[1] - rows[0], columns[1] - columns[0]), np.nan))
+    out.close()
+    assert multiplied(files).ok
+    assert content(files / "c.npy") == content(undisturbed.path)
+
+
+def test_a_line_follows_its_tile_to_the_disk(files, monkeypatch):
+    """What the journal says of a tile is written after the tile was synced, and is synced itself."""
+    happened = []
+    fsync, append = os.fsync, Journal._append
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (happened.append(_name_of(descriptor)), fsync(descriptor)))
+    monkeypatch.setattr(Journal, "_append", lambda self, entry: (happened.append(entry), append(self, entry)))
+    found = multiplied(files)
+    assert len(found.plan.tiles) > 2
+    for number in range(len(found.plan.tiles)):
+        line = happened.index({"tile": number})
+        assert happened[line - 1 : line + 2 : 2] == ["c.npy.gemmlab-part", "c.npy.gemmlab-journal"]
+
+
+def _name_of(descriptor):
+    return Path(os.readlink(f"/proc/self/fd/{descriptor}")).name
+
+
+# Refused
+
+
+def changed(path):
+    """The same matrix in a file of another time."""
+    status = path.stat()
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+
+
+def transposed(path):
+    """The same numbers, size and time under another header."""
+    status = path.stat()
+    text = path.read_bytes().replace(b"'fortran_order': False", b"'fortran_order': True ")
+    path.write_bytes(text)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def longer(path):
+    with open(path, "ab") as file:
+        file.write(b"\0")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"), [(changed, "time of change"), (transposed, "header"), (longer, "bytes")], ids=str
+)
+@pytest.mark.parametrize("operand", ["a", "b"])
+def test_another_input_refuses_to_resume(files, operand, change, says):
+    interrupted(files)
+    change(files / f"{operand}.npy")
+    with pytest.raises(CannotResume, match=rf"{says} .*of {operand.upper()} .*was .* is now .*delete .*-journal to"):
+        multiplied(files)
+    (files / "c.npy.gemmlab-journal").unlink()
+    assert multiplied(files).tiles_found == 0
+
+
+def test_an_input_in_zarr_that_has_changed_refuses_to_resume(files):
+    zarr = pytest.importorskip("zarr")
+    array = zarr.create_array(files / "a.zarr", shape=(330, 1100), dtype="f8", chunks=(64, 1100))
+    array[:] = np.load(files / "a.npy")
+    options = {"memory": "16MiB", "backend": "cpu-naive"}
+
+    def stop(done, total, doing):
+        raise Stop
+
+    with pytest.raises(Stop):
+        product(files / "a.zarr", files / "b.npy", files / "c.npy", progress=stop, **options)
+    array[0, 0] = 1
+    with pytest.raises(CannotResume, match="of A"):
+        product(files / "a.zarr", files / "b.npy", files / "c.npy", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [({"backend": "cpu-ikj"}, "backend was cpu-naive and is now cpu-ikj"), ({"memory": "3MiB"}, "memory was 1100000")],
+    ids=str,
+)
+def test_another_way_refuses_to_resume(files, options, says):
+    interrupted(files)
+    with pytest.raises(CannotResume, match=says):
+        multiplied(files, **options)
+    assert multiplied(files, memory=None).tiles_found > 0, "the plan is that of the journal"
+
+
+def test_another_profile_refuses_to_resume(files, monkeypatch, tmp_path):
+    monkeypatch.setattr(config, "_cache_dir", tmp_path / "cache")
+    _profile._machines.cache_clear()
+    interrupted(files, backend="cpu-packed")
+    _profile.store(isa.profile_name(), "cpu-packed", {"float32": {"kc": 192}})
+    _profile.store(isa.profile_name(), "cpu-packed", {"float64": {"kc": 192}})
+    with pytest.raises(CannotResume, match=r'profile was \{\} and is now \{"kc": 192\}'):
+        multiplied(files, backend="cpu-packed")
+    _profile._machines.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["compiled modules (SHA-256)", "numpy", "gemmlab", "processor"])
+def test_another_build_refuses_to_resume(files, monkeypatch, name):
+    interrupted(files)
+    own = identity.of_build()
+    monkeypatch.setattr(identity, "of_build", lambda: own | {name: "another"})
+    with pytest.raises(CannotResume, match="and is now another"):
+        multiplied(files)
+
+
+def test_threads_are_compared_for_a_library_alone(files):
+    interrupted(files, backend="cpu-numpy", memory="2MiB", threads=1)
+    with pytest.raises(CannotResume, match="threads was 1 and is now 2"):
+        multiplied(files, backend="cpu-numpy", memory="2MiB", threads=2)
+    (files / "c.npy.gemmlab-journal").unlink()
+    interrupted(files, backend="cpu-packed", threads=1)
+    assert multiplied(files, backend="cpu-packed", threads=2).tiles_found == 3
+
+
+def test_a_damaged_journal_and_a_lost_output_refuse_to_resume(files):
+    interrupted(files)
+    journal = files / "c.npy.gemmlab-journal"
+    text = journal.read_bytes()
+    first, rest = text.split(b"\n", 1)
+    for damaged, says in (
+        (first + b"\n{]\n" + rest, "damaged"),
+        (json.dumps(json.loads(first) | {"journal": 0}).encode() + b"\n" + rest, "another version"),
+    ):
+        journal.write_bytes(damaged)
+        with pytest.raises(CannotResume, match=f"{says}.*delete"):
+            multiplied(files)
+    journal.write_bytes(text)
+    (files / "c.npy.gemmlab-part").unlink()
+    with pytest.raises(CannotResume, match="gemmlab-part is missing"):
+        multiplied(files)
+
+
+def test_an_input_that_changes_meanwhile_is_found(files):
+    def touch(done, total, doing):
+        changed(files / "a.npy")
+
+    with pytest.raises(CannotResume, match="time of change"):
+        multiplied(files, progress=touch)
+    assert not (files / "c.npy").exists()
+
+
+def test_two_processes_do_not_work_on_one_output(files):
+    def second(done, total, doing):
+        with pytest.raises(CannotWrite, match="another process works on this output"):
+            multiplied(files)
+
+    assert multiplied(files, progress=second).ok
+
+
+def test_a_journal_that_its_owner_removes_meanwhile_is_not_taken(files, monkeypatch):
+    import fcntl
+
+    path = files / "c.npy.gemmlab-journal"
+    lock, calls = fcntl.flock, []
+
+    def late(descriptor, how):
+        if not calls:
+            path.unlink()  # its owner has finished
+        calls.append(descriptor)
+        return lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    assert multiplied(files).ok
+    assert len(calls) == 2
+
+
+# An output that cannot be
+
+
+@pytest.mark.parametrize("how", ["name", "hard link", "symbolic link", "dotted name", "temporary name", "journal"])
+def test_an_output_that_is_an_input_is_refused(files, how):
+    before = content(files / "a.npy")
+    source, out = files / "a.npy", files / "c.npy"
+    if how == "name":
+        out = source
+    elif how == "hard link":
+        os.link(source, out)
+    elif how == "symbolic link":
+        out.symlink_to(source)
+    elif how == "dotted name":
+        out = files / ".." / files.name / "a.npy"
+    else:
+        source = files / {"temporary name": "c.npy.gemmlab-part", "journal": "c.npy.gemmlab-journal"}[how]
+        os.link(files / "a.npy", source)
+    with pytest.raises(ValueError, match=r"the output would overwrite the input .*: choose another name"):
+        product(source, files / "b.npy", out)
+    assert content(files / "a.npy") == before == content(source)
+
+
+def test_an_output_inside_an_input_is_refused(files):
+    zarr = pytest.importorskip("zarr")
+    zarr.create_array(files / "a.zarr", shape=(330, 1100), dtype="f8")
+    for out in (files / "a.zarr", files / "a.zarr" / "c.npy", files / "a.zarr" / "c" / "c.zarr"):
+        with pytest.raises(ValueError, match="overwrite the input"):
+            product(files / "a.zarr", files / "b.npy", out)
+
+
+def test_what_is_no_matrix_is_not_replaced(files):
+    (files / "d.npy").mkdir()
+    (files / "d.zarr").mkdir()
+    (files / "d.zarr" / "letter.txt").write_text("keep me")
+    (files / "e.zarr").write_text("keep me")
+    for name in ("d.npy", "d.zarr", "e.zarr"):
+        with pytest.raises(CannotWrite, match="choose another name"):
+            multiplied(files, name)
+    with pytest.raises(CannotWrite, match="there is no folder"):
+        product(files / "a.npy", files / "b.npy", files / "none" / "c.npy")
+    with pytest.raises(ValueError, match=r"must end in \.npy or \.zarr"):
+        product(files / "a.npy", files / "b.npy", files / "c.txt")
+
+
+def test_a_disk_without_the_space_says_so_before_the_work(files, monkeypatch):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 10**9 - 1000, 1000))
+    with pytest.raises(CannotWrite, match=r"needs 0\.000766 GB and its disk has 1e-06 GB free: make room"):
+        multiplied(files)
+    assert sorted(os.listdir(files)) == ["a.npy", "b.npy"]
+
+
+def test_space_is_reserved_before_the_work(files, monkeypatch):
+    def full(descriptor, offset, length):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(CannotWrite, match=r"no space left .*: nothing was begun"):
+        multiplied(files)
+    assert sorted(os.listdir(files)) == ["a.npy", "b.npy"]
+    monkeypatch.undo()
+    interrupted(files, tiles=1)
+    part = (files / "c.npy.gemmlab-part").stat()
+    assert part.st_blocks * 512 >= part.st_size == 330 * 290 * 8 + 128
+
+
+def test_a_disk_that_fills_midway_keeps_the_tiles(files, monkeypatch):
+    zarrs = pytest.importorskip("gemmlab.product.zarrs")
+    pytest.importorskip("zarr")
+    write, count = zarrs.ZarrMatrix.write, []
+
+    def full(self, *tile):
+        count.append(tile)
+        if len(count) == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(self, *tile)
+
+    undisturbed = multiplied(files, "undisturbed.zarr")
+    monkeypatch.setattr(zarrs.ZarrMatrix, "write", full)
+    with pytest.raises(CannotWrite, match=r"no space left .*: 2 of .* tiles are kept; make room, and run the same"):
+        multiplied(files, "c.zarr")
+    found = multiplied(files, "c.zarr")
+    assert found.tiles_found == 2
+    assert content(found.path) == content(undisturbed.path)
