@@ -5,7 +5,7 @@
 
 The volume counts, in words, all of A and B that a node works on, also what it holds already, and once each element of C
 or of a partial sum that leaves it. The formulas are those of continuous grids: a real number of nodes has factors, and
-rounds them. A dash: the scheme needs all matrices in the nodes' memory and they do not fit, or has no task for each node.
+rounds them. A dash: the matrices do not fit the nodes' memory together, or there are fewer tasks than nodes.
 
 Sources: Kwasniewski et al., "Red-blue pebbling revisited", SC 2019, arXiv 1908.09606, for the bound with limited memory
 and for 2-D, 2.5-D and CARMA; Al Daas et al., SPAA 2022, arXiv 2205.13407, for the bound without a limit.
@@ -86,8 +86,8 @@ def grid(case: Case) -> float:
 
 
 def grid_in_layers(case: Case) -> float:
-    """2.5-D: c grids with a part of k each, as many as there is memory for copies of A and B, at most p^(1/3)."""
-    copies = case.nodes * case.words / (case.k * (case.m + case.n))
+    """2.5-D: c grids with a part of k each: as many as there is memory for, at most p^(1/3)."""
+    copies = case.nodes * case.words / max(case.k * (case.m + case.n), case.m * case.n)
     return _layers(case, max(1, min(copies, case.nodes ** (1 / 3)))) if case.is_in_memory else inf
 
 
@@ -118,14 +118,17 @@ def tiles(case: Case) -> float:
     for side in range(1, case.tile + 1):
         extent = side * case.chunk
         depth = min(case.k, case.share / extent**2) // case.chunk * case.chunk
-        if depth and extent <= min(case.m, case.n):
+        if depth:
             volumes.append(_boxes(case, extent, depth))
     return min(volumes, default=inf)
 
 
 def _boxes(case: Case, extent: int, depth: float) -> float:
     """Tasks of extent x extent x depth, one or more a node: two panels, and the sums that leave."""
-    return 2 * case.share / extent + case.share / depth if extent**2 * depth <= case.share else inf
+    fits = extent * (extent + 2 * case.chunk) <= case.words
+    if not fits or extent > min(case.m, case.n) or depth > case.k or extent**2 * depth > case.share:
+        return inf
+    return 2 * case.share / extent + case.share / depth
 
 
 SCHEMES: dict[str, Callable[[Case], float]] = {
