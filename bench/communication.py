@@ -113,7 +113,7 @@ def chunks(case: Case) -> float:
 
 
 def tiles(case: Case) -> float:
-    """A task makes up to tile x tile chunks of C from as many blocks of k as leave a task for every node."""
+    """Up to tile x tile chunks of C, in a chain along k on one worker that leaves a chain for every node."""
     volumes = []
     for side in range(1, case.tile + 1):
         extent = side * case.chunk
@@ -124,8 +124,11 @@ def tiles(case: Case) -> float:
 
 
 def _boxes(case: Case, extent: int, depth: float) -> float:
-    """Tasks of extent x extent x depth, one or more a node: two panels, and the sums that leave."""
-    fits = extent * (extent + 2 * case.chunk) <= case.words
+    """Boxes of extent x extent x depth, one or more a node: two panels, and the sums that leave.
+
+    The memory is that of one task: the sums before and after it, and a block of both panels.
+    """
+    fits = 2 * extent * (extent + case.chunk) <= case.words
     if not fits or extent > min(case.m, case.n) or depth > case.k or extent**2 * depth > case.share:
         return inf
     return 2 * case.share / extent + case.share / depth

@@ -47,7 +47,7 @@ PARTS = {
     "The course": ["ladder", "rungs/index", "lab"],
     **{f"{name} rungs": [f"rungs/{rung.page}" for rung in ladder] for name, ladder in rungs.ladders().items()},
     "Measuring": ["measuring", "measured/README", "measured/avx2", "measured/shapes", "studies", "records"],
-    "Using it": ["reference/command-line", "reference/python", "promises", "auto", "arrays", "workloads"],
+    "Using it": ["reference/command-line", "reference/python", "promises", "auto", "arrays", "scaling", "workloads"],
     "How it is made": ["architecture", "adding-a-backend"],
 }
 
