@@ -3,7 +3,8 @@
     python bench/streaming.py cuda-cublas opencl-register --cases 8192 16384 32768@third 65536x65536x1024@third
 
 A case is a square or m x n x k; `@third` limits the device's memory to a third of A, B and C. For each, host to host
-with `out=` of pages that have been touched: the median of the calls, the bound and its share. The bound is the longest of
+with `out=` of pages that have been touched: the median of the calls, the bound and its share. The bound is the
+longest of
 
     work        the same product on the device, by its events
     in, out     the bytes of A and B, and of C, once, at the rate of pinned transfers

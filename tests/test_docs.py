@@ -262,6 +262,18 @@ def test_the_table_of_the_ladder_is_that_of_the_records(course):
         assert row.split(" | ")[3:] == [*cells[:-1], f"{cells[-1]} |"]
 
 
+def test_the_tables_of_communication_are_those_of_the_script():
+    """The script itself ends with an error where a scheme moves less than the lower bound."""
+    page = (DOCS / "scaling.md").read_text(encoding="utf-8")
+    tables = 0
+    for words in re.findall(r"`python (bench/communication\.py [^`]*)`", page):
+        script, *options = words.split()
+        done = run_python(ROOT / script, *options)
+        assert done.returncode == 0, done.stderr
+        tables += done.stdout in page
+    assert tables == 2
+
+
 def test_every_question_says_what_to_expect(course):
     for rung in course["rungs"].all_rungs():
         page = course["pages"].page(rung)
