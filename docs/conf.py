@@ -48,7 +48,7 @@ PARTS = {
     **{f"{name} rungs": [f"rungs/{rung.page}" for rung in ladder] for name, ladder in rungs.ladders().items()},
     "Measuring": ["measuring", "measured/README", "measured/avx2", "measured/shapes", "studies", "records"],
     "Using it": ["reference/command-line", "reference/python", "promises", "auto", "arrays", "workloads"],
-    "Scale": ["scaling", "devices", "dask", "product"],
+    "Scale": ["scaling", "scale/devices", "scale/dask", "scale/product"],
     "How it is made": ["architecture", "adding-a-backend"],
 }
 

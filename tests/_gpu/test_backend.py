@@ -13,6 +13,7 @@ import gemmlab
 from gemmlab import BackendUnavailable, DeviceError, UnsupportedProblem
 from gemmlab._gpu import RUNTIMES, VENDORS, backend_named, runtime_named
 from gemmlab._gpu import backend as host_code
+from gemmlab._gpu.streaming.rates import rates_of
 from gemmlab._gpu.transfers import staging
 
 pytestmark = pytest.mark.skipif(not PLACES, reason="no runtime has a device here")
@@ -123,19 +124,17 @@ def test_no_float64_on_a_device_without_it(monkeypatch: pytest.MonkeyPatch) -> N
     assert works(PRIVATE)
 
 
-@pytest.mark.parametrize(
-    ("limits", "words"),
-    [({"allocation_bytes": 1000}, "in one piece"), ({"memory_bytes": 1000}, "multiply in pieces")],
-)
-def test_a_product_that_does_not_fit_is_refused_before_any_copy(
-    limits: dict[str, int], words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queue = queue_of(PLACE)
-    monkeypatch.setattr(queue, "device", replace(queue.device, **limits))
-    monkeypatch.setattr(queue, "allocate", lambda nbytes: pytest.fail("allocated"))
+@pytest.mark.parametrize("limits", [{"allocation_bytes": 1000}, {"memory_bytes": 3000}])
+def test_a_product_that_does_not_fit_goes_in_tiles(limits: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    queue, allocate, sizes = queue_of(PLACE), queue_of(PLACE).allocate, []
     a = integers((20, 20), "float32")
-    with pytest.raises(DeviceError, match=words):
-        gemmlab.matmul(a, a, backend=PRIVATE)
+    gemmlab.matmul(a, a, backend=PRIVATE)
+    monkeypatch.setattr(queue, "device", replace(queue.device, **limits))
+    rates_of(backend_named(PRIVATE), queue, "float32", backend_named(PRIVATE).rung.resolve({}, "cpu"))
+    monkeypatch.setattr(queue, "allocate", lambda nbytes: (sizes.append(nbytes), allocate(nbytes))[1])
+    assert np.array_equal(gemmlab.matmul(a, a, backend=PRIVATE), a @ a)
+    assert max(sizes) <= limits.get("allocation_bytes", 3000)
+    assert sum(sizes) <= limits.get("memory_bytes", 10**6)
 
 
 def test_a_broadcast_operand_is_sent_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -325,13 +325,6 @@ def test_a_call_with_parameters_is_our_own_backends():
     assert (calls[0].backend, calls[0].params["kc"]) == ("cpu-packed", 25)
 
 
-def test_auto_leaves_out_a_backend_that_is_short_of_memory(monkeypatch):
-    _profile.store(MACHINE, "auto", {"float64": {"cpu-numpy": 10}})
-    gemmlab.get_backend("cpu-packed").forget()
-    monkeypatch.setattr(gemmlab.get_backend("cpu-numpy"), "memory_shortage", lambda problem: "memory", raising=False)
-    assert taken_for(50) == "cpu-packed"
-
-
 def test_a_real_comparison_ends_with_a_profile(capsys):
     assert cli.main(["tune", "auto", "--rounds", "1", "--sizes", "32,64", "--dtype", "float32"]) == 0
     out = capsys.readouterr().out

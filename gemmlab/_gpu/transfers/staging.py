@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from gemmlab._gpu.transfers._copies import Copies
+from gemmlab._gpu.transfers import _copies
 
 if TYPE_CHECKING:
     from gemmlab._gpu.runtime import Event, HostArray, Memory, Queue
@@ -135,10 +135,12 @@ class Staging:
         return self.buffers[number % len(self.buffers)][: piece.host.nbytes]
 
     @contextmanager
-    def _copies(self, transfers: Sequence[Transfer], to_buffer: bool) -> Iterator[tuple[Copies, Sequence[Piece]]]:
+    def _copies(
+        self, transfers: Sequence[Transfer], to_buffer: bool
+    ) -> Iterator[tuple[_copies.Copies, Sequence[Piece]]]:
         """The copies of some arrays, under way, and their pieces. At the end no thread copies any more."""
         pieces = _all_pieces(transfers)
-        copies = Copies([piece.host for piece in pieces], self.buffers, to_buffer)
+        copies = _copies.Copies([piece.host for piece in pieces], self.buffers, to_buffer)
         running = self.copier.submit(copies.run, min(self.threads, max(1, len(pieces))))
         try:
             yield copies, pieces
