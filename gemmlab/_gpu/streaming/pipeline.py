@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gemmlab._backend import Params
+from gemmlab._errors import DeviceError
 from gemmlab._gpu.batches import Operand
 from gemmlab._gpu.rungs import C_TYPE, kernel_text
 from gemmlab._gpu.streaming.lanes import lanes_of
@@ -153,8 +154,16 @@ class Pipeline:
             wait(lanes)
             self.queue.failed |= self.lanes.failed
             if self.failure is not None:
+                self._drain()
                 raise self.failure
             return events
+
+    def _drain(self) -> None:
+        """Wait for the work that was submitted: the next product gets its memory."""
+        submitted = [step for step in self.work if step.done() and step.exception() is None]
+        for step in submitted[-1:]:
+            with suppress(DeviceError):
+                step.result().wait()
 
     def _planned(self, steps: Sequence[Step]) -> tuple[list[tuple[int, int]], list[int | None]]:
         """Fill the series. For each step its two transfers; for each transfer the step that it follows."""
