@@ -113,7 +113,7 @@ def chunks(case: Case) -> float:
 
 
 def tiles(case: Case) -> float:
-    """Up to tile x tile chunks of C, in a chain along k on one worker that leaves a chain for every node."""
+    """Up to tile x tile chunks of C, and as many blocks of k in a task as leave a task for every node."""
     volumes = []
     for side in range(1, case.tile + 1):
         extent = side * case.chunk
