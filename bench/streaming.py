@@ -26,8 +26,7 @@ import numpy as np
 
 import gemmlab
 from gemmlab._gpu import streaming
-from gemmlab._gpu.backend import GemmSize
-from gemmlab._gpu.batches import Operand
+from gemmlab._gpu.batches import GemmSize, Operand
 
 PINNED_BYTES = 256 << 20
 

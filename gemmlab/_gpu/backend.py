@@ -10,7 +10,7 @@ A vendor library (`vendor.py`) overrides `multiply`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from gemmlab._backend import Availability, Param, Params, check_params
 from gemmlab._errors import BackendUnavailable
 from gemmlab._gpu import streaming
-from gemmlab._gpu.batches import BatchedOperand, Operand, launches, row_major
+from gemmlab._gpu.batches import BatchedOperand, GemmSize, Operand, launches, row_major
 from gemmlab._gpu.device_arrays import DeviceOperands
 from gemmlab._gpu.rungs import C_TYPE, ITEMSIZE, MAX_GROUPS, Rung, kernel_text
 from gemmlab._gpu.runtime import Device, Event, HostArray, Memory, Queue, Runtime
@@ -27,16 +27,6 @@ from gemmlab._problem import Problem
 
 MAX_EDGE = 2**31 - 1 - 4096  # sizes are 32-bit integers in the kernels, and the last tile may exceed the matrix
 COPY_GROUP = (32, 8, 1)
-
-
-@dataclass(frozen=True)
-class GemmSize:
-    """The size of one launch: a batch of m x n x k products."""
-
-    m: int
-    n: int
-    k: int
-    batch: int
 
 
 class Handle:

@@ -15,6 +15,16 @@ from gemmlab._gpu.runtime import Memory
 
 
 @dataclass(frozen=True)
+class GemmSize:
+    """The size of one launch: a batch of m x n x k products."""
+
+    m: int
+    n: int
+    k: int
+    batch: int
+
+
+@dataclass(frozen=True)
 class Operand:
     """Row-major matrices in device memory. `start`, `ld` and `batch_stride` are in elements, as the kernels take them.
 

@@ -18,8 +18,7 @@ from functools import cached_property
 
 from gemmlab._backend import Params
 from gemmlab._errors import BackendUnavailable, UnsupportedProblem
-from gemmlab._gpu.backend import GemmSize
-from gemmlab._gpu.batches import Operand
+from gemmlab._gpu.batches import GemmSize, Operand
 from gemmlab._gpu.opencl import OpenCLEvent, OpenCLQueue
 from gemmlab._gpu.runtime import Native
 from gemmlab._gpu.vendor import INT32_MAX, Library, Vendor

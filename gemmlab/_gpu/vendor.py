@@ -21,8 +21,8 @@ import numpy as np
 from gemmlab._backend import Param, Params
 from gemmlab._errors import BackendUnavailable, GemmlabError
 from gemmlab._gpu import runtime as runtimes
-from gemmlab._gpu.backend import DeviceBackend, GemmSize, RungBackend
-from gemmlab._gpu.batches import Operand
+from gemmlab._gpu.backend import DeviceBackend, RungBackend
+from gemmlab._gpu.batches import GemmSize, Operand
 from gemmlab._gpu.cuda import CudaEvent, CudaQueue
 from gemmlab._gpu.rungs import ITEMSIZE, RUNGS
 from gemmlab._gpu.runtime import DeviceArray, Event, Native, Queue, Runtime

@@ -16,7 +16,7 @@ from gemmlab.dask.workers import Workers
 
 PROCESS = 256 << 20  # bytes of a worker before its first task: Python, Dask, our libraries
 SHARE = 0.75  # of a worker's memory is used: Dask pauses a worker at 0.8
-LEAST_SHARE = 0.25  # of that is for tasks, however much the operands take: Dask writes chunks to disk instead
+LEAST_SHARE = 0.3  # of that is for tasks, however much the operands take: Dask writes chunks to disk instead
 LAZY_TILE = 256 << 20  # bytes of a chunk of a lazy C at most, unless one block of A and B makes a larger one
 TASKS = 4  # for each thread, so that all threads end at about the same time
 FLOP = 1e9  # of a task at least, if there are so many: less is done sooner than Dask has started it

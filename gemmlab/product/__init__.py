@@ -4,6 +4,7 @@
     on_dask.py     the same on a Dask cluster
     job.py         what comes before the work, on either engine; the result
     matrices.py    a matrix in a file: what the product asks of one
+    opening.py     the matrix in a file, by the file's name
     npy.py         .npy files, by plain reads and writes
     zarrs.py       Zarr arrays in folders, by whole chunks
     plan.py        the tiles, by what they make it read

@@ -12,7 +12,8 @@ from typing import TypeAlias
 from gemmlab._problem import DType
 from gemmlab.product import identity
 from gemmlab.product.journal import Journal
-from gemmlab.product.matrices import Matrix, open_matrix, result_dtype
+from gemmlab.product.matrices import Matrix, result_dtype
+from gemmlab.product.opening import open_matrix
 from gemmlab.product.output import Output
 from gemmlab.product.plan import Plan
 

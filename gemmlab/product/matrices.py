@@ -1,4 +1,4 @@
-"""A matrix in a file, whatever its format: what the product asks of one, and how a path is opened."""
+"""A matrix in a file, whatever its format: what the product asks of one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from gemmlab._errors import UnsupportedProblem
 from gemmlab._problem import Array, DType
-from gemmlab.verify.dtypes import DTYPES
 
 Range: TypeAlias = tuple[int, int]  # from the first to before the last
 FORMATS = (".npy", ".zarr")
@@ -61,23 +59,6 @@ class Matrix(Protocol):
 def is_zarr(path: Path) -> bool:
     """Whether a path is, or by its name would be, a Zarr array: a folder."""
     return path.suffix == ".zarr" or path.is_dir()
-
-
-def open_matrix(path: Path, *, writable: bool = False) -> Matrix:
-    """The matrix in a file. ValueError or UnsupportedProblem if it holds none that can be multiplied."""
-    from gemmlab.product.npy import NpyMatrix
-    from gemmlab.product.zarrs import ZarrMatrix
-
-    found: Matrix
-    if is_zarr(path):
-        found = ZarrMatrix(path, writable=writable)
-    else:
-        found = NpyMatrix(path, writable=writable)
-    if len(found.shape) != 2:
-        raise ValueError(f"{path} must hold a matrix, and is of shape {found.shape}: reshape it to two dimensions")
-    if found.dtype.name not in DTYPES:
-        raise UnsupportedProblem(f"{path} is of {found.dtype}: convert it to one of {', '.join(DTYPES)}")
-    return found
 
 
 def result_dtype(a: Matrix, b: Matrix) -> DType:

@@ -19,7 +19,7 @@ from gemmlab._problem import DType, Problem
 from gemmlab.product import identity, tiles, zarrs
 from gemmlab.product.check import Check, check
 from gemmlab.product.job import Job, PathLike, Result, prepared
-from gemmlab.product.matrices import open_matrix
+from gemmlab.product.opening import open_matrix
 from gemmlab.product.plan import STEP, Plan, Sizes, choose
 
 SAMPLE = 4096  # "auto" chooses for a product of up to so many rows, columns and terms

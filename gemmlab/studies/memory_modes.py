@@ -98,8 +98,7 @@ def main() -> None:
 
 def times(backend: str, mode: str, case: Record, budget_s: float) -> isolated.Answer:
     """The times of one product in one mode, with transfers and without."""
-    from gemmlab._gpu.backend import GemmSize
-    from gemmlab._gpu.batches import Operand
+    from gemmlab._gpu.batches import GemmSize, Operand
     from gemmlab.measure.isolated.worker import check, seconds_a_call
 
     made: Handle = gemmlab.get_backend(backend)

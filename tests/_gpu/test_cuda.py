@@ -16,8 +16,8 @@ from gemmlab._config import config
 from gemmlab._errors import BackendUnavailable, DeviceError
 from gemmlab._gpu import cuda as module
 from gemmlab._gpu import runtime
-from gemmlab._gpu.backend import GemmSize, RungBackend
-from gemmlab._gpu.batches import Operand
+from gemmlab._gpu.backend import RungBackend
+from gemmlab._gpu.batches import GemmSize, Operand
 from gemmlab._gpu.cuda import Cuda, CudaQueue, compile_source
 from gemmlab._gpu.device_arrays import DeviceOperands
 from gemmlab._gpu.rungs import RUNGS, kernel_text

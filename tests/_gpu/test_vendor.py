@@ -17,8 +17,7 @@ import gemmlab
 from gemmlab import BackendUnavailable, DeviceError, UnsupportedProblem
 from gemmlab._gpu import VENDORS, backend_named, device_arrays, runtime_named
 from gemmlab._gpu import clblast as clblast_module
-from gemmlab._gpu.backend import GemmSize
-from gemmlab._gpu.batches import Operand
+from gemmlab._gpu.batches import GemmSize, Operand
 from gemmlab._gpu.cuda import CudaQueue
 from gemmlab._problem import Problem
 

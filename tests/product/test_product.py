@@ -14,7 +14,8 @@ from randomness import RNG
 from gemmlab import UnsupportedProblem, verify
 from gemmlab.product import product
 from gemmlab.product.check import check
-from gemmlab.product.matrices import open_matrix, pieces
+from gemmlab.product.matrices import pieces
+from gemmlab.product.opening import open_matrix
 from gemmlab.product.plan import LEAST_DEPTH, STEP
 
 KINDS = {"b": [0, 1], "i": range(-100, 100), "u": range(200)}

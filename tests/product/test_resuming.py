@@ -22,7 +22,7 @@ from gemmlab import CannotWrite, _profile, config
 from gemmlab._cpu import isa
 from gemmlab.product import CannotResume, identity, job, product
 from gemmlab.product.journal import Journal
-from gemmlab.product.matrices import open_matrix
+from gemmlab.product.opening import open_matrix
 
 MEMORY = {"npy": 1_100_000, "zarr": 7_400_000}  # of which files take 6 MiB
 PROGRAM = """

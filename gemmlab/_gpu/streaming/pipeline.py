@@ -23,7 +23,7 @@ import numpy as np
 
 from gemmlab._backend import Params
 from gemmlab._errors import DeviceError
-from gemmlab._gpu.batches import Operand
+from gemmlab._gpu.batches import GemmSize, Operand
 from gemmlab._gpu.rungs import C_TYPE, kernel_text
 from gemmlab._gpu.streaming.lanes import lanes_of
 from gemmlab._gpu.streaming.tiles import Tiles
@@ -226,8 +226,6 @@ class Pipeline:
         return events
 
     def _multiply(self, step: Step, a: Memory, b: Memory, c: Memory) -> list[Event]:
-        from gemmlab._gpu.backend import GemmSize
-
         count, m, n = step.c.shape
         k = step.a.shape[-1]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gemmlab._gpu.batches import Operand
+from gemmlab._gpu.batches import GemmSize, Operand
 from gemmlab._gpu.streaming.lanes import Lanes, lanes_of
 from gemmlab._gpu.streaming.tiles import Rates
 
@@ -72,8 +72,6 @@ def _best_s(work: Callable[[], None]) -> float:
 
 def _flop_rate(backend: DeviceBackend, queue: Queue, dtype: str, params: Params) -> float:
     """Floating-point operations per second of a square product on the device."""
-    from gemmlab._gpu.backend import GemmSize
-
     n = FIRST_N
     while True:
         host = np.random.default_rng(n).random((n, n)).astype(dtype)
