@@ -3,7 +3,7 @@
 #
 #     bench/gpu.sh --out DIR [--wheels DIR] STEP ...
 #
-# Steps: setup, tests, verify, roofline, report (of the GPU and its host), and the studies by name; in as many runs as
+# Steps: setup, tests, verify, roofline, report (of the GPU and its host), streaming, and the studies by name; in as many runs as
 # one likes. For a machine without a package index, --wheels names a folder with wheels (pyopencl and what it needs) and
 # Debian packages (libclblast1, ocl-icd-libopencl1) that setup installs first. Only the GPU's own OpenCL platform is
 # asked.
@@ -64,6 +64,8 @@ for name in "${steps[@]}"; do
         setup) step setup ;;
         tests) step timeout 240 python3 -m pytest -q -p no:cacheprovider -m "" tests/_gpu ;;
         verify) step verify "${rungs[@]/#/opencl-}" "${rungs[@]/#/cuda-}" opencl-clblast cuda-cublas ;;
+        streaming) step timeout 200 python3 bench/streaming.py cuda-cublas opencl-register --in-one-piece --cases \
+            4096 8192 16384 32768@third 65536x65536x1024@third ;;
         roofline) step python3 -m gemmlab roofline --backends opencl-register,cuda-register --out "$out/roofline" ;;
         report) step python3 -m gemmlab report --out "$out/report" --backends \
             cuda-local,cuda-register,cuda-cublas,opencl-local,opencl-register,opencl-clblast,cpu-packed,cpu-numpy ;;
