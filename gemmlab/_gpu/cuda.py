@@ -142,12 +142,18 @@ class CudaQueue(Queue):
         with self.device_errors("waiting for another stream"), self.cuda.Device(self.device.handle):
             self.stream.wait_event(event.last)
 
+    def marker(self) -> CudaEvent:
+        with self.device_errors("marking its work"), self.cuda.Device(self.device.handle):
+            return self._marked()
+
     # memory
 
     def free_bytes(self) -> int:
         """What the driver has free, and what CuPy's pool holds and nobody uses."""
         with self.on_stream("asking for its memory"):
-            return int(self.cuda.runtime.memGetInfo()[0]) + int(self.cuda.get_allocator().__self__.free_bytes())
+            pool: Native = getattr(self.cuda.get_allocator(), "__self__", None)  # users may have set another allocator
+            unused = int(pool.free_bytes()) if hasattr(pool, "free_bytes") else 0
+            return int(self.cuda.runtime.memGetInfo()[0]) + unused
 
     def allocate(self, nbytes: int) -> Memory:
         with self.on_stream(f"allocating {nbytes} bytes"):

@@ -161,6 +161,12 @@ class OpenCLQueue(Queue):
             event.queue.queue.flush()  # what is not on its way would be waited for for ever
             cl.enqueue_barrier(self.queue, wait_for=[event.event])
 
+    def marker(self) -> OpenCLEvent:
+        import pyopencl as cl
+
+        with self.lock, self.device_errors("marking its work"):
+            return OpenCLEvent(self, cl.enqueue_marker(self.queue))
+
     # memory
 
     def allocate(self, nbytes: int) -> Memory:

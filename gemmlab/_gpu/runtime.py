@@ -107,6 +107,10 @@ class Queue(ABC):
         """Later work on this queue waits for an event of a sibling; the caller does not, where the runtime can that."""
         event.wait()
 
+    def marker(self) -> Event | None:
+        """All work submitted so far; None if work on other queues cannot overtake it."""
+        return None
+
     # memory
 
     @abstractmethod

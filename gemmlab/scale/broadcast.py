@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gemmlab._backend import Handle, Params
-from gemmlab._config import config
 
 if TYPE_CHECKING:
     from gemmlab._gpu.backend import DeviceBackend
@@ -22,22 +21,24 @@ if TYPE_CHECKING:
     from gemmlab._problem import Problem
 
 MIN_BYTES = 64 << 20  # of B; less is at every device within milliseconds anyway
-MAX_SHARE = 0.8  # of a device's memory, for all three operands
 
 B = Future["BatchedOperand"]  # B on the first device, once it is there
 
 
 def can_be(backends: Sequence[DeviceBackend], problem: Problem) -> bool:
     """Whether B goes from device to device in this product."""
+    from gemmlab._gpu.streaming import largest_bytes, limit_bytes
+
     count, b = len(backends), problem.b
     if count < 2 or problem.out.ndim > 2 or problem.m < count or b.nbytes < MIN_BYTES:
         return False
     rows = -(-problem.m // count)
     sizes = [b.nbytes, *(problem.dtype.itemsize * rows * columns for columns in (problem.k, problem.n))]
     first, *others = (backend.queue for backend in backends)
-    memory = min(config.device_memory or MAX_SHARE * queue.device.memory_bytes for queue in (first, *others))
-    largest = min(queue.device.allocation_bytes for queue in (first, *others))
-    return sum(sizes) <= memory and max(sizes) <= largest and all(queue.can_read(first) for queue in others)
+    if not all(queue.can_read(first) for queue in others):
+        return False
+    memory = min(map(limit_bytes, (first, *others)))
+    return bool(sum(sizes) <= memory and max(sizes) <= min(map(largest_bytes, (first, *others))))
 
 
 def jobs(

@@ -138,11 +138,11 @@ class AllDevices:
         model = getattr(self.backends[0], "traffic", None)
         return model(problem, machine, **params) if model is not None else {}
 
-    def blocks(self, problem: Problem) -> list[tuple[DeviceBackend, Block]]:
+    def blocks(self, problem: Problem, rows_only: bool) -> list[tuple[DeviceBackend, Block]]:
         """The devices that take part, each with its block of C."""
         shape = problem.out.shape
         if self.are_equal or is_small(problem):
-            cuts = cut(shape, problem.k, len(self.backends), rows_only=self._get_b_from_each_other(problem))
+            cuts = cut(shape, problem.k, len(self.backends), rows_only=rows_only)
             return list(zip(self.backends, cuts, strict=False))
         axis = axis_of(problem, len(self.backends))
         with self.lock:
@@ -154,15 +154,16 @@ class AllDevices:
         """How a product is shared; None for an empty one."""
         if not problem.out.size or not problem.k:
             return None
-        own = self.blocks(problem)
+        own = self.blocks(problem, self._get_b_from_each_other(problem))
         return Split(tuple((f"{one.device.index} {one.device.label}", _in_words(block)) for one, block in own))
 
     def gemm(self, problem: Problem, **params: Any) -> Handle:
         """Fill `problem.out`."""
         check_params(self, params)
-        own = self.blocks(problem)
+        b_from_each_other = self._get_b_from_each_other(problem)  # asked once: free memory changes
+        own = self.blocks(problem, b_from_each_other)
         backends, parts = [backend for backend, _ in own], [part_of(problem, block) for _, block in own]
-        if self._get_b_from_each_other(problem):
+        if b_from_each_other:
             jobs = broadcast.jobs(backends, parts, params)
         else:
             jobs = [partial(backend.gemm, part, **params) for backend, part in zip(backends, parts, strict=True)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, wait
+from concurrent.futures import Executor, Future, wait
 from typing import TypeVar
 
 from gemmlab._problem import Problem
@@ -21,6 +21,18 @@ def part_of(problem: Problem, block: Block) -> Problem:
     )  # fmt: skip
 
 
+def _wait_for(futures: Sequence[Future[T]]) -> None:
+    """Wait for all. Ctrl-C is raised afterwards: they write into the caller's array."""
+    interrupted: KeyboardInterrupt | None = None
+    while not all(future.done() for future in futures):
+        try:
+            wait(futures)
+        except KeyboardInterrupt as error:
+            interrupted = error
+    if interrupted is not None:
+        raise interrupted
+
+
 def run_at_once(pool: Executor, jobs: Sequence[Callable[[], T]]) -> list[T]:
     """What the jobs return, in their order; the last runs in this thread, the others in the pool.
 
@@ -31,5 +43,5 @@ def run_at_once(pool: Executor, jobs: Sequence[Callable[[], T]]) -> list[T]:
     try:
         last = own()
     finally:
-        wait(futures)
+        _wait_for(futures)
     return [*(future.result() for future in futures), last]

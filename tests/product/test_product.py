@@ -101,6 +101,7 @@ def test_dtypes_meet_as_in_numpy(tmp_path, left, right):
 @pytest.mark.parametrize("names", ["npy npy zarr", "npy zarr npy", "zarr npy npy", "zarr npy zarr", "zarr zarr zarr"])
 @pytest.mark.parametrize("dtype", ["float64", "complex64"])
 def test_formats_mix(tmp_path, names, dtype):
+    pytest.importorskip("zarr")
     a, b = matrix((133, 741), dtype), matrix((741, 157), dtype)
     kinds = names.split()
     paths = [tmp_path / f"{name}.{kind}" for name, kind in zip("abc", kinds, strict=True)]
@@ -134,6 +135,8 @@ def test_a_zero_keeps_its_sign_in_zarr(tmp_path):
 @pytest.mark.parametrize("kind", ["npy", "zarr"])
 @pytest.mark.parametrize("sizes", [(3, 4, 0), (0, 4, 3), (3, 0, 5), (0, 0, 0), (1, 1, 1), (5, 1, 7)], ids=str)
 def test_empty_and_tiny_sizes(tmp_path, sizes, kind):
+    if kind == "zarr":
+        pytest.importorskip("zarr")
     m, n, k = sizes
     a, b = matrix((m, k), "float32"), matrix((k, n), "float32")
     paths = stored(tmp_path / "a.npy", a), stored(tmp_path / "b.npy", b)

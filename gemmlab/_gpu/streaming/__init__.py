@@ -27,25 +27,29 @@ if TYPE_CHECKING:
     from gemmlab._gpu.runtime import Event, HostArray, Queue
     from gemmlab._problem import Problem
 
-__all__ = ["forecast", "is_wanted", "multiply"]
+__all__ = ["forecast", "is_wanted", "largest_bytes", "limit_bytes", "multiply"]
 
 OVERLAP_PAYS_BYTES = 64 << 20  # of a GPU; below, one transfer after the other takes no longer
 FREE_SHARE = 0.9  # of the free memory: drivers and other programs need some, too
 HALVINGS = 4
 LIMIT_STEP = 64 << 20
+ROUNDED_UP = 16  # pyopencl's pool rounds up by less than a sixteenth
 
 
 def is_wanted(queue: Queue, problem: Problem) -> bool:
     """Whether a product of host arrays goes through the device in tiles."""
     sizes = [_distinct_bytes(x) for x in (problem.a, problem.b, problem.out)]
-    if sum(sizes) > _limit(queue) or max(sizes) > queue.device.allocation_bytes:
+    is_large = sum(sizes) >= OVERLAP_PAYS_BYTES
+    if max(sizes) > largest_bytes(queue) or sum(sizes) > queue.device.memory_bytes:
         return True
-    return queue.device.kind == "gpu" and queue.can_stage and sum(sizes) >= OVERLAP_PAYS_BYTES
+    if (is_large or config.device_memory is not None) and sum(sizes) > limit_bytes(queue):  # which takes time to ask
+        return True
+    return is_large and queue.device.kind == "gpu" and queue.can_stage
 
 
 def multiply(backend: DeviceBackend, queue: Queue, problem: Problem, params: Params) -> list[Event]:
     """Fill `problem.out`; returns the events of the work. DeviceError if not even the smallest tiles fit."""
-    limit = _limit(queue)
+    limit = limit_bytes(queue)
     for halvings in range(HALVINGS + 1):
         tiles = _tiles(backend, queue, problem, params, limit >> halvings)
         try:
@@ -59,7 +63,7 @@ def multiply(backend: DeviceBackend, queue: Queue, problem: Problem, params: Par
 
 def forecast(backend: DeviceBackend, queue: Queue, problem: Problem, params: Params) -> str:
     """The tiles and the predicted time, as the end of a sentence. Measures the device at the first call."""
-    tiles = _tiles(backend, queue, problem, params, _limit(queue))
+    tiles = _tiles(backend, queue, problem, params, limit_bytes(queue))
     rows, columns, blocks = tiles.panels
     seconds = tiles.seconds * math.prod(problem.out.shape[:-3])
     what = f"{rows} x {columns} tiles of {tiles.m} x {tiles.n}" + f", {blocks} blocks of k" * (blocks > 1)
@@ -74,10 +78,15 @@ def _tiles(backend: DeviceBackend, queue: Queue, problem: Problem, params: Param
     rates = rates_of(backend, queue, problem.dtype.name, params)
     all_of_it = 2 * sum(_distinct_bytes(x) for x in (problem.a, problem.b, problem.out))
     limit = min(limit // LIMIT_STEP * LIMIT_STEP or limit, all_of_it)  # so that the next call has the same
-    return choose(size, limit, queue.device.allocation_bytes, rates)
+    return choose(size, limit - limit // ROUNDED_UP, largest_bytes(queue), rates)
 
 
-def _limit(queue: Queue) -> int:
+def largest_bytes(queue: Queue) -> int:
+    """The largest allocation: a little less than the device's, since pools of memory round up."""
+    return queue.device.allocation_bytes - queue.device.allocation_bytes // ROUNDED_UP
+
+
+def limit_bytes(queue: Queue) -> int:
     """The bytes that a product may take on the device."""
     free = int(FREE_SHARE * queue.free_bytes())
     return free if config.device_memory is None else min(free, config.device_memory)

@@ -142,6 +142,9 @@ class Pipeline:
             return self.work[last[number]].done()
 
         with self.lanes.lock:
+            if (earlier := self.queue.marker()) is not None:  # a pool may give memory that earlier work still uses
+                for lane_queue in self.lanes.queues:
+                    lane_queue.after(earlier)
             lanes = [
                 self._lane(self.lanes.up.uploads, self.up.transfers, begin_upload, self.up.end),
                 self._lane(self.lanes.down.downloads, self.down.transfers, begin_download, self.down.end, is_computed),
@@ -151,12 +154,21 @@ class Pipeline:
                 events = self._submit(steps, needs)
             except BaseException as error:
                 self._fail(error)
-            wait(lanes)
+            self._wait_for(lanes)
             self.queue.failed |= self.lanes.failed
             if self.failure is not None:
                 self._drain()
                 raise self.failure
             return events
+
+    def _wait_for(self, lanes: Sequence[Future[None]]) -> None:
+        """Wait for both; at Ctrl-C too, since they write into the caller's array."""
+        while True:
+            try:
+                wait(lanes)
+                return
+            except BaseException as error:
+                self._fail(error)
 
     def _drain(self) -> None:
         """Wait for the work that was submitted: the next product gets its memory."""

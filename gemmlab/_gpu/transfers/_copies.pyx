@@ -9,24 +9,24 @@ cnp.import_array()
 cdef extern from "copies.h" nogil:
     ctypedef struct piece:
         char *host
-        long row, column, rows, columns
+        Py_ssize_t row, column, rows, columns
 
     ctypedef struct transfer:
         const piece *pieces
         char **buffer
-        long count, buffers, itemsize
+        Py_ssize_t count, buffers, itemsize
         int to_buffer
-        long next, allowed
+        Py_ssize_t next, allowed
         char *done
 
     void copy_pieces(transfer *t, int threads)
-    int wait_until_done(const transfer *t, long i)
+    int wait_until_done(const transfer *t, Py_ssize_t i)
 
 cdef extern from *:
     """
-    static inline void set_allowed(long *allowed, long count) { __atomic_store_n(allowed, count, __ATOMIC_RELEASE); }
+    static inline void set_allowed(ptrdiff_t *allowed, ptrdiff_t count) { __atomic_store_n(allowed, count, __ATOMIC_RELEASE); }
     """
-    void set_allowed(long *allowed, long count) nogil
+    void set_allowed(Py_ssize_t *allowed, Py_ssize_t count) nogil
 
 
 cdef class Copies:
@@ -42,7 +42,7 @@ cdef class Copies:
 
     def __cinit__(self, pieces, buffers, bint to_buffer):
         cdef cnp.ndarray array
-        cdef long i
+        cdef Py_ssize_t i
         self.kept = pieces, buffers
         self.pieces = <piece *>calloc(max(1, len(pieces)), sizeof(piece))
         self.places = <char **>calloc(len(buffers), sizeof(char *))
@@ -75,7 +75,7 @@ cdef class Copies:
         with nogil:
             copy_pieces(&self.of, threads)
 
-    def allow(self, long count):
+    def allow(self, Py_ssize_t count):
         """The first `count` pieces may be copied."""
         set_allowed(&self.of.allowed, count)
 
@@ -83,7 +83,7 @@ cdef class Copies:
         """Let `run` and `wait_for` return."""
         set_allowed(&self.of.allowed, -1)
 
-    def wait_for(self, long number):
+    def wait_for(self, Py_ssize_t number):
         """Block until a piece has been copied, or until `stop`."""
         with nogil:
             wait_until_done(&self.of, number)

@@ -2,6 +2,7 @@
 #ifndef GEMMLAB_COPIES_H
 #define GEMMLAB_COPIES_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #ifdef _WIN32
@@ -12,15 +13,15 @@
 #define doze() nanosleep(&(struct timespec){0, 20000}, 0)
 #endif
 
-#define BLOCK 32L /* rows and columns of a block of single elements: its lines stay in L1 */
+#define BLOCK 32 /* rows and columns of a block of single elements: its lines stay in L1 */
 #define SPINS 20000 /* looks at a counter, some tens of microseconds, before the thread sleeps as long */
 
 /* Rows of C are not read again soon, so they are written past the caches: a store through them reads its line first. */
 #ifdef __SSE2__
 #include <emmintrin.h>
-static void copy_past_caches(char *to, const char *from, long bytes)
+static void copy_past_caches(char *to, const char *from, ptrdiff_t bytes)
 {
-    const long head = -(uintptr_t)to & 15;
+    const ptrdiff_t head = -(uintptr_t)to & 15;
     if (bytes < 256) {
         memcpy(to, from, bytes);
         return;
@@ -47,26 +48,26 @@ static void copy_past_caches(char *to, const char *from, long bytes)
 /* A matrix: `row` and `column` bytes from each row and each column to the next. In its buffer it is row-major. */
 typedef struct {
     char *host;
-    long row, column, rows, columns;
+    ptrdiff_t row, column, rows, columns;
 } piece;
 
 /* A transfer: piece i lies in buffer i % buffers. It may be copied once i < allowed; done[i] says that it was. */
 typedef struct {
     const piece *pieces;
     char *const *buffer;
-    long count, buffers, itemsize;
+    ptrdiff_t count, buffers, itemsize;
     int to_buffer;
-    long next, allowed;
+    ptrdiff_t next, allowed;
     char *done;
 } transfer;
 
-static void copy_elements(char *to, long to_row, long to_column, const char *from, long from_row, long from_column,
-                          long rows, long columns, long itemsize)
+static void copy_elements(char *to, ptrdiff_t to_row, ptrdiff_t to_column, const char *from, ptrdiff_t from_row,
+                          ptrdiff_t from_column, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t itemsize)
 {
-    for (long i0 = 0; i0 < rows; i0 += BLOCK)
-        for (long j0 = 0; j0 < columns; j0 += BLOCK)
-            for (long i = i0; i < rows && i < i0 + BLOCK; i++)
-                for (long j = j0; j < columns && j < j0 + BLOCK; j++) {
+    for (ptrdiff_t i0 = 0; i0 < rows; i0 += BLOCK)
+        for (ptrdiff_t j0 = 0; j0 < columns; j0 += BLOCK)
+            for (ptrdiff_t i = i0; i < rows && i < i0 + BLOCK; i++)
+                for (ptrdiff_t j = j0; j < columns && j < j0 + BLOCK; j++) {
                     char *target = to + i * to_row + j * to_column;
                     const char *source = from + i * from_row + j * from_column;
                     if (itemsize == 4)
@@ -78,14 +79,14 @@ static void copy_elements(char *to, long to_row, long to_column, const char *fro
                 }
 }
 
-static void copy_piece(const piece *p, char *buffer, long itemsize, int to_buffer)
+static void copy_piece(const piece *p, char *buffer, ptrdiff_t itemsize, int to_buffer)
 {
-    const long bytes = p->columns * itemsize;
+    const ptrdiff_t bytes = p->columns * itemsize;
     if (p->column == itemsize && to_buffer) {
-        for (long i = 0; i < p->rows; i++)
+        for (ptrdiff_t i = 0; i < p->rows; i++)
             memcpy(buffer + i * bytes, p->host + i * p->row, bytes);
     } else if (p->column == itemsize) {
-        for (long i = 0; i < p->rows; i++)
+        for (ptrdiff_t i = 0; i < p->rows; i++)
             copy_past_caches(p->host + i * p->row, buffer + i * bytes, bytes);
     } else if (to_buffer) {
         copy_elements(buffer, bytes, itemsize, p->host, p->row, p->column, p->rows, p->columns, itemsize);
@@ -95,10 +96,10 @@ static void copy_piece(const piece *p, char *buffer, long itemsize, int to_buffe
 }
 
 /* Return once piece i may be copied; 0 if it will not be. */
-static int wait_until_allowed(const transfer *t, long i)
+static int wait_until_allowed(const transfer *t, ptrdiff_t i)
 {
-    long allowed;
-    for (long looks = 0; i >= (allowed = __atomic_load_n(&t->allowed, __ATOMIC_ACQUIRE)); looks++) {
+    ptrdiff_t allowed;
+    for (ptrdiff_t looks = 0; i >= (allowed = __atomic_load_n(&t->allowed, __ATOMIC_ACQUIRE)); looks++) {
         if (allowed < 0)
             return 0;
         if (looks > SPINS)
@@ -108,9 +109,9 @@ static int wait_until_allowed(const transfer *t, long i)
 }
 
 /* Return once piece i has been copied; 0 if it will not be. */
-static int wait_until_done(const transfer *t, long i)
+static int wait_until_done(const transfer *t, ptrdiff_t i)
 {
-    for (long looks = 0; !__atomic_load_n(&t->done[i], __ATOMIC_ACQUIRE); looks++) {
+    for (ptrdiff_t looks = 0; !__atomic_load_n(&t->done[i], __ATOMIC_ACQUIRE); looks++) {
         if (__atomic_load_n(&t->allowed, __ATOMIC_ACQUIRE) < 0)
             return 0;
         if (looks > SPINS)
@@ -124,7 +125,7 @@ static void copy_pieces(transfer *t, int threads)
 {
 #pragma omp parallel num_threads(threads)
     {
-        long i;
+        ptrdiff_t i;
         while ((i = __atomic_fetch_add(&t->next, 1, __ATOMIC_RELAXED)) < t->count && wait_until_allowed(t, i)) {
             copy_piece(&t->pieces[i], t->buffer[i % t->buffers], t->itemsize, t->to_buffer);
             __atomic_store_n(&t->done[i], 1, __ATOMIC_RELEASE);

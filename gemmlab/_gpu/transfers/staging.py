@@ -18,9 +18,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from gemmlab._errors import DeviceError
 from gemmlab._gpu.transfers import _copies
 
 if TYPE_CHECKING:
@@ -84,20 +85,19 @@ class Staging:
         sent = 0
         with self.lock, self._copies(transfers, to_buffer=True) as (copies, pieces):
             copies.allow(len(self.buffers))
-            for number, piece in enumerate(pieces):
-                if piece.is_first:
-                    begin(piece.transfer)
-                copies.wait_for(number)
-                event = self.queue.start_upload(piece.memory, piece.start, self._buffer(number, piece))
-                under_way.append(event)
-                if piece.is_last:
-                    end(piece.transfer, event)
-                if len(under_way) > UNDER_WAY:
-                    under_way.popleft().wait()
-                    sent += 1
-                    copies.allow(len(self.buffers) + sent)
-            for event in under_way:
-                event.wait()
+            with _ended(under_way):
+                for number, piece in enumerate(pieces):
+                    if piece.is_first:
+                        begin(piece.transfer)
+                    copies.wait_for(number)
+                    event = self.queue.start_upload(piece.memory, piece.start, self._buffer(number, piece))
+                    under_way.append(event)
+                    if piece.is_last:
+                        end(piece.transfer, event)
+                    if len(under_way) > UNDER_WAY:
+                        under_way.popleft().wait()
+                        sent += 1
+                        copies.allow(len(self.buffers) + sent)
 
     def downloads(
         self, transfers: Sequence[Transfer], begin: Callable[[int], None] = _ignore, end: End = _ignore,
@@ -115,19 +115,20 @@ class Staging:
                     arrived += 1
                     copies.allow(arrived)
 
-            for number, piece in enumerate(pieces):
-                if piece.is_first:
-                    if not is_ready(piece.transfer):
-                        wait_for_all_but(0)
-                    begin(piece.transfer)
-                if number >= len(self.buffers):
-                    copies.wait_for(number - len(self.buffers))
-                event = self.queue.start_download(self._buffer(number, piece), piece.memory, piece.start)
-                under_way.append(event)
-                if piece.is_last:
-                    end(piece.transfer, event)
-                wait_for_all_but(UNDER_WAY)
-            wait_for_all_but(0)
+            with _ended(under_way):
+                for number, piece in enumerate(pieces):
+                    if piece.is_first:
+                        if not is_ready(piece.transfer):
+                            wait_for_all_but(0)
+                        begin(piece.transfer)
+                    if number >= len(self.buffers):
+                        copies.wait_for(number - len(self.buffers))
+                    event = self.queue.start_download(self._buffer(number, piece), piece.memory, piece.start)
+                    under_way.append(event)
+                    if piece.is_last:
+                        end(piece.transfer, event)
+                    wait_for_all_but(UNDER_WAY)
+                wait_for_all_but(0)
             for number in range(max(0, len(pieces) - len(self.buffers)), len(pieces)):
                 copies.wait_for(number)
 
@@ -147,6 +148,20 @@ class Staging:
         finally:
             copies.stop()  # after an error: nothing is written once the caller has seen it
             running.result()
+
+
+@contextmanager
+def _ended(under_way: deque[Event]) -> Iterator[None]:
+    """At the end of the block, wait for these events; after an error too, since their buffers are used again."""
+    try:
+        yield
+    except BaseException:
+        for event in under_way:
+            with suppress(DeviceError):
+                event.wait()
+        raise
+    for event in under_way:
+        event.wait()
 
 
 def _cpus() -> int:
