@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -101,6 +103,27 @@ class NpyMatrix:
 
     def sync(self, rows: Range, columns: Range) -> None:
         os.fsync(self._descriptor)
+
+
+@dataclass(frozen=True)
+class NpyOnWorkers:
+    """A .npy file as Dask takes it for an array: it is pickled as its path, and a task reads the part that it needs.
+
+    A memory map would be pickled with all that the file holds.
+    """
+
+    path: Path
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    def __getitem__(self, index: Any) -> Array:
+        """A copy of a part, so that the file does not stay mapped."""
+        return np.array(np.load(self.path, mmap_mode="r")[index])
 
 
 def create(path: Path, shape: tuple[int, int], dtype: DType) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from gemmlab._config import check_threads
 from gemmlab._errors import GemmlabError
-from gemmlab.product import zarrs
+from gemmlab.product import npy, zarrs
 from gemmlab.product.check import PIECE_BYTES
 from gemmlab.product.job import Job, PathLike, Result, prepared
 from gemmlab.product.matrices import Matrix, is_zarr
@@ -95,11 +95,12 @@ def _multiply(job: Job, backend: str | None, threads: int | None, progress: Prog
 
 
 def _operand(matrix: Matrix) -> Any:
-    """A Zarr array as it is; a .npy file as a Dask array, of which each worker maps its part."""
+    """A Zarr array as it is; a .npy file as a Dask array, of which each task reads its part."""
     if isinstance(matrix, zarrs.ZarrMatrix):
         return matrix.array
-    mapped = np.load(matrix.path.resolve(), mmap_mode="r")
-    return import_module("dask.array").from_array(mapped, chunks=(CHUNK, CHUNK))
+    parts = npy.NpyOnWorkers(matrix.path.absolute(), matrix.shape, matrix.dtype)
+    none = np.empty((0, 0), matrix.dtype)
+    return import_module("dask.array").from_array(parts, chunks=(CHUNK, CHUNK), name=False, meta=none)
 
 
 @contextmanager
