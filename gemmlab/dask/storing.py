@@ -16,7 +16,7 @@ from gemmlab._errors import GemmlabError, UnsupportedProblem
 from gemmlab._problem import AnyArray
 from gemmlab.dask.errors import Unfinished
 from gemmlab.dask.graph import Options, Product
-from gemmlab.dask.operands import is_in_this_process
+from gemmlab.dask.operands import by_absolute_path, is_in_this_process
 from gemmlab.dask.workers import Workers, current_client, status_of
 
 Progress: TypeAlias = Callable[[int, int, str], None]
@@ -33,7 +33,7 @@ def store(
     client = current_client()
     if client is not None and is_in_this_process(out):
         raise ValueError("out is in the memory of this process, which workers do not see: create it in a folder")
-    made = Product(a, b, options, workers, out)
+    made = Product(a, b, options, workers, by_absolute_path(out))
     for operand in (made.a, made.b):
         if operand.is_stored and str(operand.array.store_path) == str(out.store_path):
             raise ValueError(f"out is the operand {operand.name} itself: create another array for the product")

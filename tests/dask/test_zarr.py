@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from randomness import RNG
@@ -11,7 +13,7 @@ import gemmlab
 da = pytest.importorskip("dask.array")
 zarr = pytest.importorskip("zarr")
 import gemmlab.dask  # noqa: E402
-from gemmlab.dask import tasks  # noqa: E402
+from gemmlab.dask import operands, storing, tasks  # noqa: E402
 
 MARK = "gemmlab_unfinished"
 SMALL = 40_000
@@ -110,6 +112,39 @@ def test_tasks_read_what_a_dask_array_has_in_zarr(create):
     alone = gemmlab.dask.matmul(da.from_zarr(a), whole(30, 5), memory=SMALL)
     assert not [key for key in alone.dask if str(key[0]).startswith("from-zarr")]
     np.testing.assert_array_equal(lazy.compute(scheduler="synchronous"), a[...] @ a[...].T)
+
+
+@pytest.mark.parametrize("kind", ["folder", "group", "format 2"])
+def test_workers_get_absolute_paths(tmp_path, monkeypatch, kind):
+    """A worker may be in another folder, where a relative path would be of an array that is not there."""
+    monkeypatch.chdir(tmp_path)
+    a, b = whole(9, 8), whole(8, 7)
+
+    def create(name, values):
+        options = {"shape": values.shape, "chunks": (3, 4), "dtype": values.dtype, "fill_value": 5.0}
+        with zarr.config.set({"array.write_empty_chunks": True}):
+            if kind == "group":
+                return zarr.open_group("group.zarr").create_array(f"in/{name}", **options)
+            return zarr.create_array(f"{name}.zarr", zarr_format=2 if kind == "format 2" else 3, **options)
+
+    stored = [create(name, values) for name, values in (("a", a), ("b", b), ("c", a @ b))]
+    stored[0][...], stored[1][...] = a, b
+    assert not stored[0].store.root.is_absolute()
+    (tmp_path / "other").mkdir()
+    compute = storing._compute_here
+
+    def elsewhere(marks, show):
+        with monkeypatch.context() as patch:
+            patch.chdir(tmp_path / "other")
+            compute(pickle.loads(pickle.dumps(marks)), show)
+
+    monkeypatch.setattr(storing, "_compute_here", elsewhere)
+    gemmlab.dask.matmul(da.from_zarr(stored[0]), stored[1], out=stored[2], memory=SMALL)
+    np.testing.assert_array_equal(stored[2][...], a @ b)
+    assert not list((tmp_path / "other").iterdir())
+    absolute = operands.by_absolute_path(stored[2])
+    assert absolute.store.root.is_absolute()
+    assert absolute.config == stored[2].config
 
 
 def test_what_cannot_be_stored_is_said_before_anything_is_written(create):

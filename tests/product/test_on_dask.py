@@ -90,6 +90,21 @@ def test_an_operand_in_npy_is_pickled_as_its_path(tmp_path, monkeypatch, dtype, 
     assert not any(isinstance(block, np.memmap) for row in found for block in row)
 
 
+def test_workers_get_absolute_paths(files, without_cluster, monkeypatch):
+    monkeypatch.chdir(files)
+    working, outputs = gemmlab.dask.matmul, []
+
+    def matmul(*given, out, **options):
+        outputs.append(out)
+        working(*given, out=out, **options)
+
+    monkeypatch.setattr(gemmlab.dask, "matmul", matmul)
+    assert product_on_dask("a.zarr", "b.npy", "c.zarr", "local").ok
+    ((a, _, _, _),) = without_cluster
+    assert [x.store.root for x in (a, *outputs)] == [files / "a.zarr", files / "c.zarr.gemmlab-part"]
+    assert_right(files)
+
+
 def test_what_was_interrupted_begins_anew(files, without_cluster, monkeypatch):
     working = gemmlab.dask.matmul
 
