@@ -9,6 +9,7 @@ whole Zarr array, and nothing else, is taken as that.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -134,6 +135,25 @@ def by_absolute_path(x: AnyArray) -> AnyArray:
 
     store = type(x.store)(root.absolute(), read_only=x.store.read_only)
     return type(x)(replace(x._async_array, store_path=StorePath(store, x.path)))
+
+
+def reads(operand: Operand, target: AnyArray) -> bool:
+    """Whether an operand is, or is computed from, this array in Zarr, as far as the graph's layers tell."""
+    sources = [operand.array]
+    if not operand.is_stored:
+        layers = operand.array.dask.layers.items()
+        sources = [layer.get(name) for name, layer in layers if name.startswith("original-")]
+    return any(is_zarr(source) and _place(source) == _place(target) for source in sources)
+
+
+def _place(x: AnyArray) -> str:
+    """Where an array in Zarr is, whatever relative paths and links lead there.
+
+    A folder is the root of Zarr's own store, or the path of fsspec's, by which Dask opens a path.
+    """
+    folder: Any = getattr(x.store, "root", None) or getattr(x.store, "path", "")
+    is_local = isinstance(folder, Path) or os.path.isabs(str(folder))
+    return os.path.realpath(os.path.join(folder, x.path)) if is_local else str(x.store_path)
 
 
 def _chunked(x: AnyArray, like: AnyArray) -> AnyArray:

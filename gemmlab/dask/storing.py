@@ -16,7 +16,7 @@ from gemmlab._errors import GemmlabError, UnsupportedProblem
 from gemmlab._problem import AnyArray
 from gemmlab.dask.errors import Unfinished
 from gemmlab.dask.graph import Options, Product
-from gemmlab.dask.operands import by_absolute_path, is_in_this_process
+from gemmlab.dask.operands import by_absolute_path, is_in_this_process, reads
 from gemmlab.dask.workers import Workers, current_client, status_of
 
 Progress: TypeAlias = Callable[[int, int, str], None]
@@ -36,8 +36,8 @@ def store(
         raise ValueError("out is in the memory of this process, which workers do not see: create it in a folder")
     made = Product(a, b, options, workers, by_absolute_path(out))
     for operand in (made.a, made.b):
-        if operand.is_stored and str(operand.array.store_path) == str(out.store_path):
-            raise ValueError(f"out is the operand {operand.name} itself: create another array for the product")
+        if reads(operand, out):
+            raise ValueError(f"the operand {operand.name} is read from out: create another array for the product")
     show = progress or (lambda done, total, what: None)
     with _marked_unfinished(out):
         marks = made.marks(uuid.uuid4().hex)

@@ -152,7 +152,7 @@ def test_what_cannot_be_stored_is_said_before_anything_is_written(create):
     refusals = [
         ({}, TypeError, "needs out="),
         ({"out": np.empty((6, 6))}, TypeError, "out must be a zarr.Array"),
-        ({"out": a}, ValueError, "out is the operand A itself"),
+        ({"out": a}, ValueError, "the operand A is read from out"),
         ({"out": create(np.zeros((6, 5)), (2, 2))}, ValueError, r"the shape \(6, 5\), and the product \(6, 6\)"),
         ({"out": create(np.zeros((6, 6), "int32"), (2, 2))}, TypeError, "cannot hold a product of float32"),
         ({"out": out, "dtype": "float64"}, TypeError, "takes no dtype"),
@@ -162,6 +162,29 @@ def test_what_cannot_be_stored_is_said_before_anything_is_written(create):
         with pytest.raises(error, match=words):
             gemmlab.matmul(a, a, **options)
     assert not out[...].any()
+    assert MARK not in out.attrs
+
+
+@pytest.mark.parametrize("name", ["relative path", "link", "expression", "transposed", "in memory"])
+def test_an_output_that_is_an_operand_is_refused_by_any_name(create, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    values = whole(6, 6)
+    out, a = create(values, (2, 3)), create(values, (2, 3))
+    (tmp_path / "link.zarr").symlink_to(tmp_path / "0.zarr")
+    if name == "in memory":
+        out = zarr.create_array({}, shape=(6, 6), chunks=(2, 2), dtype="f4")
+        out[...] = values
+    same = {
+        "in memory": lambda: out,
+        "relative path": lambda: zarr.open_array("0.zarr"),
+        "link": lambda: zarr.open_array(tmp_path / "link.zarr"),
+        "expression": lambda: da.from_zarr("0.zarr").rechunk(4) + 1,
+        "transposed": lambda: da.from_array(out).T,
+    }[name]()
+    for pair, operand in (((same, a), "A"), ((a, same), "B")):
+        with pytest.raises(ValueError, match=f"^the operand {operand} is read from out: create another array"):
+            gemmlab.matmul(*pair, out=out)
+    np.testing.assert_array_equal(out[...], values)
     assert MARK not in out.attrs
 
 
