@@ -140,11 +140,17 @@ def create(path: Path, shape: tuple[int, int], dtype: DType) -> None:
         os.fsync(file.fileno())
 
 
+def is_npy(path: Path) -> bool:
+    """Whether a path is of a file that begins as .npy files do."""
+    if not path.is_file():
+        return False
+    with open(path, "rb") as file:
+        return file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX
+
+
 def _mapped(path: Path) -> np.memmap[tuple[int, ...], DType]:
     """NumPy's memory map of a file, which has read and checked the header, of any version, and nothing else."""
-    with open(path, "rb") as file:
-        magic = file.read(len(np.lib.format.MAGIC_PREFIX))
-    if magic != np.lib.format.MAGIC_PREFIX:
+    if path.exists() and not is_npy(path):
         raise ValueError(f"{path} is no .npy file: write it by numpy.save")
     try:
         found = np.load(path, mmap_mode="r", allow_pickle=False)

@@ -428,6 +428,11 @@ def test_what_is_no_matrix_is_not_replaced(files):
     for name in ("d.npy", "d.zarr", "e.zarr"):
         with pytest.raises(CannotWrite, match="choose another name"):
             multiplied(files, name)
+    for text in (b"keep me", b""):
+        (files / "f.npy").write_bytes(text)
+        with pytest.raises(CannotWrite, match=r"f\.npy exists and is no \.npy file: choose another name"):
+            multiplied(files, "f.npy")
+        assert (files / "f.npy").read_bytes() == text
     with pytest.raises(CannotWrite, match="there is no folder"):
         product(files / "a.npy", files / "b.npy", files / "none" / "c.npy")
     with pytest.raises(ValueError, match=r"must end in \.npy or \.zarr"):
