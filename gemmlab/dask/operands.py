@@ -9,8 +9,10 @@ whole Zarr array, and nothing else, is taken as that.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -124,6 +126,36 @@ def is_in_this_process(x: AnyArray) -> bool:
     return type(x.store).__name__ == "MemoryStore"
 
 
+def by_absolute_path(x: AnyArray) -> AnyArray:
+    """The same array in Zarr, for workers in other folders: there, a relative path would be of another, empty array."""
+    root = getattr(x.store, "root", None)
+    if not isinstance(root, Path) or root.is_absolute():
+        return x
+    from zarr.storage import StorePath
+
+    store = type(x.store)(root.absolute(), read_only=x.store.read_only)
+    return type(x)(replace(x._async_array, store_path=StorePath(store, x.path)))
+
+
+def reads(operand: Operand, target: AnyArray) -> bool:
+    """Whether an operand is, or is computed from, this array in Zarr, as far as the graph's layers tell."""
+    sources = [operand.array]
+    if not operand.is_stored:
+        layers = operand.array.dask.layers.items()
+        sources = [layer.get(name) for name, layer in layers if name.startswith("original-")]
+    return any(is_zarr(source) and _place(source) == _place(target) for source in sources)
+
+
+def _place(x: AnyArray) -> str:
+    """Where an array in Zarr is, whatever relative paths and links lead there.
+
+    A folder is the root of Zarr's own store, or the path of fsspec's, by which Dask opens a path.
+    """
+    folder: Any = getattr(x.store, "root", None) or getattr(x.store, "path", "")
+    is_local = isinstance(folder, Path) or os.path.isabs(str(folder))
+    return os.path.realpath(os.path.join(folder, x.path)) if is_local else str(x.store_path)
+
+
 def _chunked(x: AnyArray, like: AnyArray) -> AnyArray:
     """A Dask array or one in Zarr; a plain array gets chunks as `like` has them."""
     if isinstance(x, DaskArray):
@@ -134,7 +166,7 @@ def _chunked(x: AnyArray, like: AnyArray) -> AnyArray:
             raise ValueError("a Dask array has chunks of unknown size: call its compute_chunk_sizes() first")
         return x
     if is_zarr(x):
-        return from_array(x) if current_client() is not None and is_in_this_process(x) else x
+        return from_array(x) if current_client() is not None and is_in_this_process(x) else by_absolute_path(x)
     x = x if hasattr(x, "__array_function__") else np.asarray(x)
     sides = [max(side) if isinstance(side, tuple) else side for side in getattr(like, "chunks", ())]
     if not sides:

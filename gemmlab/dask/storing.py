@@ -9,20 +9,21 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
 
 from gemmlab._errors import GemmlabError, UnsupportedProblem
 from gemmlab._problem import AnyArray
 from gemmlab.dask.errors import Unfinished
 from gemmlab.dask.graph import Options, Product
-from gemmlab.dask.operands import is_in_this_process
+from gemmlab.dask.operands import by_absolute_path, is_in_this_process, reads
 from gemmlab.dask.workers import Workers, current_client, status_of
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 MARK = "gemmlab_unfinished"
 LOOK_S = 2.0  # between two looks at the workers
 LOST = ("CancelledError", "FutureCancelledError", "FuturesCancelledError", "CommClosedError", "TimeoutError")
+STOP_S = 60.0  # for tasks that have begun, after one has failed
 STUCK_S = 60.0  # all of them paused for so long: memory is full, and nothing can be freed
 
 
@@ -33,10 +34,10 @@ def store(
     client = current_client()
     if client is not None and is_in_this_process(out):
         raise ValueError("out is in the memory of this process, which workers do not see: create it in a folder")
-    made = Product(a, b, options, workers, out)
+    made = Product(a, b, options, workers, by_absolute_path(out))
     for operand in (made.a, made.b):
-        if operand.is_stored and str(operand.array.store_path) == str(out.store_path):
-            raise ValueError(f"out is the operand {operand.name} itself: create another array for the product")
+        if reads(operand, out):
+            raise ValueError(f"the operand {operand.name} is read from out: create another array for the product")
     show = progress or (lambda done, total, what: None)
     with _marked_unfinished(out):
         marks = made.marks(uuid.uuid4().hex)
@@ -56,12 +57,13 @@ def _marked_unfinished(out: AnyArray) -> Iterator[None]:
     except UnsupportedProblem:
         raise
     except Exception as error:
-        why = str(error) if isinstance(error, GemmlabError) else _in_words(error)
-        raise Unfinished(f"{why}; {out.store_path} is marked {MARK}: multiply again") from error
+        raise Unfinished(f"{_in_words(error)}; {out.store_path} is marked {MARK}: multiply again") from error
     del out.attrs[MARK]
 
 
 def _in_words(error: Exception) -> str:
+    if isinstance(error, GemmlabError):
+        return str(error)
     kind, text = type(error).__name__, " ".join(str(error).split())
     if kind == "KilledWorker":
         return f"workers died again and again at one task, maybe for want of memory: see gemmlab.dask.advise ({text})"
@@ -87,10 +89,22 @@ def _compute_here(marks: Any, show: Progress) -> None:
 
 
 def _compute_on(client: Any, marks: Any, show: Progress) -> None:
-    """On a cluster, which is watched: a worker that has no memory left waits for ever."""
-    from distributed import futures_of, wait
+    """On a cluster. If the work fails, no task of it writes any more when the error is raised."""
+    from distributed import futures_of
 
-    left = list(futures_of(client.persist(marks)))
+    futures = list(futures_of(client.persist(marks)))
+    try:
+        _watch(client, futures, show)
+    except BaseException as error:
+        if _still_run(client, futures, marks.name) and isinstance(error, Exception):
+            raise Unfinished(f"{_in_words(error)}; some tasks still write: restart the workers") from error
+        raise
+
+
+def _watch(client: Any, left: list[Any], show: Progress) -> None:
+    """Wait for all tasks. A worker that has no memory left waits for ever."""
+    from distributed import wait
+
     total, last_move = len(left), time.monotonic()
     show(0, total, "tiles")
     while left:
@@ -108,6 +122,29 @@ def _compute_on(client: Any, marks: Any, show: Progress) -> None:
             show(total - len(left), total, "tiles")
         elif time.monotonic() - last_move > STUCK_S and _all_paused(client):
             raise Unfinished("all workers are paused: their memory is full, and perhaps the disk for Dask's chunks")
+
+
+def _still_run(client: Any, futures: list[Any], name: str) -> bool:
+    """Cancel tasks, and wait for those that have begun; whether some run even so. A cluster that is lost says nothing.
+
+    Workers are asked twice, since a task may be on its way to one.
+    """
+    quiet, end = 0, time.monotonic() + STOP_S
+    with suppress(Exception):
+        client.cancel(futures)
+        while quiet < 2:
+            time.sleep(LOOK_S / 10)
+            running = any(client.run(_has_tasks, name, on_error="ignore").values())
+            quiet = 0 if running else quiet + 1
+            if running and time.monotonic() > end:
+                return True
+    return False
+
+
+def _has_tasks(name: str, dask_worker: Any) -> bool:
+    """Whether this worker has tasks of that name that are not done."""
+    tasks = dask_worker.state.tasks.items()
+    return any(key[0] == name and task.state not in ("memory", "error") for key, task in tasks)
 
 
 def _all_paused(client: Any) -> bool:

@@ -20,7 +20,8 @@ from gemmlab._version import __version__
 def of_backend(backend: Backend, dtype: DType, threads: int | None) -> dict[str, object]:
     """The backend, what it runs on, and its entry in the profile.
 
-    The threads are named only for a vendor's library: results of our own kernels do not depend on them.
+    The threads are named only for a vendor's library: results of our own kernels do not depend on them. Memory of a
+    device bounds the blocks of products that are streamed to it.
     """
     found: dict[str, object] = {
         "backend": backend.name,
@@ -30,6 +31,8 @@ def of_backend(backend: Backend, dtype: DType, threads: int | None) -> dict[str,
     if backend.kind != "rung":
         active = scope.get() or Scope()
         found["threads"] = threads or active.threads or config.threads or machine.usable_cpus()
+    if _registry.on_runtime(backend.name):
+        found["device memory"] = config.device_memory or "what is free"
     return found
 
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from gemmlab._problem import DType
 from gemmlab.product import identity
-from gemmlab.product.journal import Journal
+from gemmlab.product.journal import Journal, check_system
 from gemmlab.product.matrices import Matrix, result_dtype
 from gemmlab.product.opening import open_matrix
 from gemmlab.product.output import Output
@@ -114,6 +114,7 @@ class Job:
 @contextmanager
 def prepared(*paths: PathLike) -> Iterator[Job]:
     """The job of A, B and the output; within the block, no other process works on this output."""
+    check_system()
     with ExitStack() as stack:
         a_path, b_path, out_path = map(Path, paths)
         a, b = (stack.enter_context(closing(open_matrix(path))) for path in (a_path, b_path))

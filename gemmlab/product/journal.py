@@ -7,7 +7,6 @@ works on the output it holds a lock on the journal.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Mapping
@@ -16,6 +15,11 @@ from types import TracebackType
 from typing import Any
 
 from gemmlab._errors import CannotWrite, GemmlabError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 VERSION = 1
 
@@ -128,6 +132,12 @@ class Journal:
     def remove(self) -> None:
         """Remove the file: the output is finished."""
         self.path.unlink()
+
+
+def check_system() -> None:
+    """GemmlabError where the system has no locks of files, or no reads at an offset."""
+    if fcntl is None or not hasattr(os, "preadv"):
+        raise GemmlabError("a product of files needs POSIX locks and preadv: on Windows, run it in WSL")
 
 
 def sync_folder(path: Path) -> None:

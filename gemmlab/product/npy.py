@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -103,6 +105,27 @@ class NpyMatrix:
         os.fsync(self._descriptor)
 
 
+@dataclass(frozen=True)
+class NpyOnWorkers:
+    """A .npy file as Dask takes it for an array: it is pickled as its path, and a task reads the part that it needs.
+
+    A memory map would be pickled with all that the file holds.
+    """
+
+    path: Path
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    def __getitem__(self, index: Any) -> Array:
+        """A copy of a part, so that the file does not stay mapped."""
+        return np.array(np.load(self.path, mmap_mode="r")[index])
+
+
 def create(path: Path, shape: tuple[int, int], dtype: DType) -> None:
     """Write the header of a new file, and reserve all of its space, so that no later write finds the disk full."""
     with open(path, "wb") as file:
@@ -117,11 +140,17 @@ def create(path: Path, shape: tuple[int, int], dtype: DType) -> None:
         os.fsync(file.fileno())
 
 
+def is_npy(path: Path) -> bool:
+    """Whether a path is of a file that begins as .npy files do."""
+    if not path.is_file():
+        return False
+    with open(path, "rb") as file:
+        return file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX
+
+
 def _mapped(path: Path) -> np.memmap[tuple[int, ...], DType]:
     """NumPy's memory map of a file, which has read and checked the header, of any version, and nothing else."""
-    with open(path, "rb") as file:
-        magic = file.read(len(np.lib.format.MAGIC_PREFIX))
-    if magic != np.lib.format.MAGIC_PREFIX:
+    if path.exists() and not is_npy(path):
         raise ValueError(f"{path} is no .npy file: write it by numpy.save")
     try:
         found = np.load(path, mmap_mode="r", allow_pickle=False)

@@ -19,7 +19,7 @@ import numpy as np
 
 from gemmlab._config import check_threads
 from gemmlab._errors import GemmlabError
-from gemmlab.product import zarrs
+from gemmlab.product import npy, zarrs
 from gemmlab.product.check import PIECE_BYTES
 from gemmlab.product.job import Job, PathLike, Result, prepared
 from gemmlab.product.matrices import Matrix, is_zarr
@@ -89,17 +89,21 @@ def product_on_dask(
 
 
 def _multiply(job: Job, backend: str | None, threads: int | None, progress: Progress) -> None:
-    out = zarrs.ZarrMatrix(job.output.part, writable=True).array
+    out = zarrs.ZarrMatrix(job.output.part.absolute(), writable=True).array
     a, b = (_operand(one) for one in (job.a, job.b))
     import_module("gemmlab.dask").matmul(a, b, backend=backend, out=out, threads=threads, progress=progress)
 
 
 def _operand(matrix: Matrix) -> Any:
-    """A Zarr array as it is; a .npy file as a Dask array, of which each worker maps its part."""
+    """A Zarr array as it is; a .npy file as a Dask array, of which each task reads its part.
+
+    By absolute paths, since workers may be in another folder.
+    """
     if isinstance(matrix, zarrs.ZarrMatrix):
-        return matrix.array
-    mapped = np.load(matrix.path.resolve(), mmap_mode="r")
-    return import_module("dask.array").from_array(mapped, chunks=(CHUNK, CHUNK))
+        return zarrs.ZarrMatrix(matrix.path.absolute()).array
+    parts = npy.NpyOnWorkers(matrix.path.absolute(), matrix.shape, matrix.dtype)
+    none = np.empty((0, 0), matrix.dtype)
+    return import_module("dask.array").from_array(parts, chunks=(CHUNK, CHUNK), name=False, meta=none)
 
 
 @contextmanager

@@ -59,9 +59,9 @@ class Output:
             raise CannotWrite(f"there is no folder {self.path.parent}: make it, or choose another name")
         if not os.path.lexists(self.path):
             return
-        is_ours = zarrs.is_array(self.path) if self.is_zarr else self.path.is_file()
+        is_ours = zarrs.is_array(self.path) if self.is_zarr else npy.is_npy(self.path)
         if not is_ours:
-            kind = "Zarr array" if self.is_zarr else "file"
+            kind = "Zarr array" if self.is_zarr else ".npy file"
             raise CannotWrite(f"{self.path} exists and is no {kind}: choose another name")
 
     def create(self, shape: tuple[int, int], dtype: DType, chunks: tuple[int, int]) -> None:

@@ -39,9 +39,9 @@ def product(
 ) -> Result:
     """Multiply the matrices in two files, of any size, into a third.
 
-    A call that was interrupted or killed goes on where it was when it is made again, and gives the bits that it would
-    have given. The output has a temporary name until a random vector has checked it; an earlier output is replaced
-    then.
+    A call that was interrupted or killed goes on where it was when it is made again; on a CPU it gives the bits that it
+    would have given. The output has a temporary name until a random vector has checked it; an earlier output is
+    replaced then.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def product(
     ValueError
         The shapes do not agree, the output is an input, or the memory is too small.
     UnsupportedProblem
-        An input holds no numbers, or the backend does not multiply this dtype.
+        An input holds no numbers, the backend does not multiply this dtype, or several backends share the product.
     CannotWrite
         The disk is full, or another process works on this output.
     CannotResume
@@ -138,6 +138,11 @@ def _backend(name: str | None, job: Job) -> Backend:
     m, n, k = (min(size, SAMPLE) for size in job.sizes)
     problem = Problem.from_call(np.empty((m, k), job.dtype), np.empty((k, n), job.dtype))
     name = requested_backend(name, scope.get() or Scope())
+    if len(_registry.members(str(name))) > 1:
+        raise UnsupportedProblem(
+            f"the shares of {name} differ from call to call, and with them the bits of a product that is resumed: name "
+            "one of these backends"
+        )
     chosen = _registry.choose(problem) if name == "auto" else _registry.get(name)
     if (refused := _registry.refusal(chosen, problem)) is not None:
         raise UnsupportedProblem(refused)

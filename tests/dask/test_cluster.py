@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from contextlib import contextmanager
 
 import numpy as np
@@ -18,7 +19,7 @@ zarr = pytest.importorskip("zarr")
 import dask  # noqa: E402
 
 import gemmlab.dask  # noqa: E402
-from gemmlab.dask import storing  # noqa: E402
+from gemmlab.dask import graph, storing, tasks  # noqa: E402
 
 MARK = "gemmlab_unfinished"
 pytestmark = [
@@ -97,6 +98,43 @@ def test_a_chunk_that_cannot_be_read_is_one_clear_error(tmp_path):
     with two_workers(), pytest.raises(gemmlab.dask.Unfinished, match=r"^cannot read \[100:200, 200:300\] of [^\n]*$"):
         gemmlab.dask.matmul(a, b, out=out)
     assert out.attrs[MARK]
+
+
+@pytest.mark.parametrize("patience", [60.0, 0.0])
+def test_no_task_writes_after_the_error(tmp_path, monkeypatch, patience):
+    """A late tile of the first product would be in the second one, into the same output."""
+    a, b, out, _ = in_zarr(tmp_path, 400, 100)
+    folder = tmp_path / "seen"
+    folder.mkdir()
+
+    def slow(target, box, *given):
+        place = "-".join(str(side.start) for side in box)
+        (folder / f"{place}.begun").touch()
+        try:
+            (folder / "first").touch(exist_ok=False)
+        except FileExistsError:
+            time.sleep(0.7)
+        else:
+            raise OSError("the first one fails")
+        done = tasks.stored(target, box, *given)
+        (folder / f"{place}.ended").touch()
+        return done
+
+    def seen():
+        return [len([*folder.glob(f"*.{what}")]) for what in ("begun", "ended")]
+
+    monkeypatch.setattr(graph, "stored", slow)
+    monkeypatch.setattr(storing, "STOP_S", patience)
+    options = {"n_workers": 2, "threads_per_worker": 2, "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster):
+        says = "^a task failed: OSError: the first one fails; " + ("" if patience else "some tasks still write")
+        with pytest.raises(gemmlab.dask.Unfinished, match=says):
+            gemmlab.dask.matmul(a, b, k_group=4, out=out, memory=4_000_000)
+        before = seen()
+        time.sleep(1.5)
+        begun, ended = seen()
+        assert 1 < begun == before[0] < out.nchunks
+        assert (ended == before[1]) == bool(patience)
 
 
 @pytest.mark.parametrize("lost", ["cluster", "client"])

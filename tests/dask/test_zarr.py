@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from randomness import RNG
@@ -11,7 +13,7 @@ import gemmlab
 da = pytest.importorskip("dask.array")
 zarr = pytest.importorskip("zarr")
 import gemmlab.dask  # noqa: E402
-from gemmlab.dask import tasks  # noqa: E402
+from gemmlab.dask import operands, storing, tasks  # noqa: E402
 
 MARK = "gemmlab_unfinished"
 SMALL = 40_000
@@ -112,12 +114,45 @@ def test_tasks_read_what_a_dask_array_has_in_zarr(create):
     np.testing.assert_array_equal(lazy.compute(scheduler="synchronous"), a[...] @ a[...].T)
 
 
+@pytest.mark.parametrize("kind", ["folder", "group", "format 2"])
+def test_workers_get_absolute_paths(tmp_path, monkeypatch, kind):
+    """A worker may be in another folder, where a relative path would be of an array that is not there."""
+    monkeypatch.chdir(tmp_path)
+    a, b = whole(9, 8), whole(8, 7)
+
+    def create(name, values):
+        options = {"shape": values.shape, "chunks": (3, 4), "dtype": values.dtype, "fill_value": 5.0}
+        with zarr.config.set({"array.write_empty_chunks": True}):
+            if kind == "group":
+                return zarr.open_group("group.zarr").create_array(f"in/{name}", **options)
+            return zarr.create_array(f"{name}.zarr", zarr_format=2 if kind == "format 2" else 3, **options)
+
+    stored = [create(name, values) for name, values in (("a", a), ("b", b), ("c", a @ b))]
+    stored[0][...], stored[1][...] = a, b
+    assert not stored[0].store.root.is_absolute()
+    (tmp_path / "other").mkdir()
+    compute = storing._compute_here
+
+    def elsewhere(marks, show):
+        with monkeypatch.context() as patch:
+            patch.chdir(tmp_path / "other")
+            compute(pickle.loads(pickle.dumps(marks)), show)
+
+    monkeypatch.setattr(storing, "_compute_here", elsewhere)
+    gemmlab.dask.matmul(da.from_zarr(stored[0]), stored[1], out=stored[2], memory=SMALL)
+    np.testing.assert_array_equal(stored[2][...], a @ b)
+    assert not list((tmp_path / "other").iterdir())
+    absolute = operands.by_absolute_path(stored[2])
+    assert absolute.store.root.is_absolute()
+    assert absolute.config == stored[2].config
+
+
 def test_what_cannot_be_stored_is_said_before_anything_is_written(create):
     a, out = create(whole(6, 6), (2, 3)), create(np.zeros((6, 6), "float32"), (2, 2))
     refusals = [
         ({}, TypeError, "needs out="),
         ({"out": np.empty((6, 6))}, TypeError, "out must be a zarr.Array"),
-        ({"out": a}, ValueError, "out is the operand A itself"),
+        ({"out": a}, ValueError, "the operand A is read from out"),
         ({"out": create(np.zeros((6, 5)), (2, 2))}, ValueError, r"the shape \(6, 5\), and the product \(6, 6\)"),
         ({"out": create(np.zeros((6, 6), "int32"), (2, 2))}, TypeError, "cannot hold a product of float32"),
         ({"out": out, "dtype": "float64"}, TypeError, "takes no dtype"),
@@ -127,6 +162,29 @@ def test_what_cannot_be_stored_is_said_before_anything_is_written(create):
         with pytest.raises(error, match=words):
             gemmlab.matmul(a, a, **options)
     assert not out[...].any()
+    assert MARK not in out.attrs
+
+
+@pytest.mark.parametrize("name", ["relative path", "link", "expression", "transposed", "in memory"])
+def test_an_output_that_is_an_operand_is_refused_by_any_name(create, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    values = whole(6, 6)
+    out, a = create(values, (2, 3)), create(values, (2, 3))
+    (tmp_path / "link.zarr").symlink_to(tmp_path / "0.zarr")
+    if name == "in memory":
+        out = zarr.create_array({}, shape=(6, 6), chunks=(2, 2), dtype="f4")
+        out[...] = values
+    same = {
+        "in memory": lambda: out,
+        "relative path": lambda: zarr.open_array("0.zarr"),
+        "link": lambda: zarr.open_array(tmp_path / "link.zarr"),
+        "expression": lambda: da.from_zarr("0.zarr").rechunk(4) + 1,
+        "transposed": lambda: da.from_array(out).T,
+    }[name]()
+    for pair, operand in (((same, a), "A"), ((a, same), "B")):
+        with pytest.raises(ValueError, match=f"^the operand {operand} is read from out: create another array"):
+            gemmlab.matmul(*pair, out=out)
+    np.testing.assert_array_equal(out[...], values)
     assert MARK not in out.attrs
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import socket
 from contextlib import nullcontext, suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +17,10 @@ from randomness import RNG
 import gemmlab.dask
 from gemmlab import GemmlabError, verify
 from gemmlab.product import CannotResume, on_dask, product, product_on_dask
+from gemmlab.product.opening import open_matrix
 
 zarr = pytest.importorskip("zarr")
+dask = pytest.importorskip("dask")
 dask_array = pytest.importorskip("dask.array")
 
 
@@ -62,6 +66,42 @@ def test_operands_reach_the_cluster_as_zarr_or_in_chunks(files, without_cluster)
     assert isinstance(b, dask_array.Array)
     assert (backend, threads) == ("cpu-packed", 2)
     assert zarr.open_array(files / "c.zarr").chunks == (50, 77)
+    assert_right(files)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["float64", ">f4"])
+def test_an_operand_in_npy_is_pickled_as_its_path(tmp_path, monkeypatch, dtype, order):
+    """Its tasks, on a worker in another folder, read their parts."""
+    array = RNG.standard_normal((300, 201)).astype(dtype, order=order)
+    np.save(tmp_path / "a.npy", array)
+    monkeypatch.setattr(on_dask, "CHUNK", 128)
+    monkeypatch.chdir(tmp_path)
+    lazy = on_dask._operand(open_matrix(Path("a.npy")))
+    sent = pickle.dumps(dict(lazy.dask))
+    assert len(sent) < 10_000 < array.nbytes
+    assert (lazy.numblocks, lazy.dtype) == ((3, 2), array.dtype)
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    tasks = pickle.loads(sent)
+    blocks = [[(lazy.name, i, j) for j in range(2)] for i in range(3)]
+    found = dask.get(tasks, blocks)
+    np.testing.assert_array_equal(np.block([list(row) for row in found]), array)
+    assert not any(isinstance(block, np.memmap) for row in found for block in row)
+
+
+def test_workers_get_absolute_paths(files, without_cluster, monkeypatch):
+    monkeypatch.chdir(files)
+    working, outputs = gemmlab.dask.matmul, []
+
+    def matmul(*given, out, **options):
+        outputs.append(out)
+        working(*given, out=out, **options)
+
+    monkeypatch.setattr(gemmlab.dask, "matmul", matmul)
+    assert product_on_dask("a.zarr", "b.npy", "c.zarr", "local").ok
+    ((a, _, _, _),) = without_cluster
+    assert [x.store.root for x in (a, *outputs)] == [files / "a.zarr", files / "c.zarr.gemmlab-part"]
     assert_right(files)
 
 
@@ -131,3 +171,20 @@ def test_on_a_cluster_of_this_machine_beside_another(files):
             other.listen()
         assert product_on_dask(*paths(files), "local").ok
     assert_right(files)
+
+
+@pytest.mark.exhaustive
+def test_files_of_npy_on_a_cluster_of_two_processes(tmp_path, monkeypatch):
+    """Their parts are read there: what goes to the scheduler is small."""
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(on_dask, "CHUNK", 128)
+    a, b = RNG.standard_normal((700, 600)), np.asfortranarray(RNG.standard_normal((600, 500)))
+    np.save(tmp_path / "a.npy", a), np.save(tmp_path / "b.npy", b)
+    monkeypatch.chdir(tmp_path)
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        (tmp_path / "other").mkdir()
+        client.run(os.chdir, tmp_path / "other")
+        assert product_on_dask("a.npy", "b.npy", "c.zarr", cluster.scheduler_address).ok
+    assert verify.error_over_bound(a, b, zarr.open_array(tmp_path / "c.zarr")[:]) < 1
+    assert not os.listdir(tmp_path / "other")

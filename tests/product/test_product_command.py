@@ -103,6 +103,17 @@ def test_what_makes_no_sense_is_one_line(command, files, arguments, says):
     assert sorted(os.listdir()) == ["A.npy", "B.npy"]
 
 
+def test_a_system_without_locks_is_one_line(files):
+    """As on Windows, where Python has neither this module nor reads at an offset."""
+    code = "import os, sys; sys.modules['fcntl'] = None; del os.preadv, os.pwritev\n" + COMMAND
+    arguments = ("product", "A.npy", "B.npy", "--out", "C.npy")
+    done = subprocess.run([sys.executable, "-P", "-c", code, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert (done.stdout, done.stderr.count("\n")) == ("", 1)
+    assert "on Windows, run it in WSL" in done.stderr
+    assert sorted(os.listdir()) == ["A.npy", "B.npy"]
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=str)
 def test_a_signal_leaves_what_is_done_and_says_how_to_go_on(files, command, number, status):
     arguments = ("product", "A.npy", "B.npy", "--out", "C.npy", "--memory", str(LITTLE), "--backend", "cpu-naive")

@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 from randomness import RNG
 
-from gemmlab import CannotWrite, _profile, config
+from gemmlab import CannotWrite, UnsupportedProblem, _profile, _registry, config
+from gemmlab._backend import Availability
 from gemmlab._cpu import isa
 from gemmlab.product import CannotResume, identity, job, product
 from gemmlab.product.journal import Journal
@@ -299,6 +300,43 @@ def test_threads_are_compared_for_a_library_alone(files):
     assert multiplied(files, backend="cpu-packed", threads=2).tiles_found == 3
 
 
+def test_the_memory_of_a_device_is_compared_where_there_is_one(monkeypatch):
+    """What is streamed to a device is cut by it."""
+    cpu, device = (_Backend(name) for name in ("cpu-packed", "opencl-local:gpu"))
+    monkeypatch.setattr(_registry, "availability", lambda name: Availability(True, device="a device"))
+    monkeypatch.setattr(config, "_device_memory", None)
+    before = [identity.of_backend(one, np.dtype("f4"), None) for one in (cpu, device)]
+    monkeypatch.setattr(config, "_device_memory", 1 << 30)
+    after = [identity.of_backend(one, np.dtype("f4"), None) for one in (cpu, device)]
+    assert before[0] == after[0]
+    assert before[1] == after[1] | {"device memory": "what is free"}
+    assert after[1]["device memory"] == 1 << 30
+
+
+class _Backend:
+    kind = "rung"
+
+    def __init__(self, name):
+        self.name = name
+
+
+def test_a_resumed_product_says_that_the_device_memory_differs(files, monkeypatch):
+    pytest.importorskip("pyopencl")
+    if not _registry.availability("opencl-local").ok:
+        pytest.skip("no OpenCL device")
+    monkeypatch.setattr(config, "_device_memory", 1 << 30)
+    interrupted(files, backend="opencl-local", memory="2MiB", tiles=1)
+    monkeypatch.setattr(config, "_device_memory", 1 << 29)
+    with pytest.raises(CannotResume, match="device memory was 1073741824 and is now 536870912"):
+        multiplied(files, backend="opencl-local", memory="2MiB")
+
+
+def test_backends_that_share_a_product_are_refused(files):
+    with pytest.raises(UnsupportedProblem, match=r"^the shares of cpu-packed\+opencl-local differ .*: name one of"):
+        multiplied(files, backend="cpu-packed+opencl-local")
+    assert sorted(os.listdir(files)) == ["a.npy", "b.npy"]
+
+
 def test_a_damaged_journal_and_a_lost_output_refuse_to_resume(files):
     interrupted(files)
     journal = files / "c.npy.gemmlab-journal"
@@ -390,6 +428,11 @@ def test_what_is_no_matrix_is_not_replaced(files):
     for name in ("d.npy", "d.zarr", "e.zarr"):
         with pytest.raises(CannotWrite, match="choose another name"):
             multiplied(files, name)
+    for text in (b"keep me", b""):
+        (files / "f.npy").write_bytes(text)
+        with pytest.raises(CannotWrite, match=r"f\.npy exists and is no \.npy file: choose another name"):
+            multiplied(files, "f.npy")
+        assert (files / "f.npy").read_bytes() == text
     with pytest.raises(CannotWrite, match="there is no folder"):
         product(files / "a.npy", files / "b.npy", files / "none" / "c.npy")
     with pytest.raises(ValueError, match=r"must end in \.npy or \.zarr"):
