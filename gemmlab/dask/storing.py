@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
 
@@ -73,7 +74,7 @@ def _in_words(error: Exception) -> str:
 
 
 def _compute_here(marks: Any, show: Progress) -> None:
-    """By Dask's schedulers of one machine."""
+    """By Dask's schedulers of one machine. If the work fails, no thread writes any more when the error is raised."""
     from dask.callbacks import Callback
 
     name, total, done = marks.name, marks.npartitions, 0
@@ -84,8 +85,21 @@ def _compute_here(marks: Any, show: Progress) -> None:
         show(done, total, "tiles")
 
     show(0, total, "tiles")
-    with Callback(posttask=after):
-        marks.persist()
+    with Callback(posttask=after), _threads() as options:
+        marks.persist(**options)
+
+
+@contextmanager
+def _threads() -> Iterator[dict[str, Any]]:
+    """Threads for Dask that end with the block, unless it was told of others; Dask's own go on after an error."""
+    import dask
+    from dask.system import CPU_COUNT
+
+    if dask.config.get("scheduler", None) not in (None, "threads", "threading") or dask.config.get("pool", None):
+        yield {}
+        return
+    with ThreadPoolExecutor(dask.config.get("num_workers", CPU_COUNT)) as pool:
+        yield {"pool": pool}
 
 
 def _compute_on(client: Any, marks: Any, show: Progress) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ import gemmlab
 
 da = pytest.importorskip("dask.array")
 zarr = pytest.importorskip("zarr")
+import dask  # noqa: E402
+
 import gemmlab.dask  # noqa: E402
 from gemmlab.dask import operands, storing, tasks  # noqa: E402
 
@@ -186,6 +189,25 @@ def test_an_output_that_is_an_operand_is_refused_by_any_name(create, tmp_path, m
             gemmlab.matmul(*pair, out=out)
     np.testing.assert_array_equal(out[...], values)
     assert MARK not in out.attrs
+
+
+def test_no_thread_writes_after_the_error(create, monkeypatch):
+    """A late tile of the first product would be in the second one, into the same output."""
+    a, out, begun, ended = whole(40, 40), create(np.zeros((40, 40), "float32"), (8, 8)), [], []
+
+    def slow(target, box, *given):
+        begun.append(box)
+        if len(begun) == 2:
+            raise OSError("the second one fails")
+        time.sleep(0.3)
+        ended.append(box)
+        return tasks.stored(target, box, *given)
+
+    monkeypatch.setattr("gemmlab.dask.graph.stored", slow)
+    with dask.config.set(num_workers=2), pytest.raises(gemmlab.dask.Unfinished, match="the second one fails"):
+        gemmlab.dask.matmul(create(a, (8, 8)), create(a, (8, 8)), out=out, memory=SMALL)
+    assert len(begun) == len(ended) + 1
+    assert len(begun) < out.nchunks
 
 
 def test_a_group_of_arrays_is_refused(tmp_path):
