@@ -24,7 +24,10 @@ cdef extern from "copies.h" nogil:
 
 cdef extern from *:
     """
-    static inline void set_allowed(ptrdiff_t *allowed, ptrdiff_t count) { __atomic_store_n(allowed, count, __ATOMIC_RELEASE); }
+    static inline void set_allowed(ptrdiff_t *allowed, ptrdiff_t count)
+    {
+        __atomic_store_n(allowed, count, __ATOMIC_RELEASE);
+    }
     """
     void set_allowed(Py_ssize_t *allowed, Py_ssize_t count) nogil
 
