@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gemmlab._gpu.transfers.staging import End, Staging, Transfer
+from gemmlab._gpu.transfers.staging import End, Staging, Transfer, ignore
 
 if TYPE_CHECKING:
     from gemmlab._gpu.runtime import Queue
@@ -38,7 +38,7 @@ class Unstaged:
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
 
-    def uploads(self, transfers: Sequence[Transfer], begin: Callable[[int], None], end: End) -> None:
+    def uploads(self, transfers: Sequence[Transfer], begin: Callable[[int], None] = ignore, end: End = ignore) -> None:
         """As `Staging.uploads`; each has ended when `end` is called."""
         for number, (memory, array) in enumerate(transfers):
             begin(number)
@@ -46,8 +46,9 @@ class Unstaged:
             end(number, None)
 
     def downloads(
-        self, transfers: Sequence[Transfer], begin: Callable[[int], None], end: End, is_ready: object = None
-    ) -> None:
+        self, transfers: Sequence[Transfer], begin: Callable[[int], None] = ignore, end: End = ignore,
+        is_ready: object = None,
+    ) -> None:  # fmt: skip
         """As `Staging.downloads`; each has ended when `end` is called."""
         for number, (memory, array) in enumerate(transfers):
             begin(number)

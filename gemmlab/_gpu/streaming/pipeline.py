@@ -206,7 +206,7 @@ class Pipeline:
         return self.lanes.threads.submit(run)
 
     def _fail(self, error: BaseException) -> None:
-        """Whoever waits for what will not come gets the error; the caller gets the first one."""
+        """Every wait for what will not come ends with the error; the caller gets the first one."""
         self.failure = self.failure or error
         every: list[Future[Any]] = [*self.work, *self.up.ends, *self.down.ends]
         for awaited in every:

@@ -44,14 +44,11 @@ def _transfer_rates(queue: Queue, lanes: Lanes) -> tuple[float, float, float]:
     there, back = np.ones(nbytes, np.uint8), np.ones(nbytes, np.uint8)
     memory, more = queue.allocate(nbytes), queue.allocate(nbytes)
 
-    def nothing(*_: object) -> None:
-        """Nothing waits for these."""
-
     def up() -> None:
-        lanes.up.uploads([(memory, there)], nothing, nothing)
+        lanes.up.uploads([(memory, there)])
 
     def down() -> None:
-        lanes.down.downloads([(more, back)], nothing, nothing)
+        lanes.down.downloads([(more, back)])
 
     def both() -> None:
         for done in [lanes.threads.submit(work) for work in (up, down)]:

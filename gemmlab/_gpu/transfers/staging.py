@@ -52,7 +52,7 @@ def _always(number: int) -> bool:
     return True
 
 
-def _ignore(number: int, event: Event | None = None) -> None:
+def ignore(number: int, event: Event | None = None) -> None:
     pass
 
 
@@ -75,7 +75,7 @@ class Staging:
         self.downloads([(memory, array)])
 
     def uploads(
-        self, transfers: Sequence[Transfer], begin: Callable[[int], None] = _ignore, end: End = _ignore
+        self, transfers: Sequence[Transfer], begin: Callable[[int], None] = ignore, end: End = ignore
     ) -> None:
         """Copy several arrays to the device, without a pause between them.
 
@@ -100,7 +100,7 @@ class Staging:
                         copies.allow(len(self.buffers) + sent)
 
     def downloads(
-        self, transfers: Sequence[Transfer], begin: Callable[[int], None] = _ignore, end: End = _ignore,
+        self, transfers: Sequence[Transfer], begin: Callable[[int], None] = ignore, end: End = ignore,
         is_ready: Callable[[int], bool] = _always,
     ) -> None:  # fmt: skip
         """Copy the device's memory to several arrays. `begin` may block where `is_ready` says no."""
