@@ -125,6 +125,12 @@ class DeviceBackend:
             return ""
         return streaming.forecast(self, self.queue, problem, self.resolve(problem, params))
 
+    def predicted_s(self, problem: Problem) -> float | None:
+        """The predicted seconds of a large product of host arrays, which is streamed; None for any other."""
+        if problem.device_operands is not None or not streaming.is_wanted(self.queue, problem):
+            return None
+        return streaming.predicted_s(self, self.queue, problem, self.resolve(problem, {}))
+
     def _queue_for(self, problem: Problem) -> Queue:
         return self.queue if problem.device_operands is None else problem.device_operands.queue
 

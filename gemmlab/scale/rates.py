@@ -2,6 +2,9 @@
 
 Two slices of different height give a line. It is kept for all products of the same dtype and about the same shape, as
 long as the process lives; both its parts are taken to be proportional to the work of a row.
+
+A slice of a product that a device streams says little: its transfers take longer than its work, and hide it. The model
+of streaming knows both, so its predictions for half and for all rows give the line.
 """
 
 from __future__ import annotations
@@ -67,12 +70,23 @@ def seconds_of(worker: Backend, problem: Problem) -> float:
 def measured_line(worker: Backend, problem: Problem, axis: int) -> Line:
     """The line of a backend; the first call, which may build kernels, does not count. A small product is one point."""
     extent = problem.out.shape[axis]
+    if (line := _line_of_streaming(worker, problem, axis, extent)) is not None:
+        return line
     many = extent if is_small(problem) else max(1, min(MAX_ROWS, extent // MANY))
     few = extent if is_small(problem) else max(1, many * MANY // FEW)
     parts = [_slice(problem, axis, rows) for rows in (few, many)]
     seconds_of(worker, parts[0])
     times = [min(seconds_of(worker, part) for _ in range(REPEATS)) for part in parts]
     return through((few, times[0]), (many, times[1]))
+
+
+def _line_of_streaming(worker: Backend, problem: Problem, axis: int, extent: int) -> Line | None:
+    """The line that the model of streaming gives; None if the product, or half of it, is not streamed."""
+    predicted_s = getattr(worker, "predicted_s", None)
+    if predicted_s is None or is_small(problem) or extent < 2:
+        return None
+    half, whole = (predicted_s(_slice(problem, axis, rows)) for rows in (extent // 2, extent))
+    return None if half is None or whole is None else through((extent // 2, half), (extent, whole))
 
 
 def _slice(problem: Problem, axis: int, rows: int) -> Problem:

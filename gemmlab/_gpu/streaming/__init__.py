@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gemmlab._gpu.runtime import Event, HostArray, Queue
     from gemmlab._problem import Problem
 
-__all__ = ["forecast", "is_wanted", "largest_bytes", "limit_bytes", "multiply"]
+__all__ = ["forecast", "is_wanted", "largest_bytes", "limit_bytes", "multiply", "predicted_s"]
 
 OVERLAP_PAYS_BYTES = 64 << 20  # of a GPU; below, one transfer after the other takes no longer
 FREE_SHARE = 0.9  # of the free memory: drivers and other programs need some, too
@@ -65,11 +65,19 @@ def forecast(backend: DeviceBackend, queue: Queue, problem: Problem, params: Par
     """The tiles and the predicted time, as the end of a sentence. Measures the device at the first call."""
     tiles = _tiles(backend, queue, problem, params, limit_bytes(queue))
     rows, columns, blocks = tiles.panels
-    seconds = tiles.seconds * math.prod(problem.out.shape[:-3])
     what = f"{rows} x {columns} tiles of {tiles.m} x {tiles.n}" + f", {blocks} blocks of k" * (blocks > 1)
     if tiles.group > 1:
         what = f"{tiles.group} products at a time"
-    return f"streamed: {what}, {tiles.nbytes / 1e9:.3g} GB on the device, about {seconds:.2g} s"
+    return f"streamed: {what}, {tiles.nbytes / 1e9:.3g} GB on the device, about {_seconds(tiles, problem):.2g} s"
+
+
+def predicted_s(backend: DeviceBackend, queue: Queue, problem: Problem, params: Params) -> float:
+    """The predicted seconds of a streamed product."""
+    return _seconds(_tiles(backend, queue, problem, params, limit_bytes(queue)), problem)
+
+
+def _seconds(tiles: Tiles, problem: Problem) -> float:
+    return float(tiles.seconds * math.prod(problem.out.shape[:-3]))
 
 
 def _tiles(backend: DeviceBackend, queue: Queue, problem: Problem, params: Params, limit: int) -> Tiles:

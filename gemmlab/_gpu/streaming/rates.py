@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gemmlab._gpu.backend import DeviceBackend
     from gemmlab._gpu.runtime import Queue
 
-TRANSFER_BYTES = {"gpu": 64 << 20, "cpu": 4 << 20}
+TRANSFER_BYTES = {"gpu": 128 << 20, "cpu": 4 << 20}
 FIRST_N, LAST_N = 128, 4096
 LONG_ENOUGH_S = 2e-3
 
