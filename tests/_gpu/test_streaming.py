@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from gemmlab._gpu import runtime_named, streaming
 from gemmlab._gpu.runtime import Queue
 from gemmlab._gpu.streaming import rates
 from gemmlab._gpu.streaming.pipeline import steps_of
-from gemmlab._gpu.streaming.tiles import Rates, Size, choose
+from gemmlab._gpu.streaming.tiles import ALIKE, Rates, Size, choose
 from gemmlab._gpu.transfers import staging
 
 pytestmark = pytest.mark.skipif(not PLACES, reason="no device")
@@ -170,13 +172,18 @@ def test_with_room_for_all_nothing_comes_twice() -> None:
     tiles = choose(Size(1, 8192, 8192, 8192, 4), 70 << 30, 70 << 30, A_GPU)
     assert tiles.order == "shells"
     assert (tiles.a_slots, tiles.b_slots) == tiles.panels[:2]
-    assert 0.022 < tiles.seconds < 0.027  # 1.1 TFLOP of work at 50 TFLOP/s, and the first and last tiles
+    assert 0.022 < tiles.seconds < 0.028  # 1.1 TFLOP of work at 50 TFLOP/s, and the first and last tiles
 
 
 def test_the_predicted_time_does_not_rise_with_the_memory() -> None:
     size = Size(1, 32768, 32768, 32768, 4)
     predicted = [choose(size, gigabytes << 30, 70 << 30, A_GPU).seconds for gigabytes in (1, 2, 4, 8, 16)]
-    assert predicted == sorted(predicted, reverse=True)
+    assert all(more <= ALIKE * less for less, more in itertools.pairwise(predicted))
+
+
+def test_of_tiles_that_take_about_as_long_the_fewest_are_chosen() -> None:
+    slow = Rates(7.6e9, 12.7e9, 9.6e9, 48e12)  # as a busy host measured them: then small tiles seem to pay
+    assert math.prod(choose(Size(1, 8192, 8192, 8192, 4), 70 << 30, 70 << 30, slow).panels) <= 16
 
 
 def test_memory_for_nothing_is_one_line(limit: Any) -> None:

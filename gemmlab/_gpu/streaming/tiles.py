@@ -19,6 +19,7 @@ the first time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -31,6 +32,7 @@ STEP_S = 1e-4  # seconds of the host for a step
 INNER_SLOTS = 2, 4, 8
 USUAL_PARTS = 32  # panels of a matrix; more only where the memory is very small
 MUCH_FASTER, SHORT_K = 0.8, 256
+ALIKE = 1.03  # times as long: within what the rates are known to; the fewer steps, the less depends on them
 UNIT = 64  # rows and columns of a tile are multiples of it, where they are not all
 
 
@@ -135,7 +137,9 @@ def choose(size: Size, limit: int, largest: int, rates: Rates) -> Tiles:
             candidates = [*_groups(size), *_tiles(size, k, parts)]
             fitting = [tiles for tiles in candidates if tiles.nbytes <= limit and tiles.largest_bytes <= largest]
             timed = [replace(tiles, seconds=_seconds(tiles, rates)) for tiles in fitting]
-            best = min(timed, key=lambda tiles: tiles.seconds, default=None)
+            least = min((tiles.seconds for tiles in timed), default=0.0)
+            alike = [tiles for tiles in timed if tiles.seconds <= ALIKE * least]
+            best = min(alike, key=lambda tiles: (math.prod(tiles.panels), tiles.seconds), default=None)
             if best is not None and (fastest is None or best.seconds < MUCH_FASTER * fastest.seconds):
                 fastest = best
             if fastest is not None and (fastest.seconds < _least_seconds(size, rates) / MUCH_FASTER or k < SHORT_K):
