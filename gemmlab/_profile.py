@@ -1,29 +1,58 @@
 """The profile of this machine, which `gemmlab tune` writes: a small JSON file in `config.cache_dir`, read once.
 
-    {"version": 1, "machines": {"<processor>, <instruction set>": {"<backend>": {"<dtype>": {"<parameter>": value}}}}}
+    {"version": 2,
+     "machines": {"<processor>, <instruction set>": {"<backend>": {"<dtype>": {"<parameter>": value}}}},
+     "devices": {"<device>, <capability>": {"<backend>": {"<dtype>": [<configuration>, ...]}}}}
+
+A configuration is what a rung of the GPU ladder was fastest with on one shape:
+
+    {"parameters": {"<parameter>": value}, "shape": [m, n, k], "gflop_per_s": rate, "driver": "<driver>"}
+
+Files of version 1, which have no devices, are read too. Configurations that were measured elsewhere ship in
+`data/devices.json`, a file of the same form; this machine's own go before them.
 
 A damaged file, or one of another version, is ignored: gemmlab works without a profile. So is anything that is not a
-regular file of at most `MAX_BYTES`; a value that is no size is ignored alone.
+regular file of at most `MAX_BYTES`; a value that is no size, or a configuration that is none, is ignored alone.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import mkstemp
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from gemmlab._config import config
 
-VERSION = 1
+VERSION = 2
+VERSIONS = (1, 2)  # of files that are read
 MAX_BYTES = 2**20
 MAX_SIZE = 2**63 - 1  # of the integers of the compiled code
 Parameters: TypeAlias = Mapping[str, int]
-Machines: TypeAlias = dict[str, dict[str, dict[str, Parameters]]]  # by machine, backend and dtype
+Table: TypeAlias = dict[str, dict[str, dict[str, Any]]]  # by machine or device, backend and dtype
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Parameters of a rung on a device, and the rate that a product of `shape`, m x n x k, was measured to have."""
+
+    parameters: Parameters
+    shape: tuple[int, int, int]
+    gflop_per_s: float
+    driver: str
+
+
+class Content(NamedTuple):
+    """The content of a profile."""
+
+    machines: Table
+    devices: Table
 
 
 def path() -> Path:
@@ -33,49 +62,114 @@ def path() -> Path:
 
 def parameters(machine: str, backend: str, dtype: str) -> Parameters:
     """The best parameters that were found; empty if nothing was tuned."""
-    found = _machines().get(machine, {}).get(backend, {}).get(dtype, {})
-    return {str(name): value for name, value in found.items() if type(value) is int and 1 <= value <= MAX_SIZE}
+    return _sizes_in(_own().machines.get(machine, {}).get(backend, {}).get(dtype, {}))
 
 
 def is_tuned(machine: str, backend: str, dtype: str) -> bool:
     """Whether a dtype was tuned, also where nothing better than the defaults was found."""
-    return dtype in _machines().get(machine, {}).get(backend, {})
+    return dtype in _own().machines.get(machine, {}).get(backend, {})
+
+
+def configurations(device: str, backend: str, dtype: str) -> tuple[Configuration, ...]:
+    """The configurations of a device: this machine's own or, if it has none, those that ship."""
+    found: tuple[Configuration, ...] = ()
+    for content in (_own, _shipped):
+        listed = content().devices.get(device, {}).get(backend, {}).get(dtype, ())
+        if found := tuple(one for one in map(_configuration, listed) if one is not None):
+            break
+    return found
 
 
 def store(machine: str, backend: str, found: Mapping[str, Parameters]) -> None:
     """Store the parameters of each dtype, replacing earlier ones. OSError if the file cannot be written."""
-    machines = {name: dict(backends) for name, backends in _read().items()}
-    own = machines.setdefault(machine, {})
-    own[backend] = {**own.get(backend, {}), **{dtype: dict(values) for dtype, values in found.items()}}
+    content = _read()
+    _put(content.machines, machine, backend, {dtype: dict(values) for dtype, values in found.items()})
+    _write(content)
+
+
+def store_configurations(device: str, backend: str, found: Mapping[str, Sequence[Configuration]]) -> None:
+    """Store the configurations of each dtype, replacing earlier ones of the same shapes. OSError as `store`."""
+    content = _read()
+    earlier = content.devices.get(device, {}).get(backend, {})
+    merged = {}
+    for dtype, new in found.items():
+        kept = [one for one in map(_configuration, earlier.get(dtype, ())) if one is not None]
+        by_shape = {one.shape: asdict(one) for one in (*kept, *new)}
+        merged[dtype] = [by_shape[shape] for shape in sorted(by_shape)]
+    _put(content.devices, device, backend, merged)
+    _write(content)
+
+
+def _put(table: Table, place: str, backend: str, found: Mapping[str, Any]) -> None:
+    own = table.setdefault(place, {})
+    own[backend] = {**own.get(backend, {}), **found}
+
+
+def _write(content: Content) -> None:
     path().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, temporary = mkstemp(dir=path().parent, prefix="profile.", suffix=".tmp")
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
-            json.dump({"version": VERSION, "machines": machines}, file, indent=2, sort_keys=True)
+            json.dump({"version": VERSION, **content._asdict()}, file, indent=2, sort_keys=True)
         os.replace(temporary, path())
     except BaseException:
         with suppress(OSError):
             os.unlink(temporary)
         raise
-    _machines.cache_clear()
+    _own.cache_clear()
 
 
 @cache
-def _machines() -> Machines:
+def _own() -> Content:
     return _read()
 
 
-def _read() -> Machines:
-    with suppress(OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        content = json.loads(_text())
-        machines = content["machines"]
-        well_formed = content["version"] == VERSION and all(
-            isinstance(of_dtype, dict)
-            for backends in machines.values() for dtypes in backends.values() for of_dtype in dtypes.values()
-        )  # fmt: skip
-        if well_formed:
-            return dict(machines)
-    return {}
+@cache
+def _shipped() -> Content:
+    from importlib.resources import files
+
+    return _content(files("gemmlab").joinpath("data", "devices.json").read_text(encoding="utf-8"))
+
+
+def _read() -> Content:
+    with suppress(OSError, ValueError):
+        return _content(_text())
+    return Content({}, {})
+
+
+def _content(text: str) -> Content:
+    """What a profile's text says; nothing if it is damaged."""
+    with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        content = json.loads(text)
+        if content["version"] in VERSIONS:
+            return Content(_table(content["machines"], dict), _table(content.get("devices", {}), list))
+    return Content({}, {})
+
+
+def _table(found: Table, kind: type) -> Table:
+    """A table as it is read, if it has the form of one; TypeError if not."""
+    if all(isinstance(own, kind) for backends in found.values() for dtypes in backends.values()
+           for own in dtypes.values()):  # fmt: skip
+        return {place: dict(backends) for place, backends in found.items()}
+    raise TypeError
+
+
+def _configuration(found: Any) -> Configuration | None:
+    """One configuration of a profile; None if it is none."""
+    with suppress(TypeError, KeyError, ValueError, AttributeError):
+        sizes, rate = _sizes_in(found["parameters"]), float(found["gflop_per_s"])
+        m, n, k = found["shape"]
+        if sizes == found["parameters"] and all(map(_is_size, (m, n, k))) and 0 < rate < math.inf:
+            return Configuration(sizes, (m, n, k), rate, str(found["driver"]))
+    return None
+
+
+def _sizes_in(found: Mapping[str, object]) -> dict[str, int]:
+    return {str(name): value for name, value in found.items() if _is_size(value) and isinstance(value, int)}
+
+
+def _is_size(value: object) -> bool:
+    return type(value) is int and 1 <= value <= MAX_SIZE
 
 
 def _text() -> str:

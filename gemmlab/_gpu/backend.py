@@ -17,7 +17,7 @@ import numpy as np
 
 from gemmlab._backend import Availability, Param, Params, check_params
 from gemmlab._errors import BackendUnavailable
-from gemmlab._gpu import streaming
+from gemmlab._gpu import configurations, streaming
 from gemmlab._gpu.batches import BatchedOperand, GemmSize, Operand, launches, row_major
 from gemmlab._gpu.device_arrays import DeviceOperands
 from gemmlab._gpu.rungs import C_TYPE, ITEMSIZE, MAX_GROUPS, Rung, kernel_text
@@ -209,7 +209,12 @@ class RungBackend(DeviceBackend):
         return self.rung.summary
 
     def resolve(self, problem: Problem, params: Params) -> Params:
-        return self.rung.resolve(params, self._queue_for(problem).device.kind)
+        return configurations.resolve(self, self._queue_for(problem), problem, params)
+
+    def forecast(self, problem: Problem, **params: Any) -> str:
+        """How a large product is streamed, and where the parameters come from that the caller did not give."""
+        origin = "" if params else configurations.note(self, self._queue_for(problem), problem)
+        return "; ".join(filter(None, (super().forecast(problem, **params), origin)))
 
     def max_rows(self, params: Params) -> int:
         return MAX_GROUPS * self.rung.block(params)[1]

@@ -220,6 +220,10 @@ class OpenCLQueue(Queue):
                        + self.queue.device.compute_capability_minor_nv)  # fmt: skip
         return None
 
+    @cached_property
+    def vector_bits(self) -> int:  # type: ignore[override]
+        return 32 * int(self.queue.device.native_vector_width_float)
+
     def target(self) -> str:
         return str(self.queue.device.version)
 

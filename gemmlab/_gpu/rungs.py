@@ -8,6 +8,7 @@ needs many small work-items, a CPU few large ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -97,8 +98,8 @@ class Rung:
             return f"tile must be a multiple of per_item, not {named}"
         if x * y > device.group_limit:
             return f"{named} makes groups of {x} x {y} work-items; {device.label} takes {device.group_limit}"
-        if local_bytes > device.local_bytes:
-            return f"{named} needs {local_bytes} bytes of local memory; {device.label} has {device.local_bytes} a group"
+        if local_bytes > device.local_bytes and local_bytes > (limit := _local_limit(device)):
+            return f"{named} needs {local_bytes} bytes of local memory; {device.label} has {limit} a group"
         if self.registers(params) > MAX_REGISTERS:
             return f"{named} needs {self.registers(params)} elements per work-item; the maximum is {MAX_REGISTERS}"
         return None
@@ -108,6 +109,18 @@ class Rung:
         x, y = self.group(params)
         macros = {name.upper(): value for name, value in params.items()}
         return {**macros, "GROUP_X": x, "GROUP_Y": y, "REAL": C_TYPE[dtype]}
+
+
+def _local_limit(device: Device) -> int:
+    """The local memory that a group may have; it is probed where that may be more than the device reports."""
+    from gemmlab._errors import GemmlabError
+    from gemmlab._gpu import runtime_named
+
+    with suppress(GemmlabError):  # a device that is not here
+        runtime = runtime_named(device.runtime)
+        if device in runtime.devices:
+            return runtime.queue(device).static_local_bytes
+    return device.local_bytes
 
 
 @dataclass(frozen=True)

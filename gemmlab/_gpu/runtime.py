@@ -208,6 +208,14 @@ class Queue(ABC):
         return kernel
 
     compute_capability: int | None = None  # of NVIDIA's devices, such as 90
+    vector_bits: int | None = None  # of a CPU's vectors, as the runtime sees them
+
+    @cached_property
+    def static_local_bytes(self) -> int:
+        """The largest local array that a kernel may declare: on some devices more than `device.local_bytes`."""
+        from gemmlab._gpu.configurations.local_memory import probed
+
+        return probed(self)
 
     caches_programs = True  # whether this runtime can cache programs on disk
 

@@ -185,6 +185,10 @@ class SyclQueue(Queue):
 
     # compile
 
+    @property
+    def vector_bits(self) -> int:  # type: ignore[override]
+        return 32 * int(self.queue.sycl_device.native_vector_width_float)
+
     def _from_source(self, source: str, name: str, defines: Defines) -> tuple[Kernel, bytes]:
         compiler = import_module("dpctl.compiler" if find_spec("dpctl.compiler") else "dpctl.program")
         build = getattr(compiler, "create_kernel_bundle_from_source", None) or compiler.create_program_from_source

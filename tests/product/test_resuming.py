@@ -273,13 +273,13 @@ def test_another_way_refuses_to_resume(files, options, says):
 
 def test_another_profile_refuses_to_resume(files, monkeypatch, tmp_path):
     monkeypatch.setattr(config, "_cache_dir", tmp_path / "cache")
-    _profile._machines.cache_clear()
+    _profile._own.cache_clear()
     interrupted(files, backend="cpu-packed")
     _profile.store(isa.profile_name(), "cpu-packed", {"float32": {"kc": 192}})
     _profile.store(isa.profile_name(), "cpu-packed", {"float64": {"kc": 192}})
     with pytest.raises(CannotResume, match=r'profile was \{\} and is now \{"kc": 192\}'):
         multiplied(files, backend="cpu-packed")
-    _profile._machines.cache_clear()
+    _profile._own.cache_clear()
 
 
 @pytest.mark.parametrize("name", ["compiled modules (SHA-256)", "numpy", "gemmlab", "processor"])

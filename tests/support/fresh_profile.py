@@ -6,11 +6,13 @@ from contextlib import contextmanager
 
 import gemmlab
 from gemmlab import _front, _profile
+from gemmlab._gpu import configurations
 
 
 def forget():
     """The next product reads the profile again."""
-    _profile._machines.cache_clear()
+    _profile._own.cache_clear()
+    configurations.forget()
     gemmlab.get_backend("cpu-packed").forget()
     _front.settings_changed()
 

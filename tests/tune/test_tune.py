@@ -90,7 +90,7 @@ def test_what_wins_is_kept_and_followed(session):
     assert in_force() == {**usual, "kc": 192}
     assert in_force("float64")["kc"] != 192
     kept = json.loads(_profile.path().read_text())
-    assert kept == {"version": 1, "machines": {MACHINE: {"cpu-packed": {"float32": best}}}}
+    assert kept == {"version": 2, "machines": {MACHINE: {"cpu-packed": {"float32": best}}}, "devices": {}}
 
 
 def test_another_process_follows_the_profile(session, tmp_path):
@@ -362,7 +362,7 @@ def test_wrong_usage_is_seen_before_anything_is_measured(options, why, capsys, m
 def test_a_damaged_profile_counts_as_none(content):
     usual = in_force()
     _profile.path().write_text(content)
-    _profile._machines.cache_clear()
+    _profile._own.cache_clear()
     gemmlab.get_backend("cpu-packed").forget()
     assert in_force() == usual
 

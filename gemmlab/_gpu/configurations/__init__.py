@@ -1,0 +1,120 @@
+"""Which parameters a rung takes for a product: those of a profile, else its defaults.
+
+    model.py           the time that a configuration is predicted to take, from the product that it was measured on
+    check.py           one small product, which a configuration must get right before it is used
+    local_memory.py    how much local memory a kernel may declare
+
+`gemmlab tune` measures configurations, a few for each device, backend and dtype: one for each shape that it was given.
+For a product, the one with the least predicted time is taken. What the caller gives goes before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+from gemmlab import _profile
+from gemmlab._backend import Params
+from gemmlab._gpu.configurations import check, model
+from gemmlab._gpu.rungs import ITEMSIZE
+from gemmlab._gpu.runtime import Queue
+from gemmlab._problem import Problem
+from gemmlab._profile import Configuration
+
+if TYPE_CHECKING:
+    from gemmlab._gpu.backend import RungBackend
+
+__all__ = ["device_key", "forget", "note", "resolve"]
+
+_MAX_CHOICES = 4096
+_choices: dict[Hashable, dict[str, int]] = {}  # what was resolved, for products without parameters of the caller
+
+
+def device_key(queue: Queue) -> str:
+    """What a profile calls a device: a GPU's name and compute capability, a CPU's runtime and vector width.
+
+    Two devices with the same key run a kernel at the same speed, as far as names can tell.
+    """
+    device = queue.device
+    if device.kind == "cpu":
+        return f"{device.platform}, {queue.vector_bits} bits"
+    capability = queue.compute_capability
+    return device.name if capability is None else f"{device.name}, {capability // 10}.{capability % 10}"
+
+
+def resolve(backend: RungBackend, queue: Queue, problem: Problem, given: Params) -> dict[str, int]:
+    """All parameters for a problem: the given ones, and those of a profile or the defaults for the rest."""
+    rung, kind = backend.rung, queue.device.kind
+    if any(value is not None for value in given.values()):
+        return _around(given, backend, queue, problem)
+    key = (backend.name, queue.device.runtime, queue.device.index, queue.device.name, problem.dtype,
+           problem.m, problem.n, problem.k, problem.batch)  # fmt: skip
+    found = _choices.get(key)
+    if found is None:
+        chosen = _fastest(backend, queue, problem, checked=True)
+        if len(_choices) >= _MAX_CHOICES:
+            _choices.clear()
+        found = _choices[key] = rung.resolve({} if chosen is None else chosen.parameters, kind)
+    return dict(found)
+
+
+def note(backend: RungBackend, queue: Queue, problem: Problem) -> str:
+    """Where the parameters for a problem come from, for `gemmlab.explain`; "" if they are the defaults."""
+    key, dtype = device_key(queue), problem.dtype.name
+    wrong = "; ".join(check.reasons(backend, queue, dtype))
+    chosen = _fastest(backend, queue, problem, checked=False)
+    if chosen is None:
+        return wrong
+    m, n, k = chosen.shape
+    text = f"with the profile's parameters for {key}, fastest at {m} x {n} x {k}"
+    if chosen.driver != queue.device.driver:
+        text += f" with another driver ({chosen.driver}; this is {queue.device.driver})"
+    return "; ".join(filter(None, (text, wrong)))
+
+
+def forget() -> None:
+    """Have the next products read the profile and check its configurations again."""
+    _choices.clear()
+    check.forget()
+
+
+def _around(given: Params, backend: RungBackend, queue: Queue, problem: Problem) -> dict[str, int]:
+    """The given parameters with those of a profile, where they go together, or else with the defaults."""
+    rung, device = backend.rung, queue.device
+    plain = rung.resolve(given, device.kind)
+    if all(given.get(param.name) is not None for param in rung.params):
+        return plain
+    chosen = _fastest(backend, queue, problem, checked=True)
+    if chosen is None:
+        return plain
+    mixed = rung.resolve({**chosen.parameters, **{name: x for name, x in given.items() if x is not None}}, device.kind)
+    return plain if rung.obstacle(mixed, problem.dtype.name, device) else mixed
+
+
+def _fastest(backend: RungBackend, queue: Queue, problem: Problem, checked: bool) -> Configuration | None:
+    """The configuration with the least predicted time, of those that can run; with `checked`, that are right too."""
+    dtype, rung = problem.dtype.name, backend.rung
+    if dtype not in ITEMSIZE or 0 in (problem.m, problem.n, problem.k, problem.batch):
+        return None
+    fitting = [
+        one for one in _profile.configurations(device_key(queue), _plain_name(backend), dtype)
+        if _belongs(one, backend) and rung.obstacle(rung.resolve(one.parameters, queue.device.kind), dtype,
+                                                    queue.device) is None
+    ]  # fmt: skip
+    size, units = (problem.m, problem.n, problem.k, problem.batch), queue.device.compute_units
+    for one in sorted(fitting, key=lambda one: model.predicted_s(one, rung.block, size, units)):
+        usable = check.passes if checked else check.has_not_failed
+        if usable(backend, queue, dtype, one):
+            return one
+    return None
+
+
+def _belongs(one: Configuration, backend: RungBackend) -> bool:
+    """Whether the backend has these parameters and accepts their values: an older gemmlab may have had others."""
+    known = backend.params
+    return all(name in known and known[name].constraint(value) for name, value in one.parameters.items())
+
+
+def _plain_name(backend: RungBackend) -> str:
+    """The backend's name without a device."""
+    return backend.name.partition(":")[0]

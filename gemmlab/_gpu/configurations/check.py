@@ -1,0 +1,87 @@
+"""One small product, which a configuration of a profile must get right before it is used.
+
+A new driver may compile a kernel wrongly that was right when it was tuned. The product has more than one block of C in
+both directions, odd edges, and whole numbers, so that its result is exact. It runs once in a process for each
+configuration. One that fails is named in a warning, and is not used.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gemmlab._errors import GemmlabError
+from gemmlab._gpu.runtime import Queue
+from gemmlab._problem import Problem
+from gemmlab._profile import Configuration
+
+if TYPE_CHECKING:
+    from gemmlab._gpu.backend import RungBackend
+
+K = 131  # odd, and longer than two tiles of most kernels
+LARGEST = 3  # of the numbers: sums of 131 products are exact in float16 too
+_reasons: dict[Hashable, str] = {}  # why a configuration is wrong; "" if it is right
+
+
+def odd_size(columns: int, rows: int) -> tuple[int, int, int]:
+    """An m x n x k product with more than one block of C in both directions, and remainders."""
+    return rows + max(1, rows // 2) | 1, columns + max(1, columns // 2) | 1, K
+
+
+def passes(backend: RungBackend, queue: Queue, dtype: str, one: Configuration) -> bool:
+    """Whether a configuration gets the small product right, with a warning if not; computed once in a process."""
+    key = _key(backend, queue, dtype, one)
+    if key not in _reasons:
+        _reasons[key] = ""  # the product below may come here again
+        if reason := _why_wrong(backend, queue, dtype, one.parameters):
+            _reasons[key] = _sentence(backend, dtype, one, reason)
+            warnings.warn(_reasons[key], stacklevel=2)
+    return not _reasons[key]
+
+
+def has_not_failed(backend: RungBackend, queue: Queue, dtype: str, one: Configuration) -> bool:
+    """Whether the configuration has passed in this process, or has not been checked."""
+    return not _reasons.get(_key(backend, queue, dtype, one))
+
+
+def reasons(backend: RungBackend, queue: Queue, dtype: str) -> list[str]:
+    """A sentence on each configuration that has failed for this backend, device and dtype."""
+    wanted = _key(backend, queue, dtype)
+    return [text for key, text in _reasons.items() if text and isinstance(key, tuple) and key[: len(wanted)] == wanted]
+
+
+def forget() -> None:
+    """Have every configuration checked again."""
+    _reasons.clear()
+
+
+def _key(backend: RungBackend, queue: Queue, dtype: str, *one: Configuration) -> tuple[Hashable, ...]:
+    values = tuple(tuple(sorted(each.parameters.items())) for each in one)
+    return (backend.rung.name, queue.device, dtype, *values)
+
+
+def _sentence(backend: RungBackend, dtype: str, one: Configuration, reason: str) -> str:
+    named = ", ".join(f"{name} {value}" for name, value in one.parameters.items())
+    name = backend.name.partition(":")[0]
+    return f"{name}, {dtype}: the profile's {named} is not used, {reason}; `gemmlab tune {name}` finds another"
+
+
+def _why_wrong(backend: RungBackend, queue: Queue, dtype: str, parameters: Mapping[str, int]) -> str:
+    rung, index = backend.rung, queue.device.index
+    if queue.device not in backend.runtime.devices:
+        return "its device is not one of the runtime's"
+    there = type(backend)(backend.runtime, rung, str(index))
+    resolved = rung.resolve(parameters, queue.device.kind)
+    m, n, k = odd_size(*rung.block(resolved))
+    rng = np.random.default_rng(m * n)
+    a, b = (rng.integers(-LARGEST, LARGEST + 1, shape) for shape in ((m, k), (k, n)))
+    out = np.full((m, n), np.nan, dtype)
+    problem = Problem.from_call(a.astype(dtype), b.astype(dtype), out)
+    try:
+        there.gemm(problem, **resolved).wait()
+    except (GemmlabError, ValueError) as error:
+        return " ".join(str(error).split())
+    return "" if np.array_equal(out, a @ b) else f"its product of {m} x {n} x {k} is wrong"
