@@ -27,6 +27,7 @@ from gemmlab._problem import Problem
 
 MAX_EDGE = 2**31 - 1 - 4096  # sizes are 32-bit integers in the kernels, and the last tile may exceed the matrix
 COPY_GROUP = (32, 8, 1)
+ADD_GROUP = 256
 
 
 class Handle:
@@ -43,7 +44,8 @@ class Handle:
     @property
     def kernel_s(self) -> float:
         """Seconds of the kernels, measured by the device's clock; NaN if it does not measure them. Blocks."""
-        return sum(event.kernel_s for event in self.events)
+        every = [one for event in self.events for one in (event.earlier, event) if one is not None]
+        return sum(event.kernel_s for event in every)
 
 
 class DeviceBackend:
@@ -53,7 +55,6 @@ class DeviceBackend:
     name: str
     source: str
     params: Mapping[str, Param]
-    accepts_transposed = False  # whether `multiply` accepts column-major A and B
 
     def __init__(self, runtime: Runtime, name: str, selector: str = "") -> None:
         self.runtime, self.selector = runtime, selector
@@ -115,6 +116,10 @@ class DeviceBackend:
         """Launch C = A @ B for a batch with one constant stride per operand."""
         raise NotImplementedError
 
+    def accepts_transposed(self, params: Params) -> bool:
+        """Whether `multiply` accepts column-major A and B; others are copied first."""
+        return False
+
     def accepts_layout(self, columns: int, ld: int) -> bool:
         """Whether `multiply` accepts matrices with leading dimension `ld`; others are copied first."""
         return True
@@ -152,7 +157,7 @@ class DeviceBackend:
         queue, operands, events = on_device.queue, [], []
         for x in (problem.a, problem.b):
             operand = self._without_copy(on_device, x)
-            if operand is None and self.accepts_transposed:
+            if operand is None and self.accepts_transposed(params):
                 operand = self._without_copy(on_device, x, transposed=True)
             if operand is None:
                 operand = row_major(queue.allocate(x.size * x.itemsize), x.shape, x.shape[-1])
@@ -181,7 +186,7 @@ class DeviceBackend:
     ) -> list[Event]:
         max_rows = self.max_rows(params)
         events = []
-        for batch, (a, b, c) in launches(problem.out.shape[:-2], operands, MAX_GROUPS):
+        for batch, (a, b, c) in launches(problem.out.shape[:-2], operands, self.max_batch(params)):
             for i in range(0, problem.m, max_rows):
                 size = GemmSize(min(max_rows, problem.m - i), problem.n, problem.k, batch)
                 rows_a, rows_c = a.skip(rows=i), c.skip(rows=i)
@@ -191,6 +196,10 @@ class DeviceBackend:
     def max_rows(self, params: Params) -> int:
         """The maximum number of rows of C in one launch."""
         return MAX_EDGE
+
+    def max_batch(self, params: Params) -> int:
+        """The maximum number of products in one launch."""
+        return MAX_GROUPS
 
 
 class RungBackend(DeviceBackend):
@@ -209,12 +218,21 @@ class RungBackend(DeviceBackend):
         return self.rung.summary
 
     def resolve(self, problem: Problem, params: Params) -> Params:
-        return configurations.resolve(self, self._queue_for(problem), problem, params)
+        queue = self._queue_for(problem)
+        size = GemmSize(problem.m, problem.n, problem.k, problem.batch)
+        found = configurations.resolve(self, queue, problem, params)
+        return self.rung.fitted(found, size, queue.device.compute_units)
 
     def forecast(self, problem: Problem, **params: Any) -> str:
         """How a large product is streamed, and where the parameters come from that the caller did not give."""
         origin = "" if params else configurations.note(self, self._queue_for(problem), problem)
         return "; ".join(filter(None, (super().forecast(problem, **params), origin)))
+
+    def accepts_transposed(self, params: Params) -> bool:
+        return self.rung.takes_transposed(params)
+
+    def max_batch(self, params: Params) -> int:
+        return MAX_GROUPS // self.rung.parts(params)
 
     def max_rows(self, params: Params) -> int:
         return MAX_GROUPS * self.rung.block(params)[1]
@@ -228,13 +246,35 @@ class RungBackend(DeviceBackend):
     ) -> Event:
         if (obstacle := self.rung.obstacle(params, dtype, queue.device)) is not None:
             raise ValueError(f"{self.name}: {obstacle}")
-        kernel = queue.kernel(self.rung.text, "gemm", self.rung.defines(params, dtype))
+        parts = self.rung.parts(params)
+        found = c if parts == 1 else _room_for_parts(queue, size, parts, ITEMSIZE[dtype])
+        macros = self.rung.defines(params, dtype) | self.rung.layout(params, dtype, size, a, b, found)
+        kernel = queue.kernel(self.rung.text, "gemm", macros)
         columns, rows = self.rung.block(params)
-        groups = -(-size.n // columns), -(-size.m // rows), size.batch
+        groups = -(-size.n // columns), -(-size.m // rows), size.batch * parts
         arguments: list[Memory | np.generic] = [*map(np.int32, (size.m, size.n, size.k))]
-        for x in (a, b, c):
+        for x in (a, b, found):
             arguments += [x.memory, *map(np.int64, (x.start, x.ld, x.batch_stride))]
-        return queue.launch(kernel, groups, (*self.rung.group(params), 1), arguments)
+        event = queue.launch(kernel, groups, (*self.rung.group(params), 1), arguments)
+        return event if found is c else _add_parts(queue, dtype, size, parts, found, c, event)
+
+
+def _room_for_parts(queue: Queue, size: GemmSize, parts: int, itemsize: int) -> Operand:
+    """Memory for the sums of each part of k: for each product of the batch, one matrix after another."""
+    elements = size.m * size.n
+    return Operand(queue.allocate(size.batch * parts * elements * itemsize), 0, size.n, elements)
+
+
+def _add_parts(
+    queue: Queue, dtype: str, size: GemmSize, parts: int, found: Operand, c: Operand, event: Event
+) -> Event:
+    """Add the sums of the parts of k, after the event that ends them."""
+    kernel = queue.kernel(kernel_text("add_parts.cl"), "add_parts", {"REAL": C_TYPE[dtype], "SPLIT_K": parts})
+    groups = -(-size.m * size.n // ADD_GROUP), 1, size.batch
+    numbers = *map(np.int32, (size.m, size.n)), found.memory, c.memory
+    total = queue.launch(kernel, groups, (ADD_GROUP, 1, 1), [*numbers, *map(np.int64, (c.start, c.ld, c.batch_stride))])
+    total.earlier = event
+    return total
 
 
 def _distinct(x: HostArray) -> HostArray:

@@ -50,7 +50,10 @@ _one_at_a_time = threading.Lock()
 class CLBlast(Vendor):
     """CLBlast's gemm and, for a batch, its batched gemm."""
 
-    library_name, source, accepts_transposed = "clblast", "CLBlast", True
+    library_name, source = "clblast", "CLBlast"
+
+    def accepts_transposed(self, params: Params) -> bool:
+        return True
 
     @cached_property
     def library(self) -> Library:

@@ -298,7 +298,7 @@ def compile_source(source: str, defines: Defines, arch: str) -> bytes:
     program = nvrtc.createProgram(source, "kernel.cu", (), ())
     try:
         macros = [f"-D{macro}={value}" for macro, value in defines.items()]
-        nvrtc.compileProgram(program, [f"-arch={arch}", "--std=c++17", *macros])
+        nvrtc.compileProgram(program, [f"-arch={arch}", "--std=c++17", "-default-device", *macros])
         return bytes(nvrtc.getCUBIN(program) if arch.startswith("sm_") else nvrtc.getPTX(program))
     except nvrtc.NVRTCError as error:
         log = nvrtc.getProgramLog(program).strip()

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from gemmlab._backend import Param, Params
-from gemmlab._gpu import traffic
+from gemmlab._gpu import traffic, tuned
+from gemmlab._gpu.batches import GemmSize, Operand
 
 if TYPE_CHECKING:
     from gemmlab._gpu.runtime import Device
@@ -38,6 +39,10 @@ def _is_count(value: object) -> bool:
 
 def _count(name: str, meaning: str, *choices: int) -> Param:
     return Param(name, None, choices, meaning, "an integer from 1 to 1024", _is_count)
+
+
+def _choice(name: str, meaning: str, *choices: int) -> Param:
+    return Param(name, None, choices, meaning, f"one of {', '.join(map(str, choices))}", choices.__contains__)
 
 
 GROUP_X = _count("group_x", "work-items of a group along a row of C", 4, 8, 16, 32, 64)
@@ -110,6 +115,24 @@ class Rung:
         macros = {name.upper(): value for name, value in params.items()}
         return {**macros, "GROUP_X": x, "GROUP_Y": y, "REAL": C_TYPE[dtype]}
 
+    def layout(
+        self, params: RungParams, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
+    ) -> dict[str, int | str]:
+        """More macros: how the operands lie in memory, for a rung that heeds it."""
+        return {}
+
+    def fitted(self, params: dict[str, int], size: GemmSize, compute_units: int) -> dict[str, int]:
+        """The parameters for a product, with those that depend on its size."""
+        return params
+
+    def takes_transposed(self, params: RungParams) -> bool:
+        """Whether A and B may be column-major."""
+        return False
+
+    def parts(self, params: RungParams) -> int:
+        """The work-groups that share the sums of one block of C; `add_parts` adds what each has found."""
+        return 1
+
 
 def _local_limit(device: Device) -> int:
     """The local memory that a group may have; it is probed where that may be more than the device reports."""
@@ -121,6 +144,30 @@ def _local_limit(device: Device) -> int:
         if device in runtime.devices:
             return runtime.queue(device).static_local_bytes
     return device.local_bytes
+
+
+class TunedRung(Rung):
+    """The rung tuned: its text depends on the layout of the operands, and it may share out k."""
+
+    def obstacle(self, params: RungParams, dtype: str, device: Device) -> str | None:
+        return tuned.obstacle(params, ITEMSIZE[dtype]) or super().obstacle(params, dtype, device)
+
+    def defines(self, params: RungParams, dtype: str) -> dict[str, int | str]:
+        return tuned.defines(params, ITEMSIZE[dtype]) | super().defines(params, dtype)
+
+    def layout(
+        self, params: RungParams, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
+    ) -> dict[str, int | str]:
+        return tuned.layout(params, ITEMSIZE[dtype], size, a, b, c)
+
+    def fitted(self, params: dict[str, int], size: GemmSize, compute_units: int) -> dict[str, int]:
+        return tuned.with_parts(params, size, compute_units)
+
+    def takes_transposed(self, params: RungParams) -> bool:
+        return bool(params["local_copy"])
+
+    def parts(self, params: RungParams) -> int:
+        return params.get("split_k", 1)
 
 
 @dataclass(frozen=True)
@@ -188,6 +235,25 @@ RUNGS = (
          {"gpu": {"tile_x": 8, "tile_y": 8, "group_x": 8, "group_y": 8},
           "cpu": {"tile_x": 8, "tile_y": 8, "group_x": 8, "group_y": 1}},
          group=_group, block=_group_of_tiles, model=traffic.in_global_memory),
+    TunedRung("tuned", "tiles for work-groups, warps and work-items, double buffers, wide accesses, parts of k",
+              "CUTLASS; Boehm 2022",
+              (TILE_X, TILE_Y,
+               _choice("warp_y", "work-items of a warp along a column of C", 1, 2, 4, 8, 16, 32),
+               _count("warps_x", "warps of a work-group along a row of C", 1, 2, 4, 8),
+               _count("warps_y", "warps of a work-group along a column of C", 1, 2, 4, 8),
+               _count("step_k", "k extent of a tile in local memory", 4, 8, 16, 32),
+               _choice("buffers", "tiles in local memory, of each operand", 1, 2),
+               _choice("pad", "elements between the columns of a tile", 0, 4, 8),
+               _count("panel", "tiles of C that work-groups compute down a column of C, before the next", 1, 4, 8, 16),
+               _count("split_k", "work-groups that share the sums of a tile of C", 1, 2, 4, 8),
+               _choice("vector_bytes", "bytes that are read or written at once", 8, 16, 32, 64),
+               _choice("local_copy", "whether tiles go through local memory", 0, 1)),
+              {"gpu": {"tile_x": 8, "tile_y": 8, "warp_y": 4, "warps_x": 2, "warps_y": 4, "step_k": 16, "buffers": 2,
+                       "pad": 4, "panel": 8, "vector_bytes": 16, "local_copy": 1},
+               "cpu": {"tile_x": 16, "tile_y": 6, "warp_y": 1, "warps_x": 1, "warps_y": 1, "step_k": 1, "buffers": 1,
+                       "pad": 0, "panel": 8, "vector_bytes": 64, "local_copy": 0}},
+              group=tuned.group, block=tuned.block, model=tuned.traffic, local=tuned.local,
+              registers=tuned.registers),
 )  # fmt: skip
 RUNG_NAMES = tuple(rung.name for rung in RUNGS)
 # The fastest rung for a kind of device (as in `defaults`), which a family name such as "opencl" selects.

@@ -73,6 +73,8 @@ class Build:
 class Event(ABC):
     """Work submitted to a device."""
 
+    earlier: Event | None = None  # work that belongs to it and was submitted before it
+
     @abstractmethod
     def wait(self) -> None:
         """Block until the work is done; DeviceError if it failed."""

@@ -140,7 +140,7 @@ class SubmittedWork(Event):
 class CuBLAS(Vendor):
     """`cublasGemmEx` and, for a batch, `cublasGemmStridedBatchedEx`, on the queue's stream."""
 
-    library_name, source, accepts_transposed = "cublas", "NVIDIA cuBLAS", True
+    library_name, source = "cublas", "NVIDIA cuBLAS"
     compute_types: Mapping[str, str] = {
         "float32": "CUBLAS_COMPUTE_32F", "tf32": "CUBLAS_COMPUTE_32F_FAST_TF32", "float64": "CUBLAS_COMPUTE_64F",
     }  # fmt: skip
@@ -151,6 +151,9 @@ class CuBLAS(Vendor):
             "float32 or tf32; float64 for float64", lambda value: value in CuBLAS.compute_types,
         )
     }  # fmt: skip
+
+    def accepts_transposed(self, params: Params) -> bool:
+        return True
 
     @cached_property
     def library(self) -> Library:

@@ -177,7 +177,8 @@ class CoExecution:
         trial = Problem(part.a, part.b, np.empty(part.out.shape, part.dtype), threads=problem.threads)
         found = _corrected(few, self._run(trial, few), 0.0).lines
         # Beside others a backend is no faster; only its slice may be.
-        return tuple(max(own, alone, key=lambda line: line.row_s) for own, alone in zip(found, split.lines, strict=True))
+        pairs = zip(found, split.lines, strict=True)
+        return tuple(max(pair, key=lambda line: line.row_s) for pair in pairs)
 
     def gemm(self, problem: Problem, **params: Any) -> Handle | None:
         """Fill `problem.out`."""

@@ -23,7 +23,7 @@ def predicted_s(
 ) -> float:
     """Seconds for a batch of m x n x k products on a device with this number of compute units.
 
-    `block` gives the columns and rows of C that a work-group computes. A parameter `split` is the number of groups
+    `block` gives the columns and rows of C that a work-group computes. A parameter `split_k` is the number of groups
     that share the k of one block.
 
     Examples
@@ -49,6 +49,6 @@ def _steps(
     """Steps of k that a compute unit takes, in all waves."""
     m, n, k, batch = size
     columns, rows = block(parameters)
-    split = parameters.get("split", 1)
+    split = parameters.get("split_k", 1)
     groups = -(-m // rows) * -(-n // columns) * split * batch
     return -(-groups // compute_units) * -(-k // split)

@@ -1,12 +1,15 @@
-// add_parts: after tuned with split k. C = the sums of the parts of k, added in their order; the work-groups' third dimension is the batch.
+// add_parts: the end of tuned with split k. C = the sums of the parts of k, added in their order.
+
+typedef REAL real;
+
 __kernel void add_parts(const int m, const int n, const __global real *parts, __global real *C, const long C_start,
                         const long ldc, const long C_step)
 {
-    const long at = get_global_id(0), size = (long)m * n;
+    const long product = get_group_id(2), at = get_global_id(0), size = (long)m * n;
     if (at >= size)
         return;
     real sum = 0;
     for (int part = 0; part < SPLIT_K; part++)
-        sum += parts[(get_group_id(2) * SPLIT_K + part) * size + at];
-    C[C_start + get_group_id(2) * C_step + at / n * ldc + at % n] = sum;
+        sum += parts[(product * SPLIT_K + part) * size + at];
+    C[C_start + product * C_step + at / n * ldc + at % n] = sum;
 }

@@ -3,6 +3,7 @@
 #define __kernel extern "C" __global__
 #define __global
 #define __local __shared__
+#define LOCAL_POINTER
 #define GROUP __launch_bounds__(GROUP_X * GROUP_Y)
 #define CLK_LOCAL_MEM_FENCE
 #define barrier(fence) __syncthreads()

@@ -11,6 +11,11 @@ typedef REAL real;
 #define GROUP __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, 1)))
 #endif
 
+// The type of a pointer to local memory has no qualifier in CUDA.
+#ifndef LOCAL_POINTER
+#define LOCAL_POINTER __local
+#endif
+
 #define OPERANDS                                                                         \
     const int m, const int n, const int k,                                               \
     __global const real *A, const long A_start, const long lda, const long A_step,       \
