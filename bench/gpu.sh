@@ -64,7 +64,7 @@ for name in "${steps[@]}"; do
         setup) step setup ;;
         tests) step timeout 240 python3 -m pytest -q -p no:cacheprovider -m "" tests/_gpu ;;
         verify) step verify "${rungs[@]/#/opencl-}" "${rungs[@]/#/cuda-}" opencl-clblast cuda-cublas ;;
-        streaming) step timeout 200 python3 bench/streaming.py cuda-cublas opencl-register --in-one-piece --cases \
+        streaming) step timeout 200 python3 bench/scale/streaming.py cuda-cublas opencl-register --in-one-piece --cases \
             4096 8192 16384 32768@third 65536x65536x1024@third ;;
         roofline) step python3 -m gemmlab roofline --backends opencl-register,cuda-register --out "$out/roofline" ;;
         report) step python3 -m gemmlab report --out "$out/report" --backends \

@@ -266,7 +266,7 @@ def test_the_tables_of_communication_are_those_of_the_script():
     """The script itself ends with an error where a scheme moves less than the lower bound."""
     page = (DOCS / "scaling.md").read_text(encoding="utf-8")
     tables = 0
-    for words in re.findall(r"`python (bench/communication\.py [^`]*)`", page):
+    for words in re.findall(r"`python (bench/scale/communication\.py [^`]*)`", page):
         script, *options = words.split()
         done = run_python(ROOT / script, *options)
         assert done.returncode == 0, done.stderr

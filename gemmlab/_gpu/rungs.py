@@ -248,7 +248,7 @@ RUNGS = (
                _count("split_k", "work-groups that share the sums of a tile of C", 1, 2, 4, 8),
                _choice("vector_bytes", "bytes that are read or written at once", 8, 16, 32, 64),
                _choice("local_copy", "whether tiles go through local memory", 0, 1)),
-              {"gpu": {"tile_x": 8, "tile_y": 8, "warp_y": 4, "warps_x": 2, "warps_y": 4, "step_k": 16, "buffers": 2,
+              {"gpu": {"tile_x": 8, "tile_y": 8, "warp_y": 4, "warps_x": 2, "warps_y": 4, "step_k": 8, "buffers": 2,
                        "pad": 4, "panel": 8, "vector_bytes": 16, "local_copy": 1},
                "cpu": {"tile_x": 16, "tile_y": 6, "warp_y": 1, "warps_x": 1, "warps_y": 1, "step_k": 1, "buffers": 1,
                        "pad": 0, "panel": 8, "vector_bytes": 64, "local_copy": 0}},

@@ -1,4 +1,4 @@
-"""gemmlab.dask on a LocalCluster of two workers of one thread: python bench/dask_products.py zarr | chunks
+"""gemmlab.dask on a LocalCluster of two workers of one thread: python bench/scale/dask_products.py zarr | chunks
 
     zarr      from Zarr to Zarr: makes the inputs, multiplies, checks; memory of each worker, share of time in products
     chunks    against dask.array.matmul on chunks that are in the workers: bytes into tasks, seconds in turns

@@ -1,6 +1,6 @@
 """What a node moves in one product on p nodes: the schemes of docs/scaling.md against a lower bound, in Markdown.
 
-    python bench/communication.py N | M N K [--nodes 1,10,100,1000] [--memory GIB] [--itemsize 4]
+    python bench/scale/communication.py N | M N K [--nodes 1,10,100,1000] [--memory GIB] [--itemsize 4]
                                   [--chunk 5000] [--tile 4]
 
 The volume counts, in words, all of A and B that a node works on, also what it holds already, and once each element of C

@@ -1,6 +1,6 @@
 """Large products of NumPy arrays on a GPU, against the bound of the work and of the transfers.
 
-    python bench/streaming.py cuda-cublas opencl-register --cases 8192 16384 32768@third 65536x65536x1024@third
+    python bench/scale/streaming.py cuda-cublas opencl-register --cases 8192 16384 32768@third 65536x65536x1024@third
 
 A case is a square or m x n x k; `@third` limits the device's memory to a third of A, B and C. For each, host to host
 with `out=` of pages that have been touched: the median of the calls, the bound and its share. The bound is the
