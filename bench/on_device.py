@@ -64,7 +64,7 @@ class Timed:
     def seconds(self) -> float:
         event = self.backend.multiply(self.queue, self.params, self.dtype, self.size, self.a, self.b, self.c)
         event.wait()
-        return float(sum(one.kernel_s for one in (event.earlier, event) if one is not None))
+        return float(sum(one.kernel_s for one in (*event.earlier, event)))
 
     def result(self) -> np.ndarray:
         out = np.empty((self.size.m, self.c.ld), self.dtype)

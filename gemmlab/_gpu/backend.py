@@ -44,8 +44,7 @@ class Handle:
     @property
     def kernel_s(self) -> float:
         """Seconds of the kernels, measured by the device's clock; NaN if it does not measure them. Blocks."""
-        every = [one for event in self.events for one in (event.earlier, event) if one is not None]
-        return sum(event.kernel_s for event in every)
+        return sum(one.kernel_s for event in self.events for one in (*event.earlier, event))
 
 
 class DeviceBackend:
@@ -246,6 +245,7 @@ class RungBackend(DeviceBackend):
     ) -> Event:
         if (obstacle := self.rung.obstacle(params, dtype, queue.device)) is not None:
             raise ValueError(f"{self.name}: {obstacle}")
+        a, b, earlier = self._packed(queue, params, dtype, size, a, b)
         parts = self.rung.parts(params)
         found = c if parts == 1 else _room_for_parts(queue, size, parts, ITEMSIZE[dtype])
         macros = self.rung.defines(params, dtype) | self.rung.layout(params, dtype, size, a, b, found)
@@ -256,7 +256,27 @@ class RungBackend(DeviceBackend):
         for x in (a, b, found):
             arguments += [x.memory, *map(np.int64, (x.start, x.ld, x.batch_stride))]
         event = queue.launch(kernel, groups, (*self.rung.group(params), 1), arguments)
-        return event if found is c else _add_parts(queue, dtype, size, parts, found, c, event)
+        if found is not c:
+            earlier.append(event)
+            event = _add_parts(queue, dtype, size, parts, found, c)
+        event.earlier = earlier
+        return event
+
+    def _packed(
+        self, queue: Queue, params: Params, dtype: str, size: GemmSize, a: Operand, b: Operand
+    ) -> tuple[Operand, Operand, list[Event]]:
+        """A and B, or copies of them with longer rows where the rung gains by that; and the events of the copies."""
+        operands, events = [], []
+        leading = self.rung.to_pack(params, dtype, size, a, b)
+        for x, shape, ld in zip((a, b), ((size.m, size.k), (size.k, size.n)), leading, strict=True):
+            operands.append(x)
+            if ld:
+                rows, columns = shape[::-1] if x.transposed else shape
+                count = size.batch if x.batch_stride else 1
+                memory = queue.allocate(count * rows * ld * ITEMSIZE[dtype])
+                operands[-1] = Operand(memory, 0, ld, rows * ld if x.batch_stride else 0, x.transposed, padded=True)
+                events += _copy_matrices(queue, dtype, (count, rows, columns), (x, 1), (operands[-1], 1))
+        return operands[0], operands[1], events
 
 
 def _room_for_parts(queue: Queue, size: GemmSize, parts: int, itemsize: int) -> Operand:
@@ -265,16 +285,12 @@ def _room_for_parts(queue: Queue, size: GemmSize, parts: int, itemsize: int) -> 
     return Operand(queue.allocate(size.batch * parts * elements * itemsize), 0, size.n, elements)
 
 
-def _add_parts(
-    queue: Queue, dtype: str, size: GemmSize, parts: int, found: Operand, c: Operand, event: Event
-) -> Event:
-    """Add the sums of the parts of k, after the event that ends them."""
+def _add_parts(queue: Queue, dtype: str, size: GemmSize, parts: int, found: Operand, c: Operand) -> Event:
+    """Add the sums of the parts of k."""
     kernel = queue.kernel(kernel_text("add_parts.cl"), "add_parts", {"REAL": C_TYPE[dtype], "SPLIT_K": parts})
     groups = -(-size.m * size.n // ADD_GROUP), 1, size.batch
     numbers = *map(np.int32, (size.m, size.n)), found.memory, c.memory
-    total = queue.launch(kernel, groups, (ADD_GROUP, 1, 1), [*numbers, *map(np.int64, (c.start, c.ld, c.batch_stride))])
-    total.earlier = event
-    return total
+    return queue.launch(kernel, groups, (ADD_GROUP, 1, 1), [*numbers, *map(np.int64, (c.start, c.ld, c.batch_stride))])
 
 
 def _distinct(x: HostArray) -> HostArray:
@@ -315,19 +331,27 @@ def _copy(
     row_stride, column_stride = (stride // x.itemsize for stride in x.strides[-2:])
     batch_strides = tuple(stride // x.itemsize for stride in x.strides[:-2])
     strided = BatchedOperand(memory, start_bytes // x.itemsize, batch_strides, row_stride)
-    kernel = queue.kernel(kernel_text("copy.cl"), "copy", {"REAL": C_TYPE[x.dtype.name]})
     problem.copies += 1
     events = []
-    for batch, operands in launches(x.shape[:-2], (strided, packed), MAX_GROUPS):
-        for i in range(0, rows, MAX_GROUPS * COPY_GROUP[1]):
-            count = min(MAX_GROUPS * COPY_GROUP[1], rows - i)
-            source, target = (
-                (side.memory, *map(np.int64, (side.skip(rows=i).start, side.ld, stride, side.batch_stride)))
-                for side, stride in zip(operands, (column_stride, 1), strict=True)
-            )
-            if back:
-                source, target = target, source
-            groups = -(-columns // COPY_GROUP[0]), -(-count // COPY_GROUP[1]), batch
-            arguments = [np.int32(count), np.int32(columns), *source, *target]
-            events.append(queue.launch(kernel, groups, COPY_GROUP, arguments))
+    for batch, (outside, inside) in launches(x.shape[:-2], (strided, packed), MAX_GROUPS):
+        sides = (outside, column_stride), (inside, 1)
+        events += _copy_matrices(queue, x.dtype.name, (batch, rows, columns), *(sides[::-1] if back else sides))
+    return events
+
+
+def _copy_matrices(
+    queue: Queue, dtype: str, shape: tuple[int, int, int], source: tuple[Operand, int], target: tuple[Operand, int]
+) -> list[Event]:
+    """Copy a batch of matrices on the device. Each side is an operand, and the step from column to column."""
+    batch, rows, columns = shape
+    kernel = queue.kernel(kernel_text("copy.cl"), "copy", {"REAL": C_TYPE[dtype]})
+    events = []
+    for i in range(0, rows, MAX_GROUPS * COPY_GROUP[1]):
+        count = min(MAX_GROUPS * COPY_GROUP[1], rows - i)
+        arguments: list[Memory | np.generic] = [np.int32(count), np.int32(columns)]
+        for side, stride in (source, target):
+            start = side.start + i * side.ld
+            arguments += [side.memory, *map(np.int64, (start, side.ld, stride, side.batch_stride))]
+        groups = -(-columns // COPY_GROUP[0]), -(-count // COPY_GROUP[1]), batch
+        events.append(queue.launch(kernel, groups, COPY_GROUP, arguments))
     return events

@@ -121,6 +121,10 @@ class Rung:
         """More macros: how the operands lie in memory, for a rung that heeds it."""
         return {}
 
+    def to_pack(self, params: RungParams, dtype: str, size: GemmSize, a: Operand, b: Operand) -> tuple[int, int]:
+        """The leading dimensions of copies of A and B that are worth their time; 0 for no copy."""
+        return 0, 0
+
     def fitted(self, params: dict[str, int], size: GemmSize, compute_units: int) -> dict[str, int]:
         """The parameters for a product, with those that depend on its size."""
         return params
@@ -159,6 +163,9 @@ class TunedRung(Rung):
         self, params: RungParams, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
     ) -> dict[str, int | str]:
         return tuned.layout(params, ITEMSIZE[dtype], size, a, b, c)
+
+    def to_pack(self, params: RungParams, dtype: str, size: GemmSize, a: Operand, b: Operand) -> tuple[int, int]:
+        return tuned.to_pack(params, ITEMSIZE[dtype], size, a, b)
 
     def fitted(self, params: dict[str, int], size: GemmSize, compute_units: int) -> dict[str, int]:
         return tuned.with_parts(params, size, compute_units)

@@ -73,7 +73,7 @@ class Build:
 class Event(ABC):
     """Work submitted to a device."""
 
-    earlier: Event | None = None  # work that belongs to it and was submitted before it
+    earlier: Sequence[Event] = ()  # work that belongs to it and was submitted before it
 
     @abstractmethod
     def wait(self) -> None:

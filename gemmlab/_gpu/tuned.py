@@ -13,8 +13,9 @@ from gemmlab._gpu.batches import GemmSize, Operand
 
 Params: TypeAlias = Mapping[str, int]
 WARP = 32
-MAX_PARTS = 32  # of k
+MAX_PARTS = 128  # of k
 LEAST_TILES = 4  # of k for a part
+MUCH_REUSE = 512  # times that an element is multiplied: then a copy that can be read in vectors pays
 INT_MAX = 2**31 - 1
 
 
@@ -89,14 +90,36 @@ def layout(params: Params, itemsize: int, size: GemmSize, a: Operand, b: Operand
     if not params["local_copy"]:
         return {}
     wide = params["vector_bytes"] // itemsize
-
-    def width(x: Operand, contiguous: int) -> int:
-        return 1 if any(value % wide for value in (x.start, x.ld, x.batch_stride, contiguous)) else wide
-
+    c_wide = wide if not any(value % wide for value in (c.start, c.ld, c.batch_stride, size.n)) else 1
     farthest = max(a.ld, b.ld) * max(*block(params), params["step_k"])
     return {
         "A_ALONG_K": int(not a.transposed), "B_ALONG_K": int(b.transposed),
-        "A_WIDTH": width(a, size.m if a.transposed else size.k),
-        "B_WIDTH": width(b, size.k if b.transposed else size.n), "C_WIDTH": width(c, size.n),
+        "A_WIDTH": wide if in_vectors(a, not a.transposed, size.m, wide) else 1,
+        "B_WIDTH": wide if in_vectors(b, b.transposed, size.n, wide) else 1, "C_WIDTH": c_wide,
         "INDEX": "int" if farthest <= INT_MAX else "long",
     }  # fmt: skip
+
+
+def in_vectors(x: Operand, along_k: bool, rows: int, wide: int) -> bool:
+    """Whether an operand can be read in vectors of `wide` elements. `rows` is its extent across k.
+
+    Along k no vector reaches over the end: the last tile is read in single elements.
+    """
+    aligned = not any(value % wide for value in (x.start, x.ld, x.batch_stride))
+    return aligned and (along_k or x.padded or rows % wide == 0)
+
+
+def to_pack(params: Params, itemsize: int, size: GemmSize, a: Operand, b: Operand) -> tuple[int, int]:
+    """The leading dimensions of copies of A and B that can be read in vectors; 0 where a copy does not pay."""
+    if not params["local_copy"]:
+        return 0, 0
+    wide = params["vector_bytes"] // itemsize
+    of_a, of_b = (size.m, size.k), (size.k, size.n)
+
+    def ld(shape: tuple[int, int], transposed: bool, is_needed: bool) -> int:
+        return -(-shape[0 if transposed else 1] // wide) * wide if is_needed else 0
+
+    return (
+        ld(of_a, a.transposed, size.n >= MUCH_REUSE and not in_vectors(a, not a.transposed, size.m, wide)),
+        ld(of_b, b.transposed, size.m >= MUCH_REUSE and not in_vectors(b, b.transposed, size.n, wide)),
+    )

@@ -175,6 +175,7 @@ class CoExecution:
         (block,) = along(split.axis, problem.out.ndim, [sum(few.shares)])
         part = part_of(problem, block)
         trial = Problem(part.a, part.b, np.empty(part.out.shape, part.dtype), threads=problem.threads)
+        self._run(trial, few)  # the first time devices get memory, and kernels are built
         found = _corrected(few, self._run(trial, few), 0.0).lines
         # Beside others a backend is no faster; only its slice may be.
         pairs = zip(found, split.lines, strict=True)

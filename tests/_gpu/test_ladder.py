@@ -82,7 +82,7 @@ def test_parameters_that_a_device_cannot_run_are_errors(name: str) -> None:
     backend = gemmlab.get_backend(backend_at(place, name))
     wild = {param.name: 1024 for param in rung.params}
     a = integers((3, 3), "float32")
-    with pytest.raises(ValueError, match="work-items|local memory|numbers; the most|multiple|one of"):
+    with pytest.raises(ValueError, match=r"work-items|local memory|numbers; the most|multiple|one of"):
         gemmlab.matmul(a, a, backend=backend.name, **wild)
     with pytest.raises(ValueError, match="an integer from 1 to 1024, not 0"):
         gemmlab.matmul(a, a, backend=backend.name, **{rung.params[0].name: 0})

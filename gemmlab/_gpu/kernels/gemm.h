@@ -11,6 +11,9 @@ typedef REAL real;
 #define GROUP __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, 1)))
 #endif
 
+// For an array in local memory: so aligned, a compiler may read 16 bytes of it at once.
+#define ALIGNED __attribute__((aligned(16)))
+
 // The type of a pointer to local memory has no qualifier in CUDA.
 #ifndef LOCAL_POINTER
 #define LOCAL_POINTER __local

@@ -10,10 +10,12 @@
 //
 // Traffic: A is read from global memory n / TILE_X times and B m / TILE_Y times, instead of n and m times. Each
 // multiply-add still reads two elements from local memory, and there are two barriers per tile.
+//
+// Beyond the edges the last row or column is read again: a read without a condition is faster than one with.
 
 __kernel GROUP void gemm(OPERANDS)
 {
-    __local real tile_a[TILE_Y][TILE_K], tile_b[TILE_K][TILE_X];
+    __local real tile_a[TILE_Y][TILE_K] ALIGNED, tile_b[TILE_K][TILE_X] ALIGNED;
     THIS_PRODUCT;
     const int x = get_local_id(0), y = get_local_id(1);
     const int i = get_group_id(1) * TILE_Y + y, j = get_group_id(0) * TILE_X + x;
@@ -21,12 +23,16 @@ __kernel GROUP void gemm(OPERANDS)
     for (int p0 = 0; p0 < k; p0 += TILE_K) {
         #pragma unroll
         for (int p = 0; p < TILE_K; p += TILE_X)
-            if (TILE_K % TILE_X == 0 || p + x < TILE_K)
-                tile_a[y][p + x] = i < m && p0 + p + x < k ? A[i * lda + p0 + p + x] : 0;
+            if (TILE_K % TILE_X == 0 || p + x < TILE_K) {
+                const real read = A[min(i, m - 1) * lda + min(p0 + p + x, k - 1)];
+                tile_a[y][p + x] = p0 + p + x < k ? read : 0;
+            }
         #pragma unroll
         for (int p = 0; p < TILE_K; p += TILE_Y)
-            if (TILE_K % TILE_Y == 0 || p + y < TILE_K)
-                tile_b[p + y][x] = j < n && p0 + p + y < k ? B[(p0 + p + y) * ldb + j] : 0;
+            if (TILE_K % TILE_Y == 0 || p + y < TILE_K) {
+                const real read = B[min(p0 + p + y, k - 1) * ldb + min(j, n - 1)];
+                tile_b[p + y][x] = p0 + p + y < k ? read : 0;
+            }
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int p = 0; p < TILE_K; p++)
             sum += tile_a[y][p] * tile_b[p][x];

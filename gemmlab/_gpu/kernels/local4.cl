@@ -17,7 +17,7 @@
 
 __kernel GROUP void gemm(OPERANDS)
 {
-    __local real tile_a[TILE][TILE], tile_b[TILE][TILE];
+    __local real tile_a[TILE][TILE] ALIGNED, tile_b[TILE][TILE] ALIGNED;
     THIS_PRODUCT;
     const int x = get_local_id(0), y = get_local_id(1);
     const int i0 = get_group_id(1) * TILE, j = get_group_id(0) * TILE + x;

@@ -94,7 +94,7 @@ void fetch(real *next, const __global real *from, const INDEX ld, const int rows
     #pragma unroll
     for (int i = 0; i < EACH(block, width); i++) {
         const int2 at = place(get_local_id(0) + i * GROUP_X, block, along_k, width);
-        const int row = min(at.y, along_k ? rows - 1 : rows - width);
+        const int row = min(at.y, along_k ? rows - 1 : (rows - 1) / width * width);
         if (steps >= STEP_K && at.x < STEP_K)
             load(next + i * width, from + (along_k ? row * ld + at.x : at.x * ld + row), width);
         else
