@@ -4,8 +4,9 @@
     {"seconds", "dtype", "shape", "values", "outcome", ...}
 
 The outcome of an entry is "measured", "slow" (left after its first run), "wrong", or "failed", with a reason; the last
-two count for every shape, and have none. `values` are in the order of the header's `names`. A search goes on from its
-log: what is in it is not tried again. A last line that a kill has cut is left out.
+two count for every shape, and have none. `against_defaults` marks the last comparison. `values` are in the order of the
+header's `names`. A search goes on from its log: what is in it is not tried again. A last line that a kill has cut is
+left out.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Each configuration was timed in turns with the fastest one at that time. Their ratio says which is faster; the rate
 alone would not, since the device's clock changes. A score is the rate of the first configuration that was timed, times
-all ratios from it on, so that scores of any two configurations compare.
+all ratios from it on, so that scores of any two configurations compare. Small errors of many ratios add up, so at the
+end the fastest is timed in turns with the defaults.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ TIMED = ("measured", "slow")  # the outcomes of configurations that are right, a
 class Fastest:
     """The fastest configuration of a backend for one dtype and shape, m x n x k.
 
-    `speedup` is over the defaults; None if these could not be measured. `tried` configurations were built, of which
-    `failed` did not build, did not end, or were wrong.
+    `speedup` is over the defaults; None if the search was ended before the two were compared. `tried` configurations
+    were built, of which `failed` did not build, did not end, or were wrong.
     """
 
     dtype: str
@@ -50,12 +51,16 @@ class Ranking:
         self.outcomes: dict[Values, str] = {}
         self.scores: dict[Values, float] = {}  # of those that were timed, the slow ones too
         self.rates: dict[Values, float] = {}  # GFLOP/s of those that passed every check
+        self.speedups: dict[Values, float] = {}  # of those that were compared with the defaults
 
     def add(self, values: Values, entry: Entry) -> None:
         """Take an entry of the log into account; what failed for another shape counts for this one too."""
         self.outcomes[values] = entry["outcome"]
         if entry["outcome"] not in TIMED:
             self._leave_out(values)
+            return
+        if entry.get("against_defaults"):
+            self.speedups[values] = ratio(entry["times_s"], entry["best_times_s"])
             return
         self.scores[values] = self._score(entry)
         if entry["outcome"] == "measured":
@@ -73,14 +78,15 @@ class Ranking:
         return None if self.best is None else 2e-9 * m * n * k / self.rates[self.best]
 
     def fastest(self, names: Sequence[str], defaults: Values) -> Fastest | None:
-        """The best one; None if nothing was measured."""
+        """The best one; None if nothing was measured. The defaults, if they beat it in the last comparison."""
         if self.best is None:
             return None
-        base = self.scores.get(defaults)
-        speedup = None if base is None else self.scores[self.best] / base
+        speedup = 1.0 if self.best == defaults else self.speedups.get(self.best)
+        best = defaults if speedup is not None and speedup < 1 and defaults in self.rates else self.best
         failed = sum(outcome not in TIMED for outcome in self.outcomes.values())
-        named = dict(zip(names, self.best, strict=True))
-        return Fastest(self.dtype, self.shape, named, self.rates[self.best], speedup, len(self.outcomes), failed)
+        named = dict(zip(names, best, strict=True))
+        return Fastest(self.dtype, self.shape, named, self.rates[best], 1.0 if best == defaults else speedup,
+                       len(self.outcomes), failed)  # fmt: skip
 
     def _leave_out(self, values: Values) -> None:
         self.scores.pop(values, None)

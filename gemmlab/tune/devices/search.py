@@ -210,7 +210,7 @@ class _OneDtype:
         builders: workers.Builders, log: Log, clock: _Clock, rng: np.random.Generator,
     ) -> None:  # fmt: skip
         self.dtype, self.shapes, self.trials, self.builders = dtype, search.shapes, trials, builders
-        self.log, self.clock = log, clock
+        self.log, self.clock, self.defaults = log, clock, search._defaults
         self.rankings = [search._rankings[dtype, shape] for shape in search.shapes]
         self.space = Space(search.backend.rung, dtype, device)
         known = _profile.configurations(key, plain_name(search.backend.name), dtype)
@@ -237,6 +237,16 @@ class _OneDtype:
                     self._try(building.pop(future), future.result())
         for future in building:
             future.cancel()
+        self._compare_with_defaults()
+
+    def _compare_with_defaults(self) -> None:
+        for ranking in self.rankings:
+            best = ranking.best
+            if best is None or best in (self.defaults, *ranking.speedups) or self.defaults not in ranking.rates:
+                continue
+            answer = self._tried(ranking, best, self.defaults, False)
+            shape = ranking.shape if answer["outcome"] in TIMED else None
+            self._note(best, shape, {**answer, "against_defaults": True})
 
     def _begin_builds(self, building: dict[Future[Answer], Values]) -> None:
         count = max(1, AHEAD * self.builders.count)
@@ -251,15 +261,18 @@ class _OneDtype:
         for ranking in self.rankings:
             if values in ranking.outcomes:
                 continue
-            best = None if ranking.best is None else self.space.parameters(ranking.best)
-            answer = self.trials.trial(
-                ranking.best_s(), "build_s" in built, dtype=self.dtype, shape=ranking.shape,
-                parameters=self.space.parameters(values), best=best,
-            )  # fmt: skip
+            answer = self._tried(ranking, values, ranking.best, "build_s" in built)
             is_timed = answer["outcome"] in TIMED
             self._note(values, ranking.shape if is_timed else None, {**built, **answer})
             if not is_timed:
                 return
+
+    def _tried(self, ranking: Ranking, values: Values, rival: Values | None, is_built: bool) -> Answer:
+        """A trial of a configuration, in turns with a rival."""
+        return self.trials.trial(
+            ranking.best_s(), is_built, dtype=self.dtype, shape=ranking.shape,
+            parameters=self.space.parameters(values), best=None if rival is None else self.space.parameters(rival),
+        )  # fmt: skip
 
     def _note(self, values: Values, shape: Shape | None, answer: Answer) -> None:
         """Write an entry to the log, and to the rankings that it is about."""
