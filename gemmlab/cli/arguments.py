@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gemmlab._config import MAX_THREADS, check_bytes, check_threads
 from gemmlab._version import __version__
-from gemmlab.cli import inspecting, measuring, new_rung, product, workloads
+from gemmlab.cli import inspecting, measuring, new_rung, product, tuning, workloads
 
 EXAMPLES = """examples:
   gemmlab report                 measure this machine, write report/index.html
@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     _bench(command("bench", measuring.run_bench, "time backends, each in an isolated process"))
     _roofline(command("roofline", measuring.run_roofline, "measure the limits of this machine and draw its roofline"))
     _study(command("study", measuring.run_study, "repeat an experiment that others reported, and compare figures"))
-    _tune(command("tune", measuring.run_tune, "find the fastest block sizes or backends for this machine"))
+    _tune(command("tune", tuning.run_tune, "find the fastest block sizes or backends for this machine"))
     _verify(command("verify", inspecting.run_verify, "check that a backend multiplies correctly, or all that can run"))
     _product(command("product", product.run_product, "multiply two large files into a third, resumable, and check it"))
     _gpp(
@@ -127,15 +127,17 @@ def _study(study: argparse.ArgumentParser) -> None:
 
 def _tune(tune: argparse.ArgumentParser) -> None:
     tune.add_argument("backend", nargs="?", default="cpu-packed",
-                      help="cpu-packed: its block sizes; auto: which backend it chooses (cpu-packed)")  # fmt: skip
+                      help="cpu-packed: its block sizes; auto: which backend it chooses; a rung of the GPU ladder, "
+                           "such as opencl-register or cuda-local:1: its parameters on that device (cpu-packed)")
     tune.add_argument("--dtype", type=_names, metavar="NAMES", help="dtypes, separated by commas (float32,float64)")
-    tune.add_argument("--rounds", type=_count, default=7, help="how often each choice is measured (7)")
-    tune.add_argument(
-        "--sizes",
-        type=_sizes,
-        default=[],
-        help="sizes of the square products to measure (384 to 1536; auto: 256 to 4096)",
-    )
+    tune.add_argument("--sizes", type=_shapes, default=[], metavar="SIZES",
+                      help="what is multiplied: squares (384 to 1536; auto: 256 to 4096); on a device also MxNxK, each "
+                           "with parameters of its own (1024,4096; on a CPU device 256,1024)")  # fmt: skip
+    tune.add_argument("--rounds", type=_count, help="how often each choice is measured; not on a device (7)")
+    tune.add_argument("--minutes", type=_positive, help="on a device: how long to search (5)")
+    tune.add_argument("--log", type=Path, metavar="FILE",
+                      help="on a device: what was tried; an earlier search goes on (one in the cache)")  # fmt: skip
+    tune.add_argument("--replay", type=Path, metavar="LOG", help="say what a log found; needs no device")
     _json(tune)
 
 

@@ -1,4 +1,4 @@
-"""The commands that measure, or show what was measured: report, bench, records, roofline, study, tune."""
+"""The commands that measure, or show what was measured: report, bench, records, roofline, study."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import uuid
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -307,21 +307,3 @@ def run_study(arguments: Namespace) -> int:
     else:
         print("\n".join([outcome.text, "", *map(str, outcome.files)]))
     return 1 if outcome.failed else 0
-
-
-def run_tune(arguments: Namespace) -> int:
-    """gemmlab tune"""
-    from gemmlab import tune
-    from gemmlab._profile import path as profile_path
-
-    dtypes = arguments.dtype or tune.DTYPES
-    with progress() as show:
-        found = tune.tune(arguments.backend, dtypes, rounds=arguments.rounds, edges=arguments.sizes, progress=show)
-    if arguments.json:
-        print(json.dumps([asdict(one) for one in found], indent=1))
-        return 0
-    for one in found:
-        print(one)
-    if not all(isinstance(one, tune.Disturbed) for one in found):
-        print(f"stored in {profile_path()}")
-    return 0

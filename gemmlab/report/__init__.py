@@ -5,6 +5,7 @@
       roofline_figures.py       rooflines over sizes, level by level, and of two runs
         roofline_axes.py        the ceilings that they have in common
       speed_figures.py          speed over size, the products of a suite, and bandwidth over the working set
+      search_figure.py          the configurations that a search of `gemmlab tune` tried
     points.py                   points that show facts when they are pointed at
     drawing.py                  what all figures share: styles, labels, SVG for a page
     tables.py                   the tables, as text
@@ -25,7 +26,7 @@ from gemmlab._errors import GemmlabError
 from gemmlab.analysis.groups import with_unique_devices
 from gemmlab.measure.records import Record
 
-__all__ = ["ReportUnavailable", "draw_comparison", "draw_rooflines", "render", "require"]
+__all__ = ["ReportUnavailable", "draw_comparison", "draw_rooflines", "draw_search", "render", "require"]
 
 
 class ReportUnavailable(GemmlabError, RuntimeError):
@@ -92,3 +93,16 @@ def draw_comparison(
     from gemmlab.report.figure_set import draw_comparison as draw
 
     return draw(old, new, names, directory)
+
+
+def draw_search(log: Path) -> list[Path]:
+    """Draw the configurations that a search of `gemmlab tune` tried, over time, and the best so far.
+
+    The figures are written beside the log, one for each dtype and shape. It returns the SVG and PNG files, and raises
+    `ReportUnavailable` if matplotlib is missing, CannotGoOn if the file is no log, and OSError if the folder cannot be
+    written.
+    """
+    require()
+    from gemmlab.report.search_figure import draw
+
+    return draw(log)

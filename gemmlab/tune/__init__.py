@@ -2,12 +2,14 @@
 
     blocks.py     cpu-packed: block sizes, and what a team of threads costs
     auto.py       auto: from which size on it takes another backend
+    devices/      the rungs of the GPU ladder: their parameters, on one device
     evidence.py   what measurements must show before they are kept
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from gemmlab import _front
 from gemmlab._api import get_backend
@@ -15,55 +17,80 @@ from gemmlab._errors import UnsupportedProblem
 from gemmlab.tune import auto, blocks
 from gemmlab.tune.auto import Taken
 from gemmlab.tune.blocks import Tuned
+from gemmlab.tune.devices import MINUTES, DeviceSearch, Fastest, replay
 from gemmlab.tune.evidence import Disturbed
 
-__all__ = ["DTYPES", "TUNED", "Disturbed", "Taken", "Tuned", "tune"]
+__all__ = [
+    "DTYPES", "MINUTES", "ROUNDS", "TUNED", "DeviceSearch", "Disturbed", "Fastest", "Taken", "Tuned",
+    "is_tunable_rung", "replay", "tune",
+]  # fmt: skip
 
 DTYPES = ("float32", "float64")
 TUNED = ("cpu-packed", "auto")
+ROUNDS = 7
 Progress = Callable[[int, int, str], None]
 
 
 def tune(
-    backend: str, dtypes: Sequence[str] = DTYPES, *, rounds: int = 7, edges: Sequence[int] = (),
+    backend: str, dtypes: Sequence[str] = (), *, rounds: int = ROUNDS, edges: Sequence[int] = (),
+    shapes: Sequence[tuple[int, int, int]] = (), minutes: float = MINUTES, log: Path | None = None,
     progress: Progress | None = None,
-) -> Sequence[Tuned | Taken | Disturbed]:  # fmt: skip
+) -> Sequence[Tuned | Taken | Disturbed | Fastest]:  # fmt: skip
     """Search what is fastest on this machine and store it in its profile.
 
     Parameters
     ----------
-    backend : {"cpu-packed", "auto"}
+    backend : str
         "cpu-packed": its block sizes, and from which size on a product runs on several threads. "auto": for which
-        products another backend is faster.
+        products another backend is faster. A rung of the GPU ladder, such as "opencl-register" or "cuda-local4:1": its
+        parameters on that device.
     dtypes : sequence of str
-        They are tuned one by one.
+        They are tuned one by one. By default float32 and float64, where the device has it.
     rounds : int
-        How often every choice runs.
+        How often every choice runs; not for a device.
     edges : sequence of int
         Edges of the squares that are multiplied; by default 384 to 1536 for block sizes, 256 to 4096 for "auto".
+    shapes : sequence of (int, int, int)
+        For a device: m, n and k; by default the squares of 1024 and 4096 on a GPU, of 256 and 1024 on a CPU.
+    minutes : float
+        For a device: how long to search.
+    log : Path, optional
+        For a device: the file of what was tried, from which an earlier search goes on. By default one in
+        `config.cache_dir`.
 
     Returns
     -------
-    list of Tuned, Taken or Disturbed
-        The result for each dtype; `print` shows it in one line. `Disturbed` is a dtype for which nothing was kept,
-        since its measurements are marked as noisy, as by `gemmlab bench`, and the difference is no larger than that.
+    list of Tuned, Taken, Fastest or Disturbed
+        The result for each dtype, on a device for each shape too; `print` shows it in one line. `Disturbed` is a dtype
+        for which nothing was kept, since its measurements are marked as noisy, as by `gemmlab bench`, and the
+        difference is no larger than that.
 
     Raises
     ------
     UnsupportedProblem
         For a backend that has nothing to tune.
     OSError
-        If the profile cannot be written.
+        If the profile or the log cannot be written.
     """
+    if is_tunable_rung(backend):
+        return DeviceSearch(backend, dtypes, shapes, minutes, log).run(progress)
     name = backend if backend == "auto" else get_backend(backend).name
     if name not in TUNED:
-        raise UnsupportedProblem(f"{name} does not follow the profile: gemmlab tune takes {' or '.join(TUNED)}")
+        known = f"{', '.join(TUNED)} or a rung of the GPU ladder, such as opencl-register"
+        raise UnsupportedProblem(f"{name} does not follow the profile: gemmlab tune takes {known}")
     ours = get_backend(auto.OURS)
     found: Sequence[Tuned | Taken | Disturbed]
     if name == "auto":
-        found = auto.tune_auto(dtypes, rounds, edges or auto.EDGES, progress)
+        found = auto.tune_auto(dtypes or DTYPES, rounds, edges or auto.EDGES, progress)
     else:
-        found = blocks.tune_blocks(dtypes, rounds, edges or blocks.EDGES, progress)
+        found = blocks.tune_blocks(dtypes or DTYPES, rounds, edges or blocks.EDGES, progress)
     ours.forget()  # type: ignore[attr-defined]
     _front.settings_changed()  # the fast path has the old parameters
     return found
+
+
+def is_tunable_rung(backend: str) -> bool:
+    """Whether a name is that of a rung of the GPU ladder, which is tuned on its device."""
+    from gemmlab._gpu.backend import RungBackend
+
+    return backend != "auto" and isinstance(get_backend(backend), RungBackend)

@@ -1,0 +1,320 @@
+"""The search for the fastest configurations of a rung: what is built, tried, logged and kept.
+
+Builds run ahead of the trials on a GPU. On a CPU device they would take its cores, so a few are built, then tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, wait
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from gemmlab import _profile
+from gemmlab._api import get_backend
+from gemmlab._config import config
+from gemmlab._cpu.machine import usable_cpus
+from gemmlab._errors import UnsupportedProblem
+from gemmlab._gpu import configurations
+from gemmlab._gpu.backend import RungBackend
+from gemmlab._gpu.rungs import ITEMSIZE
+from gemmlab._gpu.runtime import Device
+from gemmlab._version import __version__
+from gemmlab.measure.isolated.process import Answer
+from gemmlab.tune.devices import log as logs
+from gemmlab.tune.devices import workers
+from gemmlab.tune.devices.log import Log
+from gemmlab.tune.devices.ranking import TIMED, Fastest, Ranking, Values
+from gemmlab.tune.devices.space import Space
+from gemmlab.tune.devices.strategy import Strategy
+
+Shape = tuple[int, int, int]
+Progress = Callable[[int, int, str], None]
+SHAPES: dict[str, tuple[Shape, ...]] = {  # m, n and k, by kind of device
+    "gpu": ((1024, 1024, 1024), (4096, 4096, 4096)),
+    "cpu": ((256, 256, 256), (1024, 1024, 1024)),
+}
+DTYPES = ("float32", "float64")
+MINUTES = 5.0
+MAX_BUILDERS = 8
+AHEAD = 2  # builds that are begun, for each builder
+STEPS = 1000  # of progress
+
+
+class DeviceSearch:
+    """A search on one device.
+
+    Parameters
+    ----------
+    backend : str
+        A rung of the GPU ladder, such as "opencl-register" or "cuda-local4:1".
+    dtypes : sequence of str
+        By default float32, and float64 where the device has it.
+    shapes : sequence of (int, int, int)
+        m, n and k; each has its own fastest configuration. By default SHAPES.
+    minutes : float
+        How long it searches; a small space may be searched as a whole before that.
+    log : Path, optional
+        A file to go on from, or a new one. By default one in `config.cache_dir`, the same for the same kernel, device
+        and driver.
+
+    Raises
+    ------
+    UnsupportedProblem
+        For a backend that is no rung of the GPU ladder.
+    ValueError
+        For a dtype that the device does not multiply.
+    """
+
+    def __init__(
+        self, backend: str, dtypes: Sequence[str] = (), shapes: Sequence[Shape] = (), minutes: float = MINUTES,
+        log: Path | None = None,
+    ) -> None:  # fmt: skip
+        rung_backend = get_backend(backend)
+        if not isinstance(rung_backend, RungBackend):
+            raise UnsupportedProblem(f"{backend} is no rung of the GPU ladder, such as opencl-register")
+        self.backend: RungBackend = rung_backend
+        here = self.backend.device
+        self.dtypes = tuple(dtypes) or tuple(dtype for dtype in DTYPES if dtype != "float64" or here.float64)
+        for dtype in self.dtypes:
+            if dtype not in ITEMSIZE or (dtype == "float64" and not here.float64):
+                raise ValueError(f"{here.label} does not multiply {dtype} with {backend}: give another --dtype")
+        given = tuple(shapes) or SHAPES["cpu" if here.kind == "cpu" else "gpu"]
+        self.shapes = tuple(sorted(given, key=lambda shape: (np.prod(shape, dtype=float), shape)))
+        self.seconds = 60 * minutes
+        self.log_path = log
+        self._rankings: dict[tuple[str, Shape], Ranking] = {}
+        self._defaults: Values = ()
+
+    @property
+    def found(self) -> list[Fastest]:
+        """The fastest configurations so far, by dtype and shape."""
+        names = [param.name for param in self.backend.rung.params]
+        return [one for dtype in self.dtypes for shape in self.shapes
+                if (ranking := self._rankings.get((dtype, shape)))
+                and (one := ranking.fastest(names, self._defaults)) is not None]  # fmt: skip
+
+    def run(self, progress: Progress | None = None) -> list[Fastest]:
+        """Search, and store what was found in this machine's profile, also after Ctrl-C.
+
+        Raises
+        ------
+        BackendUnavailable, DeviceError
+            If the device cannot be opened, or not again after a fault.
+        CannotGoOn, CannotWrite
+            If the log is of another search, or cannot be written.
+        """
+        with TemporaryDirectory(prefix="gemmlab-tune-") as folder:
+            trials = workers.Trials(self.backend.name, folder, workers.COMMAND)
+            builders: workers.Builders | None = None
+            try:
+                hello = trials.hello()
+                count = min(MAX_BUILDERS, usable_cpus()) if hello["caches_programs"] else 0
+                builders = workers.Builders(count, self.backend.name, folder, workers.COMMAND)
+                self._search(hello, trials, builders, progress or (lambda done, total, doing: None))
+            finally:
+                trials.close()
+                if builders is not None:
+                    builders.close()
+        return self.found
+
+    def _search(
+        self, hello: Answer, trials: workers.Trials, builders: workers.Builders, progress: Progress
+    ) -> None:
+        device, seed = Device(**hello["device"]), int(np.random.SeedSequence().generate_state(1)[0])
+        header = self._header(device, hello, seed)
+        self.log_path = self.log_path or _usual_path(header)
+        with Log(self.log_path, header) as log:
+            self._rankings = logs.rankings_of(log.header, log.entries)
+            for pair in ((dtype, shape) for dtype in self.dtypes for shape in self.shapes):
+                self._rankings.setdefault(pair, Ranking(*pair))
+            rng = np.random.default_rng([log.header["seed"], len(log.entries)])
+            clock = _Clock(self.seconds, self.dtypes, progress)
+            try:
+                for dtype in self.dtypes:
+                    clock.begin(dtype)
+                    _OneDtype(self, dtype, device, hello["key"], trials, builders, log, clock, rng).search()
+                clock.end()
+            finally:
+                self._keep(hello["key"], device.driver)
+
+    def _header(self, device: Device, hello: Answer, seed: int) -> dict[str, Any]:
+        rung = self.backend.rung
+        defaults = rung.resolve({}, device.kind)
+        names = [param.name for param in rung.params]
+        self._defaults = tuple(defaults[name] for name in names)
+        return {
+            "gemmlab_tune": logs.VERSION, "backend": plain_name(self.backend.name), "device": hello["key"],
+            "driver": device.driver, "text_sha256": hello["text_sha256"], "names": names, "defaults": self._defaults,
+            "seed": seed, "dtypes": self.dtypes, "shapes": self.shapes, "label": device.label, "gemmlab": __version__,
+            "time_utc": datetime.now(UTC).isoformat(timespec="seconds"),
+        }  # fmt: skip
+
+    def _keep(self, key: str, driver: str) -> None:
+        """Store the fastest configurations in the profile."""
+        kept: dict[str, list[_profile.Configuration]] = {}
+        for one in self.found:
+            configuration = _profile.Configuration(one.parameters, one.shape, round(one.gflop_per_s, 3), driver)
+            kept.setdefault(one.dtype, []).append(configuration)
+        if kept:
+            _profile.store_configurations(key, plain_name(self.backend.name), kept)
+            configurations.forget()
+
+
+class _Clock:
+    """Shares the time among the dtypes, and tells the progress; what one dtype leaves over is the others'."""
+
+    def __init__(self, seconds: float, dtypes: Sequence[str], progress: Progress) -> None:
+        self.start_s = self._since_s = monotonic()
+        self._end_s, self._progress, self._dtypes = self.start_s + seconds, progress, list(dtypes)
+        self._deadline_s = self.start_s
+
+    def begin(self, dtype: str) -> None:
+        """The time of a dtype begins."""
+        self._since_s = monotonic()
+        left = len(self._dtypes) - self._dtypes.index(dtype)
+        self._deadline_s = self._since_s + max(0.0, self._end_s - self._since_s) / left
+
+    @property
+    def left_s(self) -> float:
+        """Seconds that the dtype has left."""
+        return max(0.0, self._deadline_s - monotonic())
+
+    @property
+    def share(self) -> float:
+        """How much of the dtype's time has gone, from 0 to 1."""
+        whole = self._deadline_s - self._since_s
+        return 1.0 if whole <= 0 else min(1.0, (monotonic() - self._since_s) / whole)
+
+    def tell(self, doing: str) -> None:
+        """Show the progress."""
+        whole = max(self._end_s - self.start_s, 1e-9)
+        self._progress(min(STEPS - 1, int(STEPS * (monotonic() - self.start_s) / whole)), STEPS, doing)
+
+    def end(self) -> None:
+        """All is done, maybe before the time is over."""
+        self._progress(STEPS, STEPS, "done")
+
+
+class _OneDtype:
+    """The search for one dtype: each configuration is built once, and tried on every shape."""
+
+    def __init__(
+        self, search: DeviceSearch, dtype: str, device: Device, key: str, trials: workers.Trials,
+        builders: workers.Builders, log: Log, clock: _Clock, rng: np.random.Generator,
+    ) -> None:  # fmt: skip
+        self.dtype, self.shapes, self.trials, self.builders = dtype, search.shapes, trials, builders
+        self.log, self.clock, self.defaults = log, clock, search._defaults
+        self.rankings = [search._rankings[dtype, shape] for shape in search.shapes]
+        self.space = Space(search.backend.rung, dtype, device)
+        known = _profile.configurations(key, plain_name(search.backend.name), dtype)
+        first = [tuple(search.backend.rung.resolve(one.parameters, device.kind)[name] for name in self.space.names)
+                 for one in known if set(one.parameters) <= set(self.space.names)]  # fmt: skip
+        self.tried = set.intersection(*(set(ranking.outcomes) for ranking in self.rankings))
+        self.strategy = Strategy(self.space, self.rankings, self.tried, [search._defaults, *first], rng)
+        self.overlaps = device.kind != "cpu"
+        self.before_s = log.entries[-1]["seconds"] if log.entries else 0.0  # of earlier calls
+
+    def search(self) -> None:
+        """Until the time is over, nothing is left to try, or the log is full."""
+        building: dict[Future[Answer], Values] = {}
+        while self.clock.left_s and not self.log.is_full:
+            self.clock.tell(self._doing())
+            if self.overlaps or not building:
+                self._begin_builds(building)
+            if not building:
+                break
+            until = FIRST_COMPLETED if self.overlaps else ALL_COMPLETED
+            done, _ = wait(building, self.clock.left_s, until)
+            for future in [future for future in building if future in done]:
+                if self.clock.left_s:
+                    self._try(building.pop(future), future.result())
+        for future in building:
+            future.cancel()
+        self._compare_with_defaults()
+
+    def _compare_with_defaults(self) -> None:
+        for ranking in self.rankings:
+            best = ranking.best
+            if best is None or best in (self.defaults, *ranking.speedups) or self.defaults not in ranking.rates:
+                continue
+            answer = self._tried(ranking, best, self.defaults, False)
+            shape = ranking.shape if answer["outcome"] in TIMED else None
+            self._note(best, shape, {**answer, "against_defaults": True})
+
+    def _begin_builds(self, building: dict[Future[Answer], Values]) -> None:
+        count = max(1, AHEAD * self.builders.count)
+        while len(building) < count and (values := self.strategy.next(self.clock.share)) is not None:
+            building[self.builders.start(self.dtype, self.space.parameters(values))] = values
+
+    def _try(self, values: Values, built: Answer) -> None:
+        """Try a configuration on every shape on which it was not tried before; a fault on one is one on all."""
+        if built.get("outcome") == "failed":
+            self._note(values, None, built)
+            return
+        for ranking in self.rankings:
+            if values in ranking.outcomes:
+                continue
+            answer = self._tried(ranking, values, ranking.best, "build_s" in built)
+            is_timed = answer["outcome"] in TIMED
+            self._note(values, ranking.shape if is_timed else None, {**built, **answer})
+            if not is_timed:
+                return
+
+    def _tried(self, ranking: Ranking, values: Values, rival: Values | None, is_built: bool) -> Answer:
+        """A trial of a configuration, in turns with a rival."""
+        return self.trials.trial(
+            ranking.best_s(), is_built, dtype=self.dtype, shape=ranking.shape,
+            parameters=self.space.parameters(values), best=None if rival is None else self.space.parameters(rival),
+        )  # fmt: skip
+
+    def _note(self, values: Values, shape: Shape | None, answer: Answer) -> None:
+        """Write an entry to the log, and to the rankings that it is about."""
+        seconds = round(self.before_s + monotonic() - self.clock.start_s, 3)
+        entry = {"seconds": seconds, "dtype": self.dtype, "shape": shape, "values": values, **_rounded(answer)}
+        self.log.append(entry)
+        for ranking in self.rankings:
+            if shape in (None, ranking.shape):
+                ranking.add(values, entry)
+
+    def _doing(self) -> str:
+        best = max((ranking.rates[ranking.best] for ranking in self.rankings if ranking.best), default=0.0)
+        return f"{self.dtype}: {len(self.rankings[0].outcomes)} tried, {best:.4g} GFLOP/s"
+
+
+def replay(path: Path) -> list[Fastest]:
+    """What a log says is the fastest, by dtype and shape; no device is needed.
+
+    Raises
+    ------
+    CannotGoOn
+        If the file is no log.
+    OSError
+        If it cannot be read.
+    """
+    header, entries = logs.read(path)
+    defaults = tuple(header["defaults"])
+    found = (ranking.fastest(header["names"], defaults) for ranking in logs.rankings_of(header, entries).values())
+    return [one for one in found if one is not None]
+
+
+def plain_name(backend: str) -> str:
+    """A backend's name without a device."""
+    return backend.partition(":")[0]
+
+
+def _usual_path(header: logs.Header) -> Path:
+    digest = sha256(repr([header[name] for name in logs.SAME]).encode()).hexdigest()[:12]
+    return config.cache_dir / "tune" / f"{header['backend']}-{digest}.jsonl"
+
+
+def _rounded(answer: Answer) -> Answer:
+    """An answer with times of five digits, more than any clock is good for."""
+    return {name: [float(f"{x:.5g}") for x in value] if isinstance(value, list) else
+            float(f"{value:.4g}") if isinstance(value, float) else value for name, value in answer.items()}  # fmt: skip
