@@ -255,6 +255,8 @@ class RungBackend(DeviceBackend):
         arguments: list[Memory | np.generic] = [*map(np.int32, (size.m, size.n, size.k))]
         for x in (a, b, found):
             arguments += [x.memory, *map(np.int64, (x.start, x.ld, x.batch_stride))]
+        if self.rung.shares_k:
+            arguments.append(np.int32(parts))
         event = queue.launch(kernel, groups, (*self.rung.group(params), 1), arguments)
         if found is not c:
             earlier.append(event)
@@ -287,10 +289,10 @@ def _room_for_parts(queue: Queue, size: GemmSize, parts: int, itemsize: int) -> 
 
 def _add_parts(queue: Queue, dtype: str, size: GemmSize, parts: int, found: Operand, c: Operand) -> Event:
     """Add the sums of the parts of k."""
-    kernel = queue.kernel(kernel_text("add_parts.cl"), "add_parts", {"REAL": C_TYPE[dtype], "SPLIT_K": parts})
+    kernel = queue.kernel(kernel_text("add_parts.cl"), "add_parts", {"REAL": C_TYPE[dtype]})
     groups = -(-size.m * size.n // ADD_GROUP), 1, size.batch
-    numbers = *map(np.int32, (size.m, size.n)), found.memory, c.memory
-    return queue.launch(kernel, groups, (ADD_GROUP, 1, 1), [*numbers, *map(np.int64, (c.start, c.ld, c.batch_stride))])
+    first = *map(np.int32, (size.m, size.n, parts)), found.memory, c.memory
+    return queue.launch(kernel, groups, (ADD_GROUP, 1, 1), [*first, *map(np.int64, (c.start, c.ld, c.batch_stride))])
 
 
 def _distinct(x: HostArray) -> HostArray:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 RungParams: TypeAlias = Mapping[str, int]
 Shape: TypeAlias = tuple[int, int]  # x and y: columns and rows of C
+Defines: TypeAlias = dict[str, int | str]  # macros and their values
 ITEMSIZE = {"float32": 4, "float64": 8}
 C_TYPE = {"float32": "float", "float64": "double"}
 MAX_GROUPS = 65535  # CUDA's limit on the y and z dimensions of a grid
@@ -109,7 +110,7 @@ class Rung:
             return f"{named} needs {self.registers(params)} elements per work-item; the maximum is {MAX_REGISTERS}"
         return None
 
-    def defines(self, params: RungParams, dtype: str) -> dict[str, int | str]:
+    def defines(self, params: RungParams, dtype: str) -> Defines:
         """The macros that the kernel source is compiled with."""
         x, y = self.group(params)
         macros = {name.upper(): value for name, value in params.items()}
@@ -117,7 +118,7 @@ class Rung:
 
     def layout(
         self, params: RungParams, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
-    ) -> dict[str, int | str]:
+    ) -> Defines:
         """More macros: how the operands lie in memory, for a rung that heeds it."""
         return {}
 
@@ -133,9 +134,19 @@ class Rung:
         """Whether A and B may be column-major."""
         return False
 
+    shares_k = False  # whether the kernel takes the number of `parts` as its last argument
+
     def parts(self, params: RungParams) -> int:
         """The work-groups that share the sums of one block of C; `add_parts` adds what each has found."""
         return 1
+
+    def variants(self, params: RungParams, dtype: str) -> tuple[Defines, ...]:
+        """The macros of every text that products of row-major matrices need."""
+        return (self.defines(params, dtype),)
+
+    def searched(self, kind: str) -> tuple[str, ...]:
+        """The parameters that `gemmlab tune` varies on a kind of device; the others stay as in `defaults`."""
+        return tuple(param.name for param in self.params)
 
 
 def _local_limit(device: Device) -> int:
@@ -153,15 +164,18 @@ def _local_limit(device: Device) -> int:
 class TunedRung(Rung):
     """The rung tuned: its text depends on the layout of the operands, and it may share out k."""
 
+    shares_k = True
+
     def obstacle(self, params: RungParams, dtype: str, device: Device) -> str | None:
         return tuned.obstacle(params, ITEMSIZE[dtype]) or super().obstacle(params, dtype, device)
 
-    def defines(self, params: RungParams, dtype: str) -> dict[str, int | str]:
-        return tuned.defines(params, ITEMSIZE[dtype]) | super().defines(params, dtype)
+    def defines(self, params: RungParams, dtype: str) -> Defines:
+        own = {name: value for name, value in super().defines(params, dtype).items() if name != "SPLIT_K"}
+        return tuned.defines(params, ITEMSIZE[dtype]) | own
 
     def layout(
         self, params: RungParams, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
-    ) -> dict[str, int | str]:
+    ) -> Defines:
         return tuned.layout(params, ITEMSIZE[dtype], size, a, b, c)
 
     def to_pack(self, params: RungParams, dtype: str, size: GemmSize, a: Operand, b: Operand) -> tuple[int, int]:
@@ -174,7 +188,15 @@ class TunedRung(Rung):
         return bool(params["local_copy"])
 
     def parts(self, params: RungParams) -> int:
-        return params.get("split_k", 1)
+        return max(1, params["split_k"])
+
+    def variants(self, params: RungParams, dtype: str) -> tuple[Defines, ...]:
+        usual = self.defines(params, dtype)
+        return (usual, {**usual, "A_WIDTH": 1, "B_WIDTH": 1, "C_WIDTH": 1}) if params["local_copy"] else (usual,)
+
+    def searched(self, kind: str) -> tuple[str, ...]:
+        every = super().searched(kind)
+        return ("tile_x", "tile_y", "panel", "vector_bytes") if kind == "cpu" else every[: every.index("split_k")]
 
 
 @dataclass(frozen=True)
@@ -252,13 +274,14 @@ RUNGS = (
                _choice("buffers", "tiles in local memory, of each operand", 1, 2),
                _choice("pad", "elements between the columns of a tile", 0, 4, 8),
                _count("panel", "tiles of C that work-groups compute down a column of C, before the next", 1, 4, 8, 16),
-               _count("split_k", "work-groups that share the sums of a tile of C", 1, 2, 4, 8),
+               Param("split_k", None, (0, 1, 2, 4), "work-groups that share the sums of a tile of C; 0 chooses",
+                     "an integer from 0 to 1024", lambda value: value == 0 or _is_count(value)),
                _choice("vector_bytes", "bytes that are read or written at once", 8, 16, 32, 64),
                _choice("local_copy", "whether tiles go through local memory", 0, 1)),
               {"gpu": {"tile_x": 8, "tile_y": 8, "warp_y": 4, "warps_x": 2, "warps_y": 4, "step_k": 8, "buffers": 2,
-                       "pad": 4, "panel": 8, "vector_bytes": 16, "local_copy": 1},
+                       "pad": 4, "panel": 8, "split_k": 0, "vector_bytes": 16, "local_copy": 1},
                "cpu": {"tile_x": 16, "tile_y": 6, "warp_y": 1, "warps_x": 1, "warps_y": 1, "step_k": 1, "buffers": 1,
-                       "pad": 0, "panel": 8, "vector_bytes": 64, "local_copy": 0}},
+                       "pad": 0, "panel": 8, "split_k": 0, "vector_bytes": 64, "local_copy": 0}},
               group=tuned.group, block=tuned.block, model=tuned.traffic, local=tuned.local,
               registers=tuned.registers),
 )  # fmt: skip

@@ -79,9 +79,8 @@ def defines(params: Params, itemsize: int) -> dict[str, int | str]:
     """Macros that follow from the parameters; those of `layout` as for large row-major matrices."""
     columns, rows = block(params)
     wide = params["vector_bytes"] // itemsize
-    usual: dict[str, int | str] = {
-        "SPLIT_K": 1, "A_ALONG_K": 1, "B_ALONG_K": 0, "A_WIDTH": wide, "B_WIDTH": wide, "C_WIDTH": wide, "INDEX": "int",
-    }  # fmt: skip
+    usual: dict[str, int | str]
+    usual = {"A_ALONG_K": 1, "B_ALONG_K": 0, "A_WIDTH": wide, "B_WIDTH": wide, "C_WIDTH": wide, "INDEX": "int"}
     return usual | {"WIDE": wide, "BLOCK_X": columns, "BLOCK_Y": rows}
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from gemmlab import _profile
 from gemmlab._backend import Params
+from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.configurations import check, model
 from gemmlab._gpu.rungs import ITEMSIZE
 from gemmlab._gpu.runtime import Queue
@@ -101,8 +102,8 @@ def _fastest(backend: RungBackend, queue: Queue, problem: Problem, checked: bool
         if _belongs(one, backend) and rung.obstacle(rung.resolve(one.parameters, queue.device.kind), dtype,
                                                     queue.device) is None
     ]  # fmt: skip
-    size, units = (problem.m, problem.n, problem.k, problem.batch), queue.device.compute_units
-    for one in sorted(fitting, key=lambda one: model.predicted_s(one, rung.block, size, units)):
+    size, units = GemmSize(problem.m, problem.n, problem.k, problem.batch), queue.device.compute_units
+    for one in sorted(fitting, key=lambda one: model.predicted_s(one, rung, size, units)):
         usable = check.passes if checked else check.has_not_failed
         if usable(backend, queue, dtype, one):
             return one

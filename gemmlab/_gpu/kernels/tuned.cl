@@ -6,7 +6,7 @@
 //     warp tiles       the 32 work-items of a warp, WARP_Y of them down, compute a compact tile of C
 //     padding          PAD elements between the columns of a tile, so that writes to it hit different banks
 //     tile order       work-groups go down PANEL tiles of C, then to the next column: A and B are found in L2
-//     split k          SPLIT_K work-groups share the sums of a tile of C; `add_parts` adds what they found, in order
+//     split k          `parts` work-groups share the sums of a tile of C; `add_parts` adds what they found, in order
 //
 //     each BLOCK_Y x BLOCK_X tile of C, by a work-group:
 //         for p0 in 0..k by STEP_K:
@@ -133,14 +133,14 @@ void pick(real *to, const LOCAL_POINTER real *from, const int count, const int n
     }
 }
 
-__kernel GROUP void gemm(OPERANDS)
+__kernel GROUP void gemm(OPERANDS, const int parts)
 {
     __local wide local_a[BUFFERS * STEP_K * LD(BLOCK_Y) / WIDE], local_b[BUFFERS * STEP_K * LD(BLOCK_X) / WIDE];
     LOCAL_POINTER real *tile_a = (LOCAL_POINTER real *)local_a, *tile_b = (LOCAL_POINTER real *)local_b;
     real next_a[EACH(BLOCK_Y, A_WIDTH) * A_WIDTH], next_b[EACH(BLOCK_X, B_WIDTH) * B_WIDTH];
     real a[TILE_Y], b[TILE_X], c[TILE_Y][TILE_X];
-    const int part = get_group_id(2) % SPLIT_K, product = get_group_id(2) / SPLIT_K;
-    const int depth = ((k + STEP_K - 1) / STEP_K + SPLIT_K - 1) / SPLIT_K * STEP_K;
+    const int part = get_group_id(2) % parts, product = get_group_id(2) / parts;
+    const int depth = ((k + STEP_K - 1) / STEP_K + parts - 1) / parts * STEP_K;
     const int begin = min(k, part * depth), end = min(k, begin + depth);
     const int j0 = first_of_tile().x, i0 = first_of_tile().y;
     const int lane = get_local_id(0) % WARP, warp = get_local_id(0) / WARP;
@@ -221,12 +221,12 @@ void store(__global real *to, const wide all, const int left)
             to[e] = ((const real *)&all)[e];
 }
 
-__kernel GROUP void gemm(OPERANDS)
+__kernel GROUP void gemm(OPERANDS, const int parts)
 {
     wide c[TILE_Y][VECTORS];
     const __global real *row[TILE_Y];
-    const int part = get_group_id(2) % SPLIT_K, product = get_group_id(2) / SPLIT_K;
-    const int depth = (k + SPLIT_K - 1) / SPLIT_K, begin = min(k, part * depth), end = min(k, begin + depth);
+    const int part = get_group_id(2) % parts, product = get_group_id(2) / parts;
+    const int depth = (k + parts - 1) / parts, begin = min(k, part * depth), end = min(k, begin + depth);
     const int j0 = first_of_tile().x, i0 = first_of_tile().y;
     A += A_start + product * A_step;
     B += B_start + product * B_step + j0;

@@ -64,7 +64,8 @@ class Child:
     def build(self, dtype: str, parameters: Parameters) -> Answer:
         """Compile one configuration."""
         rung, start = self._backend.rung, perf_counter()
-        self._backend.queue.kernel(rung.text, "gemm", rung.defines(parameters, dtype))
+        for macros in rung.variants(parameters, dtype):
+            self._backend.queue.kernel(rung.text, "gemm", macros)
         return {"build_s": perf_counter() - start}
 
     def trial(self, dtype: str, shape: list[int], parameters: Parameters, best: Parameters | None) -> Answer:

@@ -27,7 +27,10 @@ class Space:
     def __init__(self, rung: Rung, dtype: str, device: Device) -> None:
         self._rung, self._dtype, self._device = rung, dtype, device
         self.names = tuple(param.name for param in rung.params)
-        self.choices = tuple(tuple(int(choice) for choice in param.choices) for param in rung.params)
+        usual, searched = rung.resolve({}, device.kind), rung.searched(device.kind)
+        self.choices = tuple(
+            tuple(map(int, param.choices)) if param.name in searched else (usual[param.name],) for param in rung.params
+        )
         self.size = prod(map(len, self.choices))
         listed = product(*self.choices) if self.size <= LISTED else ()
         self._all = [values for values in listed if self.can_run(values)]
