@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from gemmlab import _profile
 from gemmlab._backend import Params
+from gemmlab._gpu import plans
 from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.configurations import check, model
 from gemmlab._gpu.rungs import ITEMSIZE
@@ -76,6 +77,7 @@ def note(backend: RungBackend, queue: Queue, problem: Problem) -> str:
 def forget() -> None:
     """Have the next products read the profile and check its configurations again."""
     _choices.clear()
+    plans.forget()
     check.forget()
 
 
