@@ -13,14 +13,14 @@ from gemmlab._backend import Param
 from gemmlab._cpu.packed_backend.backend import Packed
 from gemmlab._cpu.rungs.ladder import rungs as cpu_rungs
 from gemmlab._gpu import RUNTIMES
-from gemmlab._gpu.rungs import BEST_RUNG
-from gemmlab._gpu.rungs import RUNGS as GPU_RUNGS
+from gemmlab._gpu.ladder.rungs import BEST_RUNG
+from gemmlab._gpu.ladder.rungs import RUNGS as GPU_RUNGS
 
 ROOT = Path(__file__).parents[2]
 CPU, KERNELS = ROOT / "gemmlab" / "_cpu", ROOT / "gemmlab" / "_gpu" / "kernels"
 PACKED: Any = Packed()
 PACKED_FILES = (CPU / "packed" / "macrokernel.hpp", CPU / "packed" / "microkernel.hpp")
-LAST = (PACKED.name, BEST_RUNG["gpu"])  # the last rung of each ladder
+LAST = (PACKED.name, BEST_RUNG)  # the last rung of each ladder
 RUNTIME_NAMES = {"opencl": "OpenCL", "sycl": "SYCL", "cuda": "CUDA"}
 
 

@@ -1,12 +1,13 @@
 """Products on devices: the GPU ladder, written once in OpenCL C, on three runtimes.
 
     kernels/           the rungs' sources (.cl), gemm.h, which all rungs share, and cuda.h, which maps OpenCL C to CUDA
-    rungs.py           the ladder as data; traffic.py models the bytes that each rung moves
+    ladder/            the rungs as data, and a model of the bytes that each moves
     runtime.py         the interface of a runtime: devices, queues, events
     opencl.py  sycl.py  cuda.py        the three runtimes
     cache.py           the disk cache of compiled programs; ptx.py compiles NVIDIA's PTX to machine code for it
     transfers/         how data comes to a device and back
     configurations/    which parameters a rung takes for a product: a profile's or its defaults
+    plans.py           products of device arrays that come again
     batches.py         batches of matrices in device memory, split into launches
     backend.py         the host code of a product, the same for every runtime
     streaming/         large products, in tiles, with transfers beside the work
@@ -22,8 +23,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from gemmlab._gpu.rungs import BEST_RUNG, RUNG_NAMES, RUNGS, OwnRung, RungParams, Shape
-from gemmlab._gpu.traffic import Model, nothing
+from gemmlab._gpu.ladder.rungs import BEST_RUNG, RUNG_NAMES, RUNGS, OwnRung, RungParams, Shape
+from gemmlab._gpu.ladder.traffic import Model, nothing
 
 __all__ = ["RUNG_NAMES", "RUNTIMES", "VENDORS", "backend_named", "best_rung", "devices", "opencl_rung", "runtime_named"]
 
@@ -151,17 +152,8 @@ def opencl_rung(
 
 
 def best_rung(runtime: str, selector: str) -> str:
-    """The backend that a runtime's family name selects: the fastest rung for the kind of device.
-
-    "all" are devices of one kind, that of the first.
-    """
-    from gemmlab._errors import BackendUnavailable
-
-    try:
-        on_cpu = runtime_named(runtime).device("" if selector == "all" else selector).kind == "cpu"
-    except BackendUnavailable:
-        on_cpu = False
-    return f"{runtime}-{BEST_RUNG['cpu' if on_cpu else 'gpu']}" + (f":{selector}" if selector else "")
+    """The backend that a runtime's family name selects."""
+    return f"{runtime}-{BEST_RUNG}" + (f":{selector}" if selector else "")
 
 
 def devices() -> dict[str, tuple[Device, ...] | str]:

@@ -20,10 +20,10 @@ from gemmlab._errors import BackendUnavailable
 from gemmlab._gpu import configurations, streaming
 from gemmlab._gpu.batches import BatchedOperand, GemmSize, Operand, launches, row_major
 from gemmlab._gpu.device_arrays import DeviceOperands
+from gemmlab._gpu.ladder.rungs import C_TYPE, ITEMSIZE, MAX_GROUPS, Rung, kernel_text
+from gemmlab._gpu.ladder.traffic import traffic_bytes
 from gemmlab._gpu.plans import Start
-from gemmlab._gpu.rungs import C_TYPE, ITEMSIZE, MAX_GROUPS, Rung, kernel_text
 from gemmlab._gpu.runtime import Device, Event, HostArray, Kernel, Memory, Queue, Runtime, WorkGroups
-from gemmlab._gpu.traffic import traffic_bytes
 from gemmlab._problem import Problem
 
 MAX_EDGE = 2**31 - 1 - 4096  # sizes are 32-bit integers in the kernels, and the last tile may exceed the matrix

@@ -18,7 +18,7 @@ import numpy as np
 
 from gemmlab._errors import DeviceError
 from gemmlab._gpu import runtime
-from gemmlab._gpu.rungs import kernel_text
+from gemmlab._gpu.ladder.rungs import kernel_text
 from gemmlab._gpu.runtime import (
     Adopted,
     Defines,

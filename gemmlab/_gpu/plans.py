@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from gemmlab._backend import Params
 from gemmlab._gpu.batches import GemmSize, launches
-from gemmlab._gpu.rungs import MAX_GROUPS
+from gemmlab._gpu.ladder.rungs import MAX_GROUPS
 
 if TYPE_CHECKING:
     from gemmlab._gpu.backend import DeviceBackend

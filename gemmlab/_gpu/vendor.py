@@ -24,8 +24,8 @@ from gemmlab._gpu import runtime as runtimes
 from gemmlab._gpu.backend import DeviceBackend, RungBackend
 from gemmlab._gpu.batches import GemmSize, Operand
 from gemmlab._gpu.cuda import CudaEvent, CudaQueue
+from gemmlab._gpu.ladder.rungs import ITEMSIZE, RUNGS
 from gemmlab._gpu.plans import Start
-from gemmlab._gpu.rungs import ITEMSIZE, RUNGS
 from gemmlab._gpu.runtime import DeviceArray, Event, Native, Queue, Runtime
 from gemmlab._gpu.sycl import SyclEvent, SyclQueue
 from gemmlab._problem import Problem

@@ -32,6 +32,7 @@ NEXT_RUNG = {
     "private": ("local", "shares tiles of A and B in local memory"),
     "local": ("local4", "computes several elements of C per work-item"),
     "local4": ("register", "keeps a tile of C per work-item in registers"),
+    "register": ("tuned", "shares tiles in local memory by warps and reads them in vectors"),
     "register-global": ("register", "sums its tile in registers"),
 }
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from gemmlab._errors import BackendUnavailable, UnsupportedProblem
 from gemmlab._gpu import RUNTIMES, runtime_named
-from gemmlab._gpu.rungs import MAX_GROUPS, kernel_text
+from gemmlab._gpu.ladder.rungs import MAX_GROUPS, kernel_text
 from gemmlab._gpu.runtime import Defines, Event, Memory, Native
 from gemmlab._gpu.transfers.memory_modes import MODES, Region
 from gemmlab.workloads.gpp_problem import Numbers, Problem, groups_of_bands

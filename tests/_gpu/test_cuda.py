@@ -20,7 +20,7 @@ from gemmlab._gpu.backend import RungBackend
 from gemmlab._gpu.batches import GemmSize, Operand
 from gemmlab._gpu.cuda import Cuda, CudaQueue, compile_source
 from gemmlab._gpu.device_arrays import DeviceOperands
-from gemmlab._gpu.rungs import RUNGS, kernel_text
+from gemmlab._gpu.ladder.rungs import RUNGS, kernel_text
 
 DTYPES = ("float32", "float64")
 STORES_IN_THE_LOOP = {"naive", "register-global"}

@@ -15,7 +15,7 @@ from randomness import RNG
 from gemmlab._errors import BackendUnavailable, DeviceError, UnsupportedProblem
 from gemmlab._gpu import runtime_named
 from gemmlab._gpu import sycl as module
-from gemmlab._gpu.rungs import RUNGS
+from gemmlab._gpu.ladder.rungs import RUNGS
 from gemmlab._gpu.sycl import Sycl
 
 dpctl = pytest.importorskip("dpctl")

@@ -7,8 +7,8 @@ import pytest
 from devices import FIRST_PLACES, backend_at
 
 import gemmlab
-from gemmlab._gpu.rungs import RUNG_NAMES, RUNGS
-from gemmlab._gpu.traffic import private, traffic_bytes
+from gemmlab._gpu.ladder.rungs import RUNG_NAMES, RUNGS
+from gemmlab._gpu.ladder.traffic import private, traffic_bytes
 from gemmlab._problem import Problem
 
 

@@ -13,7 +13,7 @@ from devices import FIRST_PLACES, PLACES, backend_at, nvrtc_here
 from gemmlab._errors import DeviceError
 from gemmlab._gpu import runtime_named
 from gemmlab._gpu.cuda import compile_source
-from gemmlab._gpu.rungs import kernel_text
+from gemmlab._gpu.ladder.rungs import kernel_text
 from gemmlab._gpu.runtime import Device
 from gemmlab.campaign.measuring import devices_of
 from gemmlab.measure import records

@@ -23,7 +23,7 @@ import gemmlab
 from gemmlab import BackendUnavailable, _registry, studies
 from gemmlab._backend import Availability
 from gemmlab._gpu import RUNG_NAMES, RUNTIMES
-from gemmlab._gpu.rungs import RUNGS
+from gemmlab._gpu.ladder.rungs import RUNGS
 from gemmlab._gpu.runtime import Device
 from gemmlab.analysis.findings import papers
 from gemmlab.campaign import measuring

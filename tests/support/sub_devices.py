@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from gemmlab._gpu.ladder.rungs import RUNG_NAMES, RUNGS
 from gemmlab._gpu.opencl import OpenCL, _device_info, drivers_listed
-from gemmlab._gpu.rungs import RUNG_NAMES, RUNGS
 from gemmlab._gpu.runtime import numbered
 
 

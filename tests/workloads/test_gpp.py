@@ -11,7 +11,7 @@ from randomness import RNG, fresh_seed
 
 from gemmlab import BackendUnavailable, UnsupportedProblem
 from gemmlab._gpu.cuda import compile_source
-from gemmlab._gpu.rungs import kernel_text
+from gemmlab._gpu.ladder.rungs import kernel_text
 from gemmlab._gpu.transfers.memory_modes import MODES
 from gemmlab.workloads import gpp, gpp_problem
 from gemmlab.workloads.gpp import DeviceProblem, Problem, frequencies, self_energy

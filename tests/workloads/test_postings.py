@@ -15,7 +15,7 @@ from gemmlab import BackendUnavailable, UnsupportedProblem
 from gemmlab._cpu import isa
 from gemmlab._gpu import runtime_named
 from gemmlab._gpu.cuda import compile_source
-from gemmlab._gpu.rungs import kernel_text
+from gemmlab._gpu.ladder.rungs import kernel_text
 from gemmlab.workloads import postings, postings_device, postings_index, postings_made
 from gemmlab.workloads.postings import DeviceIndex, Index, generate, intersect, read_queries, trigrams, write_queries
 from gemmlab.workloads.postings_index import Plan

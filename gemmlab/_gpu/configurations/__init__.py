@@ -18,7 +18,7 @@ from gemmlab._backend import Params
 from gemmlab._gpu import plans
 from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.configurations import check, model
-from gemmlab._gpu.rungs import ITEMSIZE
+from gemmlab._gpu.ladder.rungs import ITEMSIZE
 from gemmlab._gpu.runtime import Queue
 from gemmlab._problem import Problem
 from gemmlab._profile import Configuration

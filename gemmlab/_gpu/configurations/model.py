@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gemmlab._gpu.batches import GemmSize
-from gemmlab._gpu.rungs import Rung
+from gemmlab._gpu.ladder.rungs import Rung
 from gemmlab._profile import Configuration
 
 

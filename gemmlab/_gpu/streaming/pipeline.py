@@ -24,7 +24,7 @@ import numpy as np
 from gemmlab._backend import Params
 from gemmlab._errors import DeviceError
 from gemmlab._gpu.batches import GemmSize, Operand
-from gemmlab._gpu.rungs import C_TYPE, kernel_text
+from gemmlab._gpu.ladder.rungs import C_TYPE, kernel_text
 from gemmlab._gpu.streaming.lanes import lanes_of
 from gemmlab._gpu.streaming.tiles import Tiles
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from gemmlab._cpu.machine import caches
 from gemmlab._errors import DeviceError
-from gemmlab._gpu.rungs import C_TYPE, kernel_text
+from gemmlab._gpu.ladder.rungs import C_TYPE, kernel_text
 from gemmlab._gpu.runtime import Device, Event, HostArray, Queue
 from gemmlab.measure.isolated.worker import seconds_a_call
 from gemmlab.measure.noise import summarise

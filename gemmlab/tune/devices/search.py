@@ -23,7 +23,7 @@ from gemmlab._cpu.machine import usable_cpus
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._gpu import configurations
 from gemmlab._gpu.backend import RungBackend
-from gemmlab._gpu.rungs import ITEMSIZE
+from gemmlab._gpu.ladder.rungs import ITEMSIZE
 from gemmlab._gpu.runtime import Device
 from gemmlab._version import __version__
 from gemmlab.measure.isolated.process import Answer

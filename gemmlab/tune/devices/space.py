@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from gemmlab._gpu.rungs import Rung
+from gemmlab._gpu.ladder.rungs import Rung
 from gemmlab._gpu.runtime import Device
 
 LISTED = 20_000

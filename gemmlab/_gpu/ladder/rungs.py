@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from gemmlab._backend import Param, Params
-from gemmlab._gpu import traffic, tuned
 from gemmlab._gpu.batches import GemmSize, Operand
+from gemmlab._gpu.ladder import traffic, tuned
 
 if TYPE_CHECKING:
     from gemmlab._gpu.runtime import Device
@@ -286,5 +286,4 @@ RUNGS = (
               registers=tuned.registers),
 )  # fmt: skip
 RUNG_NAMES = tuple(rung.name for rung in RUNGS)
-# The fastest rung for a kind of device (as in `defaults`), which a family name such as "opencl" selects.
-BEST_RUNG = {"gpu": "register", "cpu": "local4"}
+BEST_RUNG = "tuned"  # which a family name such as "opencl" selects: the fastest on every kind of device
