@@ -3,7 +3,8 @@
     kernels/           the rungs' sources (.cl), gemm.h, which all rungs share, and cuda.h, which maps OpenCL C to CUDA
     ladder/            the rungs as data, and a model of the bytes that each moves
     runtime.py         the interface of a runtime: devices, queues, events
-    opencl.py  sycl.py  cuda.py        the three runtimes
+    opencl.py  sycl.py  cuda.py        the three runtimes; opencl_drivers.py lists the drivers for the loader
+    failures.py        the errors of drivers, as one line that says what to do
     cache.py           the disk cache of compiled programs; ptx.py compiles NVIDIA's PTX to machine code for it
     transfers/         how data comes to a device and back
     configurations/    which parameters a rung takes for a product: a profile's or its defaults

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gemmlab._errors import DeviceError
-from gemmlab._gpu import runtime
+from gemmlab._gpu import failures, runtime
 from gemmlab._gpu.ladder.rungs import kernel_text
 from gemmlab._gpu.runtime import (
     Adopted,
@@ -293,9 +293,9 @@ class CudaQueue(Queue):
             yield
         except self.errors as error:
             if getattr(error, "status", _OUT_OF_MEMORY) == _OUT_OF_MEMORY:  # the error of CuPy's pool has no status
-                raise runtime.out_of_memory(self.device, doing, error) from error
+                raise failures.out_of_memory(self.device, doing, error) from error
             if not self._is_lost():
-                raise runtime.failed(self.device, doing, error) from error
+                raise failures.failed(self.device, doing, error) from error
             self.failed = True
             lost = "this process cannot use CUDA any more: start a new one; other backends still work"
             raise DeviceError(f"{self.device.label} failed {doing} ({error}); {lost}") from error

@@ -1,27 +1,19 @@
-"""OpenCL, through pyopencl.
-
-pyopencl's wheel contains an OpenCL loader, which searches only its own directory for drivers. Before its first use,
-gemmlab writes a directory of `.icd` files for it, which lists the system's drivers too, Intel's CPU runtime from its
-wheel, and NVIDIA's library, which containers often have without an `.icd` file.
-"""
+"""OpenCL, through pyopencl."""
 
 from __future__ import annotations
 
-import ctypes
-import os
-import tempfile
 import threading
 import warnings
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, files
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gemmlab._errors import UnsupportedProblem
+from gemmlab._gpu import failures
+from gemmlab._gpu.opencl_drivers import drivers_listed
 from gemmlab._gpu.ptx import is_ptx, machine_code
 from gemmlab._gpu.runtime import (
     Adopted,
@@ -36,16 +28,12 @@ from gemmlab._gpu.runtime import (
     Queue,
     Runtime,
     WorkGroups,
-    build_failed,
-    failed,
     numbered,
-    out_of_memory,
 )
 
 if TYPE_CHECKING:
     from gemmlab._gpu.plans import Start
 
-SYSTEM_DRIVERS = Path("/etc/OpenCL/vendors")
 SHORT_NAMES = {"Portable Computing Language": "PoCL", "Intel(R) OpenCL": "Intel OpenCL", "NVIDIA CUDA": "NVIDIA"}
 _MAX_QUEUES = 16  # for users' arrays
 
@@ -264,7 +252,7 @@ class OpenCLQueue(Queue):
         try:
             program = _build(cl.Program(self.context, source), options)
         except cl.RuntimeError as error:
-            raise build_failed(self.device, str(error)) from None
+            raise failures.build_failed(self.device, str(error)) from None
         return cl.Kernel(program, name), program.binaries[0]
 
     def _binary_to_cache(self, binary: bytes, name: str) -> bytes:
@@ -333,10 +321,10 @@ class OpenCLQueue(Queue):
         except cl.MemoryError as error:
             if self._pool is not None:
                 self._pool.free_held()
-            raise out_of_memory(self.device, doing, error) from error
+            raise failures.out_of_memory(self.device, doing, error) from error
         except cl.Error as error:
             self.failed = True
-            raise failed(self.device, doing, error) from error
+            raise failures.failed(self.device, doing, error) from error
 
 
 class OpenCLEvent(Event):
@@ -402,45 +390,3 @@ def _parent_buffer(memory: Memory) -> tuple[Native, int] | None:
         parent = memory.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT)
         return None if parent is None else (parent, memory.get_info(cl.mem_info.OFFSET))
     return None
-
-
-@contextmanager
-def drivers_listed() -> Iterator[None]:
-    """Within the block, the loader sees a directory of all drivers, unless the user has set another directory."""
-    # PoCL would compile a kernel again at its first launch, for that launch's size. That takes half a second, cannot
-    # be cached, and gains nothing, because the kernel source declares the size of the work-groups.
-    os.environ.setdefault("POCL_WORK_GROUP_SPECIALIZATION", "0")
-    if "OCL_ICD_VENDORS" in os.environ:
-        yield
-        return
-    with tempfile.TemporaryDirectory() as directory:
-        for number, library in enumerate(_drivers()):
-            Path(directory, f"{number}.icd").write_text(library)
-        os.environ["OCL_ICD_VENDORS"] = directory
-        try:
-            yield
-        finally:
-            del os.environ["OCL_ICD_VENDORS"]
-
-
-def intels_cpu_runtime() -> list[str]:
-    """The library of Intel's CPU runtime, if its wheel is installed."""
-    with suppress(PackageNotFoundError):
-        installed = files("intel-opencl-rt") or ()
-        return [os.path.realpath(file.locate()) for file in installed if file.name == "libintelocl.so"]
-    return []
-
-
-def _drivers() -> list[str]:
-    """The libraries in the system's `.icd` files, and those that have no such file."""
-    found = []
-    for icd in sorted(SYSTEM_DRIVERS.glob("*.icd")):
-        with suppress(OSError):
-            found.append(icd.read_text().strip())
-    found += intels_cpu_runtime()
-    nvidia = "libnvidia-opencl.so.1"
-    if not any("nvidia-opencl" in library for library in found):
-        with suppress(OSError):
-            ctypes.CDLL(nvidia)
-            found.append(nvidia)
-    return found

@@ -21,8 +21,8 @@ from importlib.util import find_spec
 import numpy as np
 
 from gemmlab._errors import BackendUnavailable, GemmlabError, UnsupportedProblem
-from gemmlab._gpu import runtime, runtime_named
-from gemmlab._gpu.opencl import drivers_listed, intels_cpu_runtime
+from gemmlab._gpu import failures, runtime, runtime_named
+from gemmlab._gpu.opencl_drivers import drivers_listed, intels_cpu_runtime
 from gemmlab._gpu.runtime import (
     DEVICE_KINDS,
     Adopted,
@@ -77,7 +77,7 @@ class Sycl(Runtime):
         try:  # not "in_order": with host tasks, threads that share such a queue deadlock
             queue = dpctl.SyclQueue(self._handles[device.index], property="enable_profiling")
         except dpctl.SyclQueueCreationError as error:
-            raise runtime.failed(device, "opening it", error) from error
+            raise failures.failed(device, "opening it", error) from error
         return self._registered(SyclQueue(device, queue))
 
     def _registered(self, queue: SyclQueue) -> SyclQueue:
@@ -197,9 +197,9 @@ class SyclQueue(Queue):
         except Exception:  # its type differs between versions, and it does not contain the build log
             self._build_through_opencl(source, name, defines)
             log = "(dpctl does not return the log; pip install 'gemmlab[opencl]' to see it here)"
-            raise runtime.build_failed(self.device, log) from None
+            raise failures.build_failed(self.device, log) from None
         if not program.has_sycl_kernel(name):  # dpctl would return a kernel that crashes
-            raise runtime.build_failed(self.device, f"(nothing, but the text has no kernel {name!r})")
+            raise failures.build_failed(self.device, f"(nothing, but the text has no kernel {name!r})")
         return program.get_sycl_kernel(name), b""
 
     def _build_through_opencl(self, source: str, name: str, defines: Defines) -> None:
@@ -247,10 +247,10 @@ class SyclQueue(Queue):
         except GemmlabError:
             raise
         except USMAllocationError as error:
-            raise runtime.out_of_memory(self.device, doing, error) from error
+            raise failures.out_of_memory(self.device, doing, error) from error
         except (dpctl.SyclKernelSubmitError, RuntimeError, ValueError) as error:
             self.failed = True
-            raise runtime.failed(self.device, doing, error) from error
+            raise failures.failed(self.device, doing, error) from error
 
 
 class SyclEvent(Event):

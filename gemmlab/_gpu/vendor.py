@@ -20,7 +20,7 @@ import numpy as np
 
 from gemmlab._backend import Param, Params
 from gemmlab._errors import BackendUnavailable, GemmlabError
-from gemmlab._gpu import runtime as runtimes
+from gemmlab._gpu import failures
 from gemmlab._gpu.backend import DeviceBackend, RungBackend
 from gemmlab._gpu.batches import GemmSize, Operand
 from gemmlab._gpu.cuda import CudaEvent, CudaQueue
@@ -241,4 +241,4 @@ class CuBLAS(Vendor):
                 cublas.setPointerMode(handle, scalars)
                 cublas.setMathMode(handle, math)
         except cublas.CUBLASError as error:
-            raise runtimes.failed(queue.device, "multiplying by cuBLAS", error) from error
+            raise failures.failed(queue.device, "multiplying by cuBLAS", error) from error

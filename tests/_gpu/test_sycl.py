@@ -57,7 +57,8 @@ def launched(queue, rung, shape, memories, dtype="float32"):
     sizes = (k, m * k), (n, k * n), (n, m * n)
     places = [x for memory, own in zip(memories, sizes, strict=True) for x in (memory, *map(np.int64, (0, *own)))]
     groups = -(-n // columns), -(-m // rows), count
-    return queue.launch(kernel, groups, (*rung.group(plan), 1), [*map(np.int32, (m, n, k)), *places])
+    last = [np.int32(1)] if rung.shares_k else []
+    return queue.launch(kernel, groups, (*rung.group(plan), 1), [*map(np.int32, (m, n, k)), *places, *last])
 
 
 def product(queue, rung, a, b):

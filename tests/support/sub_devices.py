@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from gemmlab._gpu.ladder.rungs import RUNG_NAMES, RUNGS
-from gemmlab._gpu.opencl import OpenCL, _device_info, drivers_listed
+from gemmlab._gpu.opencl import OpenCL, _device_info
+from gemmlab._gpu.opencl_drivers import drivers_listed
 from gemmlab._gpu.runtime import numbered
 
 
