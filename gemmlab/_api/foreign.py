@@ -61,7 +61,6 @@ def multiply_device_arrays(
     traces: tuple[list[Call], ...],
 ) -> AnyArray:
     """The product of device arrays, on their device. It is started; the call does not wait for it."""
-    from gemmlab._gpu import plans
     from gemmlab._gpu.device_arrays import problem_of
 
     a, b, out = operands
@@ -73,16 +72,11 @@ def multiply_device_arrays(
         raise UnsupportedProblem(f"{chosen.name} does not add to out (accumulate=True): compute out += a @ b")
     if options["dtype"] is not None:
         raise UnsupportedProblem("arrays on a device are multiplied in their own dtype: convert them with astype")
-    backend, out = cast("DeviceBackend", chosen), _without_tuple(out)
-    key = None if traces or options["axes"] is not None else plans.key_of(backend, a, b, out, params)
-    if key is not None and (result := plans.started(key, backend, a, b, out)) is not None:
-        return result
-    problem, out = problem_of(backend, a, b, out, options["axes"])
+    backend = cast("DeviceBackend", chosen)
+    problem, out = problem_of(backend, a, b, _without_tuple(out), options["axes"])
     handle = run(chosen, problem, params, traces)
     if events := getattr(handle, "events", None):
         backend.runtime.add_dependency(out, events[-1])
-    if key is not None:
-        plans.remember(key, backend, problem, params)
     return out
 
 

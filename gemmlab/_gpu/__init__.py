@@ -8,7 +8,6 @@
     cache.py           the disk cache of compiled programs; ptx.py compiles NVIDIA's PTX to machine code for it
     transfers/         how data comes to a device and back
     configurations/    which parameters a rung takes for a product: a profile's or its defaults
-    plans.py           products of device arrays that come again
     batches.py         batches of matrices in device memory, split into launches
     backend.py         the host code of a product, the same for every runtime
     streaming/         large products, in tiles, with transfers beside the work

@@ -22,12 +22,10 @@ from gemmlab._gpu.batches import BatchedOperand, GemmSize, Operand, launches, ro
 from gemmlab._gpu.device_arrays import DeviceOperands
 from gemmlab._gpu.ladder.rungs import C_TYPE, ITEMSIZE, MAX_GROUPS, Rung, kernel_text
 from gemmlab._gpu.ladder.traffic import traffic_bytes
-from gemmlab._gpu.plans import Start
-from gemmlab._gpu.runtime import Device, Event, HostArray, Kernel, Memory, Queue, Runtime, WorkGroups
+from gemmlab._gpu.runtime import Device, Event, HostArray, Memory, Queue, Runtime
 from gemmlab._problem import Problem
 
 MAX_EDGE = 2**31 - 1 - 4096  # sizes are 32-bit integers in the kernels, and the last tile may exceed the matrix
-MEMORY_ARGUMENTS = 3, 7, 11  # of a rung's kernel: A, B and C; each is followed by its first element
 COPY_GROUP = (32, 8, 1)
 ADD_GROUP = 256
 
@@ -117,19 +115,6 @@ class DeviceBackend:
         """Launch C = A @ B for a batch with one constant stride per operand."""
         raise NotImplementedError
 
-    def prepared(
-        self, queue: Queue, params: Params, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
-    ) -> Start | None:
-        """What starts products of other arrays that lie in memory as these do; None if that cannot be kept."""
-        return None
-
-    def in_place(
-        self, on_device: DeviceOperands, factors: Sequence[HostArray], out: HostArray, params: Params
-    ) -> tuple[BatchedOperand, ...] | None:
-        """A, B and C as they are in memory; None if one of them must be copied."""
-        found = [self._as_it_is(on_device, x, params) for x in factors] + [self._without_copy(on_device, out)]
-        return None if None in found else tuple(x for x in found if x is not None)
-
     def accepts_transposed(self, params: Params) -> bool:
         """Whether `multiply` accepts column-major A and B; others are copied first."""
         return False
@@ -170,7 +155,9 @@ class DeviceBackend:
     def _multiply_device(self, problem: Problem, on_device: DeviceOperands, params: Params) -> Handle:
         queue, operands, events = on_device.queue, [], []
         for x in (problem.a, problem.b):
-            operand = self._as_it_is(on_device, x, params)
+            operand = self._without_copy(on_device, x)
+            if operand is None and self.accepts_transposed(params):
+                operand = self._without_copy(on_device, x, transposed=True)
             if operand is None:
                 operand = row_major(queue.allocate(x.size * x.itemsize), x.shape, x.shape[-1])
                 events += _copy(on_device, problem, x, operand)
@@ -182,12 +169,6 @@ class DeviceBackend:
         if direct is None:  # `out` overlaps an operand, or its rows are not contiguous
             events += _copy(on_device, problem, result, out, back=True)
         return Handle(events)
-
-    def _as_it_is(self, on_device: DeviceOperands, x: HostArray, params: Params) -> BatchedOperand | None:
-        operand = self._without_copy(on_device, x)
-        if operand is None and self.accepts_transposed(params):
-            operand = self._without_copy(on_device, x, transposed=True)
-        return operand
 
     def _without_copy(
         self, on_device: DeviceOperands, x: HostArray, transposed: bool = False
@@ -267,36 +248,21 @@ class RungBackend(DeviceBackend):
         a, b, earlier = self._packed(queue, params, dtype, size, a, b)
         parts = self.rung.parts(params)
         found = c if parts == 1 else _room_for_parts(queue, size, parts, ITEMSIZE[dtype])
-        event = queue.launch(*self._launched(queue, params, dtype, size, a, b, found))
+        macros = self.rung.defines(params, dtype) | self.rung.layout(params, dtype, size, a, b, found)
+        kernel = queue.kernel(self.rung.text, "gemm", macros)
+        columns, rows = self.rung.block(params)
+        groups = -(-size.n // columns), -(-size.m // rows), size.batch * parts
+        arguments: list[Memory | np.generic] = [*map(np.int32, (size.m, size.n, size.k))]
+        for x in (a, b, found):
+            arguments += [x.memory, *map(np.int64, (x.start, x.ld, x.batch_stride))]
+        if self.rung.shares_k:
+            arguments.append(np.int32(parts))
+        event = queue.launch(kernel, groups, (*self.rung.group(params), 1), arguments)
         if found is not c:
             earlier.append(event)
             event = _add_parts(queue, dtype, size, parts, found, c)
         event.earlier = earlier
         return event
-
-    def prepared(
-        self, queue: Queue, params: Params, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
-    ) -> Start | None:
-        if self.rung.parts(params) > 1 or any(self.rung.to_pack(params, dtype, size, a, b)):
-            return None
-        return queue.repeated(*self._launched(queue, params, dtype, size, a, b, c), MEMORY_ARGUMENTS)
-
-    def _launched(
-        self, queue: Queue, params: Params, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
-    ) -> tuple[Kernel, WorkGroups, WorkGroups, list[Memory | np.generic]]:
-        """The kernel, its work-groups, the work-items of one, and the arguments."""
-        parts = self.rung.parts(params)
-        kernel = queue.kernel(
-            self.rung.text, "gemm", self.rung.defines(params, dtype) | self.rung.layout(params, dtype, size, a, b, c)
-        )
-        columns, rows = self.rung.block(params)
-        groups = -(-size.n // columns), -(-size.m // rows), size.batch * parts
-        arguments: list[Memory | np.generic] = [*map(np.int32, (size.m, size.n, size.k))]
-        for x in (a, b, c):
-            arguments += [x.memory, *map(np.int64, (x.start, x.ld, x.batch_stride))]
-        if self.rung.shares_k:
-            arguments.append(np.int32(parts))
-        return kernel, groups, (*self.rung.group(params), 1), arguments
 
     def _packed(
         self, queue: Queue, params: Params, dtype: str, size: GemmSize, a: Operand, b: Operand

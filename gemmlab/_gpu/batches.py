@@ -28,8 +28,8 @@ class GemmSize:
 class Operand:
     """Row-major matrices in device memory. `start`, `ld` and `batch_stride` are in elements, as the kernels take them.
 
-    A `transposed` operand is column-major: a library may accept it, most rungs do not. The rows of a `padded` one may
-    be read up to `ld`.
+    A `transposed` operand is column-major: a library may accept it, most rungs do not. Of a `padded` one the rows may be
+    read up to `ld`.
     """
 
     memory: Memory
@@ -42,8 +42,7 @@ class Operand:
     def skip(self, rows: int = 0, batch: int = 0) -> Operand:
         """The same operand without its first rows and its first matrices."""
         start = self.start + rows * (1 if self.transposed else self.ld) + batch * self.batch_stride
-        # faster than `replace`
-        return Operand(self.memory, start, self.ld, self.batch_stride, self.transposed, self.padded)
+        return Operand(self.memory, start, self.ld, self.batch_stride, self.transposed, self.padded)  # not `replace`: faster
 
 
 @dataclass(frozen=True)

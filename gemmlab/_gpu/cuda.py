@@ -9,10 +9,9 @@ that stream still uses it: work on the new allocation runs after the kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,11 +33,7 @@ from gemmlab._gpu.runtime import (
     WorkGroups,
 )
 
-if TYPE_CHECKING:
-    from gemmlab._gpu.plans import Start
-
 _WINDOW = 1 << 45  # bytes; more than any array, less than an address range of `DeviceOperands`
-_ALIGNMENT = 64  # bytes; more than any kernel asks for
 _OUT_OF_MEMORY = 2  # the code in both cudaError and CUresult
 
 
@@ -98,21 +93,6 @@ class Cuda(Runtime):
     def empty(self, like: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
         with self._queue_of(like).on_stream("allocating the result"):
             return self.cupy.empty(shape, like.dtype)
-
-    def key_of(self, a: DeviceArray, b: DeviceArray, out: DeviceArray | None) -> Hashable | None:
-        """None for arrays that are not on the current device, and for an `out` that may overlap an operand."""
-        device = self.cupy.cuda.runtime.getDevice()
-        key = [device]
-        for x in (a, b) if out is None else (a, b, out):
-            data = x.data
-            if data.device_id != device:
-                return None
-            key += [x.shape, x.strides, x.dtype, data.ptr % _ALIGNMENT]
-        if out is not None:
-            start, end = _range(out)
-            if any(first < end and start < last for first, last in map(_range, (a, b))):
-                return None
-        return tuple(key)
 
     def add_dependency(self, out: DeviceArray, event: Event) -> None:
         """Nothing to do: later work on the same stream runs afterwards."""
@@ -257,27 +237,6 @@ class CudaQueue(Queue):
     ) -> CudaEvent:
         return self.timed("starting a kernel", lambda stream: kernel(groups, group, arguments, stream=stream))
 
-    def repeated(
-        self, kernel: Kernel, groups: WorkGroups, group: WorkGroups, arguments: Sequence[Memory | np.generic],
-        memories: tuple[int, int, int],
-    ) -> Start | None:  # fmt: skip
-        """The arrays take the place of the memories; they begin at their own first element."""
-        a_at, b_at, c_at = memories
-        zero, kept = np.int64(0), list(arguments)
-        for place in memories:
-            kept[place + 1] = zero
-
-        def start(a: DeviceArray, b: DeviceArray, out: DeviceArray) -> None:
-            now = kept.copy()
-            now[a_at], now[b_at], now[c_at] = a, b, out
-            try:
-                kernel(groups, group, now)
-            except self.errors:
-                with self.device_errors("starting a kernel"):
-                    raise
-
-        return start
-
     def timed(self, doing: str, work: Callable[[Native], None]) -> CudaEvent:
         """Submit `work` to the stream between two events."""
         with self.lock, self.on_stream(doing) as stream:
@@ -326,16 +285,6 @@ class CudaEvent(Event):
             return float("nan")
         with self.queue.device_errors("timing a kernel"):
             return float(self.queue.cuda.get_elapsed_time(self.first, self.last)) * 1e-3
-
-
-def _range(array: DeviceArray) -> tuple[int, int]:
-    """The addresses between which an array lies; none of an empty one."""
-    first = last = array.data.ptr
-    if not array.size:
-        return first, last
-    for count, stride in zip(array.shape, array.strides, strict=True):
-        first, last = (first, last + (count - 1) * stride) if stride > 0 else (first + (count - 1) * stride, last)
-    return first, last + array.itemsize
 
 
 def compile_source(source: str, defines: Defines, arch: str) -> bytes:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,8 +30,7 @@ from gemmlab._gpu.runtime import (
 )
 
 if TYPE_CHECKING:
-    from gemmlab._gpu.plans import Start
-
+    
 SHORT_NAMES = {"Portable Computing Language": "PoCL", "Intel(R) OpenCL": "Intel OpenCL", "NVIDIA CUDA": "NVIDIA"}
 _MAX_QUEUES = 16  # for users' arrays
 
@@ -110,26 +107,6 @@ class OpenCL(Runtime):
 
         return pyopencl.array.empty(like.queue, shape, like.dtype, allocator=like.allocator)
 
-    def key_of(self, a: DeviceArray, b: DeviceArray, out: DeviceArray | None) -> Hashable | None:
-        """None for arrays of several queues, and for an `out` that may overlap an operand."""
-        queue, key = a.queue, [a.queue]
-        for x in (a, b) if out is None else (a, b, out):
-            if x.queue is not queue or x.base_data is None or any(one.command_queue != queue for one in x.events):
-                return None
-            key += [x.shape, x.strides, x.dtype, x.offset]
-        if out is not None:
-            memories = [x.base_data for x in (out, a, b)]
-            own, *others = (memory.int_ptr for memory in memories)
-            if own in others or any(_parent_buffer(memory) is not None for memory in memories):
-                return None
-        return tuple(key)
-
-    def result(self, queue: Queue, like: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
-        import pyopencl.array
-
-        assert isinstance(queue, OpenCLQueue)
-        return pyopencl.array.Array(like.queue, shape, like.dtype, allocator=like.allocator or queue.pool)
-
     def add_dependency(self, out: DeviceArray, event: Event) -> None:
         assert isinstance(event, OpenCLEvent)
         out.add_event(event.event)
@@ -183,17 +160,12 @@ class OpenCLQueue(Queue):
     # memory
 
     def allocate(self, nbytes: int) -> Memory:
-        with self.lock, self.device_errors(f"allocating {nbytes} bytes"):
-            return self.pool.allocate(nbytes)
-
-    @property
-    def pool(self) -> Native:
-        """Memory of this queue that is used again."""
         import pyopencl.tools as tools
 
-        if self._pool is None:
-            self._pool = tools.MemoryPool(tools.ImmediateAllocator(self.queue))
-        return self._pool
+        with self.lock, self.device_errors(f"allocating {nbytes} bytes"):
+            if self._pool is None:
+                self._pool = tools.MemoryPool(tools.ImmediateAllocator(self.queue))
+            return self._pool.allocate(nbytes)
 
     # A copy starts while the lock is held, and is waited for without it: NVIDIA's driver (580) crashes or hangs when
     # several threads make blocking copies on one queue.
@@ -283,34 +255,6 @@ class OpenCLQueue(Queue):
                 cl.enqueue_barrier(self.queue)
             kernel.set_args(*arguments)
             return OpenCLEvent(self, cl.enqueue_nd_range_kernel(self.queue, kernel, size, group))
-
-    def repeated(
-        self, kernel: Kernel, groups: WorkGroups, group: WorkGroups, arguments: Sequence[Memory | np.generic],
-        memories: tuple[int, int, int],
-    ) -> Start | None:  # fmt: skip
-        """A kernel object of its own keeps all arguments but the three memories."""
-        import pyopencl as cl
-
-        if self._out_of_order:
-            return None
-        own = cl.Kernel(kernel.program, kernel.function_name)
-        own.set_args(*arguments)
-        queue, lock, (a_at, b_at, c_at) = self.queue, threading.Lock(), memories
-        size = tuple(count * items for count, items in zip(groups, group, strict=True))
-
-        def start(a: DeviceArray, b: DeviceArray, out: DeviceArray) -> None:
-            try:
-                with lock:
-                    own.set_arg(a_at, a.base_data)
-                    own.set_arg(b_at, b.base_data)
-                    own.set_arg(c_at, out.base_data)
-                    event = cl.enqueue_nd_range_kernel(queue, own, size, group)
-            except cl.Error:
-                with self.device_errors("starting a kernel"):
-                    raise
-            out.add_event(event)
-
-        return start
 
     @contextmanager
     def device_errors(self, doing: str) -> Iterator[None]:

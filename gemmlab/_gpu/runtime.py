@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +25,6 @@ import numpy.typing as npt
 from gemmlab._errors import BackendUnavailable
 from gemmlab._gpu import cache
 from gemmlab._gpu.transfers.staging import MIN_BYTES, Staging
-
-if TYPE_CHECKING:
-    from gemmlab._gpu.plans import Start
 
 HostArray: TypeAlias = npt.NDArray[Any]
 Defines: TypeAlias = Mapping[str, int | str]  # macros and their values
@@ -255,16 +252,6 @@ class Queue(ABC):
         Arguments are memory, or NumPy scalars of the types that the kernel declares.
         """
 
-    def repeated(
-        self, kernel: Kernel, groups: WorkGroups, group: WorkGroups, arguments: Sequence[Memory | np.generic],
-        memories: tuple[int, int, int],
-    ) -> Start | None:  # fmt: skip
-        """What launches a kernel again with the memory of other arrays; None where no plan can be kept.
-
-        `memories` are the places of A, B and C in the arguments; the next one is the array's first element.
-        """
-        return None
-
     @abstractmethod
     def device_errors(self, doing: str) -> AbstractContextManager[None]:
         """Within the block, an error of the driver becomes a DeviceError. `doing` says what failed."""
@@ -349,14 +336,6 @@ class Runtime(ABC):
     @abstractmethod
     def adopt(self, array: DeviceArray) -> Adopted:
         """A user's array, without a copy."""
-
-    def key_of(self, a: DeviceArray, b: DeviceArray, out: DeviceArray | None) -> Hashable | None:
-        """All about some arrays that a plan depends on, see `plans`; None if they can have no plan."""
-        return None
-
-    def result(self, queue: Queue, like: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
-        """As `empty`, from the memory pool of a queue."""
-        return self.empty(like, shape)
 
     @abstractmethod
     def empty(self, like: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:

@@ -9,7 +9,7 @@ Device matrices whose layout the library accepts are not copied; others are copi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError
@@ -25,7 +25,6 @@ from gemmlab._gpu.backend import DeviceBackend, RungBackend
 from gemmlab._gpu.batches import GemmSize, Operand
 from gemmlab._gpu.cuda import CudaEvent, CudaQueue
 from gemmlab._gpu.ladder.rungs import ITEMSIZE, RUNGS
-from gemmlab._gpu.plans import Start
 from gemmlab._gpu.runtime import DeviceArray, Event, Native, Queue, Runtime
 from gemmlab._gpu.sycl import SyclEvent, SyclQueue
 from gemmlab._problem import Problem
@@ -183,48 +182,26 @@ class CuBLAS(Vendor):
     def product(
         self, queue: CudaQueue, params: Params, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
     ) -> CudaEvent:
-        multiply = self._gemm(queue, params, dtype, size, a, b, c)
-        addresses = (x.memory.ptr + x.start * ITEMSIZE[dtype] for x in (a, b, c))
-        return queue.timed("multiplying", lambda stream: multiply(*addresses))
-
-    def prepared(
-        self, queue: Queue, params: Params, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
-    ) -> Start | None:
-        assert isinstance(queue, CudaQueue)
-        multiply = self._gemm(queue, params, dtype, size, a, b, c)
-
-        def start(a: DeviceArray, b: DeviceArray, out: DeviceArray) -> None:
-            try:
-                multiply(a.data.ptr, b.data.ptr, out.data.ptr)
-            except queue.errors:
-                with queue.device_errors("multiplying"):
-                    raise
-
-        return start
-
-    def _gemm(
-        self, queue: CudaQueue, params: Params, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
-    ) -> Callable[[int, int, int], None]:
-        """The call of cuBLAS on the current stream, for the addresses of A, B and C."""
         cublas, is_single = self.library, size.batch == 1
         data_type = {"float32": queue.cuda.runtime.CUDA_R_32F, "float64": queue.cuda.runtime.CUDA_R_64F}[dtype]
         one, zero = np.ones(1, dtype), np.zeros(1, dtype)
-        alpha, beta = one.ctypes.data, zero.ctypes.data
-        function = cublas.gemmEx if is_single else cublas.gemmStridedBatchedEx
-        # cuBLAS is column-major: row-major C = A @ B is column-major C^T = B^T @ A^T.
-        sides = [cublas.CUBLAS_OP_T if x.transposed else cublas.CUBLAS_OP_N for x in (b, a)]
-        of_a, of_b, of_c = ((data_type, x.ld, *(() if is_single else (x.batch_stride,))) for x in (a, b, c))
-        last = (
-            *(() if is_single else (size.batch,)), getattr(cublas, self.compute_types[params["compute"]]),
-            cublas.CUBLAS_GEMM_DEFAULT,
-        )  # fmt: skip
 
-        def multiply(at_a: int, at_b: int, at_c: int, kept: object = (one, zero)) -> None:
+        def arguments(x: Operand) -> tuple[int, ...]:
+            matrix = x.memory.ptr + x.start * ITEMSIZE[dtype], data_type, x.ld
+            return matrix if is_single else (*matrix, x.batch_stride)
+
+        def work(stream: Native) -> None:
             with self._handle(queue) as handle:
-                function(handle, *sides, size.n, size.m, size.k, alpha, at_b, *of_b, at_a, *of_a, beta, at_c, *of_c,
-                         *last)  # fmt: skip
+                # cuBLAS is column-major: row-major C = A @ B is column-major C^T = B^T @ A^T.
+                (cublas.gemmEx if is_single else cublas.gemmStridedBatchedEx)(
+                    handle, *(cublas.CUBLAS_OP_T if x.transposed else cublas.CUBLAS_OP_N for x in (b, a)),
+                    size.n, size.m, size.k,
+                    one.ctypes.data, *arguments(b), *arguments(a), zero.ctypes.data, *arguments(c),
+                    *(() if is_single else (size.batch,)),
+                    getattr(cublas, self.compute_types[params["compute"]]), cublas.CUBLAS_GEMM_DEFAULT,
+                )  # fmt: skip
 
-        return multiply
+        return queue.timed("multiplying", work)
 
     @contextmanager
     def _handle(self, queue: CudaQueue) -> Iterator[int]:

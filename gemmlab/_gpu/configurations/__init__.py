@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from gemmlab import _profile
 from gemmlab._backend import Params
-from gemmlab._gpu import plans
 from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.configurations import check, model
 from gemmlab._gpu.ladder.rungs import ITEMSIZE
@@ -77,7 +76,6 @@ def note(backend: RungBackend, queue: Queue, problem: Problem) -> str:
 def forget() -> None:
     """Have the next products read the profile and check its configurations again."""
     _choices.clear()
-    plans.forget()
     check.forget()
 
 
