@@ -17,6 +17,7 @@ from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.ladder.rungs import Rung
 from gemmlab._profile import Configuration
 
+
 def predicted_s(one: Configuration, rung: Rung, size: GemmSize, compute_units: int) -> float:
     """Seconds for a batch of m x n x k products on a device with this number of compute units."""
     measured = GemmSize(*one.shape, 1)
