@@ -18,8 +18,10 @@ import numpy as np
 from gemmlab._backend import Availability, Param, Params, check_params
 from gemmlab._errors import BackendUnavailable
 from gemmlab._gpu import streaming
-from gemmlab._gpu.batches import BatchedOperand, GemmSize, Operand, launches, row_major
+from gemmlab._gpu.batches import BatchedOperand, GemmSize, Layout, Operand, launches, row_major
 from gemmlab._gpu.device_arrays import DeviceOperands
+from gemmlab._gpu.plans.launches import Launch, Launches, operand_arguments
+from gemmlab._gpu.plans.table import Prepared
 from gemmlab._gpu.rungs import C_TYPE, ITEMSIZE, MAX_GROUPS, Rung, kernel_text
 from gemmlab._gpu.runtime import Device, Event, HostArray, Memory, Queue, Runtime
 from gemmlab._gpu.traffic import traffic_bytes
@@ -43,7 +45,7 @@ class Handle:
     @property
     def kernel_s(self) -> float:
         """Seconds of the kernels, measured by the device's clock; NaN if it does not measure them. Blocks."""
-        return sum(event.kernel_s for event in self.events)
+        return sum(one.kernel_s for event in self.events for one in (*event.earlier, event))
 
 
 class DeviceBackend:
@@ -115,6 +117,12 @@ class DeviceBackend:
         """Launch C = A @ B for a batch with one constant stride per operand."""
         raise NotImplementedError
 
+    def prepared(
+        self, queue: Queue, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout]
+    ) -> Prepared | None:
+        """What `multiply` would do, ready but for the memory of A, B and C; None if there is no such short way."""
+        return None
+
     def accepts_layout(self, columns: int, ld: int) -> bool:
         """Whether `multiply` accepts matrices with leading dimension `ld`; others are copied first."""
         return True
@@ -145,30 +153,29 @@ class DeviceBackend:
     def _multiply_device(self, problem: Problem, on_device: DeviceOperands, params: Params) -> Handle:
         queue, operands, events = on_device.queue, [], []
         for x in (problem.a, problem.b):
-            operand = self._without_copy(on_device, x)
-            if operand is None and self.accepts_transposed:
-                operand = self._without_copy(on_device, x, transposed=True)
+            operand = self.without_copy(on_device, x, may_be_transposed=True)
             if operand is None:
                 operand = row_major(queue.allocate(x.size * x.itemsize), x.shape, x.shape[-1])
                 events += _copy(on_device, problem, x, operand)
             operands.append(operand)
         result = problem.out if problem.caller_out is None else problem.caller_out
-        direct = self._without_copy(on_device, result) if problem.caller_out is None else None
+        direct = self.without_copy(on_device, result) if problem.caller_out is None else None
         out = direct or row_major(queue.allocate(result.size * result.itemsize), result.shape, problem.n)
         events += self._launch(queue, problem, params, (*operands, out))
         if direct is None:  # `out` overlaps an operand, or its rows are not contiguous
             events += _copy(on_device, problem, result, out, back=True)
         return Handle(events)
 
-    def _without_copy(
-        self, on_device: DeviceOperands, x: HostArray, transposed: bool = False
+    def without_copy(
+        self, on_device: DeviceOperands, x: HostArray, may_be_transposed: bool = False
     ) -> BatchedOperand | None:
         """A device operand as it is in memory; None if `multiply` does not accept its layout."""
-        x = x.swapaxes(-1, -2) if transposed else x
-        operand = _batched_view(on_device.locate(x), x)
-        if operand is None or not self.accepts_layout(x.shape[-1], operand.ld):
-            return None
-        return replace(operand, transposed=transposed)
+        for transposed in (False, True) if may_be_transposed and self.accepts_transposed else (False,):
+            view = x.swapaxes(-1, -2) if transposed else x
+            operand = _batched_view(on_device.locate(view), view)
+            if operand is not None and self.accepts_layout(view.shape[-1], operand.ld):
+                return replace(operand, transposed=transposed)
+        return None
 
     def _launch(
         self, queue: Queue, problem: Problem, params: Params, operands: Sequence[BatchedOperand]
@@ -215,15 +222,25 @@ class RungBackend(DeviceBackend):
     def multiply(
         self, queue: Queue, params: Params, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
     ) -> Event:
+        launches = self.launches_for(queue, params, dtype, size, [x.layout for x in (a, b, c)])
+        return launches.start(queue, [x.memory for x in (a, b, c)])
+
+    def launches_for(
+        self, queue: Queue, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout]
+    ) -> Launches:
+        """What `multiply` launches, for operands without their memory; ValueError if the device cannot run it."""
         if (obstacle := self.rung.obstacle(params, dtype, queue.device)) is not None:
             raise ValueError(f"{self.name}: {obstacle}")
         kernel = queue.kernel(self.rung.text, "gemm", self.rung.defines(params, dtype))
         columns, rows = self.rung.block(params)
         groups = -(-size.n // columns), -(-size.m // rows), size.batch
-        arguments: list[Memory | np.generic] = [*map(np.int32, (size.m, size.n, size.k))]
-        for x in (a, b, c):
-            arguments += [x.memory, *map(np.int64, (x.start, x.ld, x.batch_stride))]
-        return queue.launch(kernel, groups, (*self.rung.group(params), 1), arguments)
+        arguments = *map(np.int32, (size.m, size.n, size.k)), *operand_arguments(layouts)
+        return Launches((Launch(kernel, groups, (*self.rung.group(params), 1), arguments),))
+
+    def prepared(
+        self, queue: Queue, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout]
+    ) -> Prepared | None:
+        return queue.prepared(self.launches_for(queue, params, dtype, size, layouts))
 
 
 def _distinct(x: HostArray) -> HostArray:

@@ -25,6 +25,19 @@ class GemmSize:
 
 
 @dataclass(frozen=True)
+class Layout:
+    """An operand without its memory: what an `Operand` says besides.
+
+    Device memory begins at a multiple of 128 bytes, so `start` tells how the operand is aligned.
+    """
+
+    start: int
+    ld: int
+    batch_stride: int = 0
+    transposed: bool = False
+
+
+@dataclass(frozen=True)
 class Operand:
     """Row-major matrices in device memory. `start`, `ld` and `batch_stride` are in elements, as the kernels take them.
 
@@ -36,6 +49,11 @@ class Operand:
     ld: int
     batch_stride: int = 0
     transposed: bool = False
+
+    @property
+    def layout(self) -> Layout:
+        """All but the memory."""
+        return Layout(self.start, self.ld, self.batch_stride, self.transposed)
 
     def skip(self, rows: int = 0, batch: int = 0) -> Operand:
         """The same operand without its first rows and its first matrices."""

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -39,6 +40,10 @@ from gemmlab._gpu.runtime import (
     numbered,
     out_of_memory,
 )
+
+if TYPE_CHECKING:
+    from gemmlab._gpu.plans.launches import Launches
+    from gemmlab._gpu.plans.on_opencl import PreparedLaunches
 
 SYSTEM_DRIVERS = Path("/etc/OpenCL/vendors")
 SHORT_NAMES = {"Portable Computing Language": "PoCL", "Intel(R) OpenCL": "Intel OpenCL", "NVIDIA CUDA": "NVIDIA"}
@@ -84,13 +89,8 @@ class OpenCL(Runtime):
         """A `pyopencl.array.Array`, with its own queue."""
         if array.queue is None:
             raise UnsupportedProblem("the pyopencl array has no queue: give it one with array.with_queue(queue)")
-        events = [event for event in array.events if event.command_queue != array.queue]
-        if events:  # later work on the array's queue must wait for the events of other queues
-            import pyopencl as cl
-
-            cl.enqueue_barrier(array.queue, wait_for=events)
         memory, start = array.base_data, array.offset
-        if (parent := _parent_buffer(memory)) is not None:
+        if (parent := parent_buffer(memory)) is not None:
             memory, start = parent[0], start + parent[1]
         address = 0 if memory is None else memory.int_ptr  # an empty array has no memory
         return Adopted(
@@ -113,9 +113,20 @@ class OpenCL(Runtime):
             return self._adopted[queue]
 
     def empty(self, like: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
-        import pyopencl.array
+        from gemmlab._gpu.plans.on_opencl import new_array
 
-        return pyopencl.array.empty(like.queue, shape, like.dtype, allocator=like.allocator)
+        return new_array(self._queue_of(like.queue), shape, like)
+
+    def wait_for_others(self, queue: Queue, arrays: Sequence[DeviceArray]) -> None:
+        import pyopencl as cl
+
+        assert isinstance(queue, OpenCLQueue)
+        events = [event for x in arrays for event in x.events if event.command_queue != queue.queue]
+        if events:
+            with queue.lock, queue.device_errors("waiting for another queue"):
+                for event in events:
+                    event.command_queue.flush()  # what is not on its way would be waited for for ever
+                cl.enqueue_barrier(queue.queue, wait_for=events)
 
     def add_dependency(self, out: DeviceArray, event: Event) -> None:
         assert isinstance(event, OpenCLEvent)
@@ -144,7 +155,7 @@ class OpenCLQueue(Queue):
         import pyopencl as cl
 
         self.queue, self.context = queue, queue.context
-        self._out_of_order = bool(queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE)
+        self.is_out_of_order = bool(queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE)
         self._pool: Native = None
 
     def sibling(self) -> OpenCLQueue:
@@ -257,10 +268,15 @@ class OpenCLQueue(Queue):
 
         size = tuple(count * items for count, items in zip(groups, group, strict=True))
         with self.lock, self.device_errors("starting a kernel"):
-            if self._out_of_order:
+            if self.is_out_of_order:
                 cl.enqueue_barrier(self.queue)
             kernel.set_args(*arguments)
             return OpenCLEvent(self, cl.enqueue_nd_range_kernel(self.queue, kernel, size, group))
+
+    def prepared(self, launches: Launches) -> PreparedLaunches | None:
+        from gemmlab._gpu.plans.on_opencl import PreparedLaunches
+
+        return None if self.is_out_of_order else PreparedLaunches(self, launches)
 
     @contextmanager
     def device_errors(self, doing: str) -> Iterator[None]:
@@ -332,7 +348,7 @@ def _device_info(handle: int, device: Native) -> Device:
     )  # fmt: skip
 
 
-def _parent_buffer(memory: Memory) -> tuple[Native, int] | None:
+def parent_buffer(memory: Memory) -> tuple[Native, int] | None:
     """The parent of a sub-buffer, and the sub-buffer's offset in bytes; None for any other buffer."""
     import pyopencl as cl
 
