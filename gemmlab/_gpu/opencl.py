@@ -156,7 +156,6 @@ class OpenCLQueue(Queue):
 
         self.queue, self.context = queue, queue.context
         self.is_out_of_order = bool(queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE)
-        self._pool: Native = None
 
     def sibling(self) -> OpenCLQueue:
         import pyopencl as cl
@@ -180,13 +179,15 @@ class OpenCLQueue(Queue):
 
     # memory
 
-    def allocate(self, nbytes: int) -> Memory:
+    @cached_property
+    def pool(self) -> Native:
         import pyopencl.tools as tools
 
+        return tools.MemoryPool(tools.ImmediateAllocator(self.queue))
+
+    def allocate(self, nbytes: int) -> Memory:
         with self.lock, self.device_errors(f"allocating {nbytes} bytes"):
-            if self._pool is None:
-                self._pool = tools.MemoryPool(tools.ImmediateAllocator(self.queue))
-            return self._pool.allocate(nbytes)
+            return self.pool.allocate(nbytes)
 
     # A copy starts while the lock is held, and is waited for without it: NVIDIA's driver (580) crashes or hangs when
     # several threads make blocking copies on one queue.
@@ -285,8 +286,8 @@ class OpenCLQueue(Queue):
         try:
             yield
         except cl.MemoryError as error:
-            if self._pool is not None:
-                self._pool.free_held()
+            if "pool" in vars(self):
+                self.pool.free_held()
             raise out_of_memory(self.device, doing, error) from error
         except cl.Error as error:
             self.failed = True

@@ -90,10 +90,13 @@ def _memory(queue: Native, nbytes: int, allocator: Native) -> Memory:
     A driver may wait for all its work when memory is freed; the pool does not. What was freed is used again in the
     order of this queue, so work on another queue must be done before the array is freed.
     """
-    if allocator is None and nbytes <= MAX_POOLED and not queue.is_out_of_order:
-        return queue.allocate(nbytes)
     try:
-        return cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, nbytes) if allocator is None else allocator(nbytes)
+        if allocator is not None:
+            return allocator(nbytes)
+        if nbytes > MAX_POOLED or queue.is_out_of_order:
+            return cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, nbytes)
+        with queue.lock:
+            return queue.pool.allocate(nbytes)
     except cl.Error:
         with queue.device_errors(f"allocating {nbytes} bytes"):
             raise
