@@ -23,6 +23,7 @@ cdef object scope_get = scope.get
 cdef object general = None
 cdef str default_backend = "auto"
 cdef dict kernels = {}
+cdef dict short_ways = {}
 cdef int max_threads = MAX_THREADS
 
 
@@ -40,6 +41,11 @@ def register_kernel(str name, kernel):
 def is_registered(str name):
     """Whether plain products of this backend take the fast path already."""
     return name in kernels
+
+
+def register_short_way(kind, function):
+    """From now on, ask `function` first for products of device arrays of this type; None: the long way."""
+    short_ways[kind] = function
 
 
 def settings_changed():
@@ -116,6 +122,12 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
         result = plain(a, b, out, backend, threads)
         if result is not None:
             return result
+    elif (type(a) in short_ways and type(b) is type(a) and (out is None or type(out) is type(a))
+            and dtype is None and axes is None and threads is None and accumulate is False
+            and casting == "same_kind"):
+        result = on_device(a, b, out, backend, params)
+        if result is not None:
+            return result
     options = {"dtype": dtype, "casting": casting, "axes": axes, "threads": threads, "accumulate": accumulate}
     return general(a, b, out, backend, options, params)
 
@@ -144,3 +156,19 @@ cdef object plain(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, name, threads):
     if kernel is None or type(threads) is not int or not 1 <= threads <= max_threads:
         return None
     return (<FastPath> kernel).plain(a, b, out, threads)
+
+
+cdef object on_device(a, b, out, name, dict params):
+    """The product of device arrays, by a plan made at an earlier call; None if there is none."""
+    current = scope_get()
+    if current is not None:
+        if current.traces:
+            return None
+        if name is None:
+            name = current.backend
+            params = {**current.params, **params}
+    if name is None:
+        name = default_backend
+    if type(name) is not str:
+        return None
+    return short_ways[type(a)](a, b, out, name, params)

@@ -22,6 +22,7 @@ from gemmlab._config import config
 from gemmlab._cpu import isa
 from gemmlab._errors import BackendUnavailable, UnknownBackend, UnsupportedProblem, suggestion
 from gemmlab._gpu import RUNG_NAMES, RUNTIMES, VENDORS, best_rung
+from gemmlab._gpu.plans import table
 from gemmlab._problem import Problem
 from gemmlab.scale import ALL, JOINT, all_devices
 
@@ -358,8 +359,10 @@ def registered(backend: Backend) -> Iterator[Backend]:
     if backend.name in {"auto", *FAMILIES, *BY_NAME_ONLY, *names()}:
         raise ValueError(f"the name {backend.name!r} is taken")
     _loaded[backend.name] = backend
+    table.forget_all()
     try:
         yield backend
     finally:
+        table.forget_all()
         _loaded.pop(backend.name, None)
         _probed.pop(backend.name, None)

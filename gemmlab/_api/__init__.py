@@ -26,6 +26,7 @@ from gemmlab._config import config
 from gemmlab._cpu import _driver
 from gemmlab._cpu.threadpool import follow_threadpoolctl
 from gemmlab._front import matmul
+from gemmlab._gpu.plans import table
 
 __all__ = [
     "Call",
@@ -49,4 +50,5 @@ __all__ = [
 follow_threadpoolctl()
 _front.set_general(general_matmul)
 config.listen(_front.settings_changed)
+config.listen(table.forget_all)
 config.listen(lambda: _driver.limit_threads(config.threads))

@@ -62,6 +62,7 @@ def multiply_device_arrays(
 ) -> AnyArray:
     """The product of device arrays, on their device. It is started; the call does not wait for it."""
     from gemmlab._gpu.device_arrays import problem_of
+    from gemmlab._gpu.plans.making import remember, short_way
 
     a, b, out = operands
     chosen = _registry.get(_registry.AUTO_ON[runtime] if name == "auto" else name)
@@ -73,10 +74,14 @@ def multiply_device_arrays(
     if options["dtype"] is not None:
         raise UnsupportedProblem("arrays on a device are multiplied in their own dtype: convert them with astype")
     backend = cast("DeviceBackend", chosen)
-    problem, out = problem_of(backend, a, b, _without_tuple(out), options["axes"])
+    given = _without_tuple(out)
+    problem, out = problem_of(backend, a, b, given, options["axes"])
     handle = run(chosen, problem, params, traces)
     if events := getattr(handle, "events", None):
         backend.runtime.add_dependency(out, events[-1])
+    if options["axes"] is None and not traces and (way := short_way(runtime)) is not None:
+        _front.register_short_way(type(a), way.product)
+        remember(way, backend, problem, (a, b, given), out, name, params)
     return out
 
 

@@ -18,16 +18,17 @@ import numpy as np
 from gemmlab._backend import Availability, Param, Params, check_params
 from gemmlab._errors import BackendUnavailable
 from gemmlab._gpu import configurations, streaming
-from gemmlab._gpu.batches import BatchedOperand, GemmSize, Operand, launches, row_major
+from gemmlab._gpu.batches import BatchedOperand, GemmSize, Layout, Operand, launches, row_major
 from gemmlab._gpu.device_arrays import DeviceOperands
-from gemmlab._gpu.ladder.rungs import C_TYPE, ITEMSIZE, MAX_GROUPS, Rung, kernel_text
+from gemmlab._gpu.ladder.rungs import ITEMSIZE, MAX_GROUPS, Rung
 from gemmlab._gpu.ladder.traffic import traffic_bytes
+from gemmlab._gpu.plans.launches import Launches, Place
+from gemmlab._gpu.plans.of_rungs import copies, launches_of
+from gemmlab._gpu.plans.table import Prepared
 from gemmlab._gpu.runtime import Device, Event, HostArray, Memory, Queue, Runtime
 from gemmlab._problem import Problem
 
 MAX_EDGE = 2**31 - 1 - 4096  # sizes are 32-bit integers in the kernels, and the last tile may exceed the matrix
-COPY_GROUP = (32, 8, 1)
-ADD_GROUP = 256
 
 
 class Handle:
@@ -119,6 +120,12 @@ class DeviceBackend:
         """Whether `multiply` accepts column-major A and B; others are copied first."""
         return False
 
+    def prepared(
+        self, queue: Queue, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout]
+    ) -> Prepared | None:
+        """What `multiply` would do, ready but for the memory of A, B and C; None if there is no such short way."""
+        return None
+
     def accepts_layout(self, columns: int, ld: int) -> bool:
         """Whether `multiply` accepts matrices with leading dimension `ld`; others are copied first."""
         return True
@@ -155,30 +162,29 @@ class DeviceBackend:
     def _multiply_device(self, problem: Problem, on_device: DeviceOperands, params: Params) -> Handle:
         queue, operands, events = on_device.queue, [], []
         for x in (problem.a, problem.b):
-            operand = self._without_copy(on_device, x)
-            if operand is None and self.accepts_transposed(params):
-                operand = self._without_copy(on_device, x, transposed=True)
+            operand = self.without_copy(on_device, x, self.accepts_transposed(params))
             if operand is None:
                 operand = row_major(queue.allocate(x.size * x.itemsize), x.shape, x.shape[-1])
                 events += _copy(on_device, problem, x, operand)
             operands.append(operand)
         result = problem.out if problem.caller_out is None else problem.caller_out
-        direct = self._without_copy(on_device, result) if problem.caller_out is None else None
+        direct = self.without_copy(on_device, result) if problem.caller_out is None else None
         out = direct or row_major(queue.allocate(result.size * result.itemsize), result.shape, problem.n)
         events += self._launch(queue, problem, params, (*operands, out))
         if direct is None:  # `out` overlaps an operand, or its rows are not contiguous
             events += _copy(on_device, problem, result, out, back=True)
         return Handle(events)
 
-    def _without_copy(
-        self, on_device: DeviceOperands, x: HostArray, transposed: bool = False
+    def without_copy(
+        self, on_device: DeviceOperands, x: HostArray, may_be_transposed: bool = False
     ) -> BatchedOperand | None:
         """A device operand as it is in memory; None if `multiply` does not accept its layout."""
-        x = x.swapaxes(-1, -2) if transposed else x
-        operand = _batched_view(on_device.locate(x), x)
-        if operand is None or not self.accepts_layout(x.shape[-1], operand.ld):
-            return None
-        return replace(operand, transposed=transposed)
+        for transposed in (False, True) if may_be_transposed else (False,):
+            view = x.swapaxes(-1, -2) if transposed else x
+            operand = _batched_view(on_device.locate(view), view)
+            if operand is not None and self.accepts_layout(view.shape[-1], operand.ld):
+                return replace(operand, transposed=transposed)
+        return None
 
     def _launch(
         self, queue: Queue, problem: Problem, params: Params, operands: Sequence[BatchedOperand]
@@ -243,56 +249,21 @@ class RungBackend(DeviceBackend):
     def multiply(
         self, queue: Queue, params: Params, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
     ) -> Event:
+        launches = self.launches_for(queue, params, dtype, size, [x.layout for x in (a, b, c)])
+        return launches.start(queue, [x.memory for x in (a, b, c)])
+
+    def launches_for(
+        self, queue: Queue, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout]
+    ) -> Launches:
+        """What `multiply` launches, for operands without their memory; ValueError if the device cannot run it."""
         if (obstacle := self.rung.obstacle(params, dtype, queue.device)) is not None:
             raise ValueError(f"{self.name}: {obstacle}")
-        a, b, earlier = self._packed(queue, params, dtype, size, a, b)
-        parts = self.rung.parts(params)
-        found = c if parts == 1 else _room_for_parts(queue, size, parts, ITEMSIZE[dtype])
-        macros = self.rung.defines(params, dtype) | self.rung.layout(params, dtype, size, a, b, found)
-        kernel = queue.kernel(self.rung.text, "gemm", macros)
-        columns, rows = self.rung.block(params)
-        groups = -(-size.n // columns), -(-size.m // rows), size.batch * parts
-        arguments: list[Memory | np.generic] = [*map(np.int32, (size.m, size.n, size.k))]
-        for x in (a, b, found):
-            arguments += [x.memory, *map(np.int64, (x.start, x.ld, x.batch_stride))]
-        if self.rung.shares_k:
-            arguments.append(np.int32(parts))
-        event = queue.launch(kernel, groups, (*self.rung.group(params), 1), arguments)
-        if found is not c:
-            earlier.append(event)
-            event = _add_parts(queue, dtype, size, parts, found, c)
-        event.earlier = earlier
-        return event
+        return launches_of(self.rung, queue, params, dtype, size, layouts)
 
-    def _packed(
-        self, queue: Queue, params: Params, dtype: str, size: GemmSize, a: Operand, b: Operand
-    ) -> tuple[Operand, Operand, list[Event]]:
-        """A and B, or copies of them with longer rows where the rung gains by that; and the events of the copies."""
-        operands, events = [], []
-        leading = self.rung.to_pack(params, dtype, size, a, b)
-        for x, shape, ld in zip((a, b), ((size.m, size.k), (size.k, size.n)), leading, strict=True):
-            operands.append(x)
-            if ld:
-                rows, columns = shape[::-1] if x.transposed else shape
-                count = size.batch if x.batch_stride else 1
-                memory = queue.allocate(count * rows * ld * ITEMSIZE[dtype])
-                operands[-1] = Operand(memory, 0, ld, rows * ld if x.batch_stride else 0, x.transposed, padded=True)
-                events += _copy_matrices(queue, dtype, (count, rows, columns), (x, 1), (operands[-1], 1))
-        return operands[0], operands[1], events
-
-
-def _room_for_parts(queue: Queue, size: GemmSize, parts: int, itemsize: int) -> Operand:
-    """Memory for the sums of each part of k: for each product of the batch, one matrix after another."""
-    elements = size.m * size.n
-    return Operand(queue.allocate(size.batch * parts * elements * itemsize), 0, size.n, elements)
-
-
-def _add_parts(queue: Queue, dtype: str, size: GemmSize, parts: int, found: Operand, c: Operand) -> Event:
-    """Add the sums of the parts of k."""
-    kernel = queue.kernel(kernel_text("add_parts.cl"), "add_parts", {"REAL": C_TYPE[dtype]})
-    groups = -(-size.m * size.n // ADD_GROUP), 1, size.batch
-    first = *map(np.int32, (size.m, size.n, parts)), found.memory, c.memory
-    return queue.launch(kernel, groups, (ADD_GROUP, 1, 1), [*first, *map(np.int64, (c.start, c.ld, c.batch_stride))])
+    def prepared(
+        self, queue: Queue, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout]
+    ) -> Prepared | None:
+        return queue.prepared(self.launches_for(queue, params, dtype, size, layouts))
 
 
 def _distinct(x: HostArray) -> HostArray:
@@ -334,26 +305,10 @@ def _copy(
     batch_strides = tuple(stride // x.itemsize for stride in x.strides[:-2])
     strided = BatchedOperand(memory, start_bytes // x.itemsize, batch_strides, row_stride)
     problem.copies += 1
-    events = []
+    events: list[Event] = []
     for batch, (outside, inside) in launches(x.shape[:-2], (strided, packed), MAX_GROUPS):
-        sides = (outside, column_stride), (inside, 1)
-        events += _copy_matrices(queue, x.dtype.name, (batch, rows, columns), *(sides[::-1] if back else sides))
-    return events
-
-
-def _copy_matrices(
-    queue: Queue, dtype: str, shape: tuple[int, int, int], source: tuple[Operand, int], target: tuple[Operand, int]
-) -> list[Event]:
-    """Copy a batch of matrices on the device. Each side is an operand, and the step from column to column."""
-    batch, rows, columns = shape
-    kernel = queue.kernel(kernel_text("copy.cl"), "copy", {"REAL": C_TYPE[dtype]})
-    events = []
-    for i in range(0, rows, MAX_GROUPS * COPY_GROUP[1]):
-        count = min(MAX_GROUPS * COPY_GROUP[1], rows - i)
-        arguments: list[Memory | np.generic] = [np.int32(count), np.int32(columns)]
-        for side, stride in (source, target):
-            start = side.start + i * side.ld
-            arguments += [side.memory, *map(np.int64, (start, side.ld, stride, side.batch_stride))]
-        groups = -(-columns // COPY_GROUP[0]), -(-count // COPY_GROUP[1]), batch
-        events.append(queue.launch(kernel, groups, COPY_GROUP, arguments))
+        sides = (Place.A, outside.layout, column_stride), (Place.B, inside.layout, 1)
+        shape = batch, rows, columns
+        copied = Launches(tuple(copies(queue, x.dtype.name, shape, *(sides[::-1] if back else sides))))
+        events.append(copied.start(queue, [outside.memory, inside.memory]))
     return events

@@ -25,11 +25,25 @@ class GemmSize:
 
 
 @dataclass(frozen=True)
+class Layout:
+    """An operand without its memory: what an `Operand` says besides.
+
+    Device memory begins at a multiple of 128 bytes, so `start` tells how the operand is aligned.
+    """
+
+    start: int
+    ld: int
+    batch_stride: int = 0
+    transposed: bool = False
+    padded: bool = False
+
+
+@dataclass(frozen=True)
 class Operand:
     """Row-major matrices in device memory. `start`, `ld` and `batch_stride` are in elements, as the kernels take them.
 
-    A `transposed` operand is column-major: a library may accept it, most rungs do not. Of a `padded` one the rows may be
-    read up to `ld`.
+    A `transposed` operand is column-major: a library may accept it, most rungs do not. The rows of a `padded` one may
+    be read up to `ld`.
     """
 
     memory: Memory
@@ -39,10 +53,16 @@ class Operand:
     transposed: bool = False
     padded: bool = False
 
+    @property
+    def layout(self) -> Layout:
+        """All but the memory."""
+        return Layout(self.start, self.ld, self.batch_stride, self.transposed, self.padded)
+
     def skip(self, rows: int = 0, batch: int = 0) -> Operand:
         """The same operand without its first rows and its first matrices."""
         start = self.start + rows * (1 if self.transposed else self.ld) + batch * self.batch_stride
-        return Operand(self.memory, start, self.ld, self.batch_stride, self.transposed, self.padded)  # not `replace`: faster
+        # faster than `replace`
+        return Operand(self.memory, start, self.ld, self.batch_stride, self.transposed, self.padded)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,6 +33,10 @@ from gemmlab._gpu.runtime import (
     Runtime,
     WorkGroups,
 )
+
+if TYPE_CHECKING:
+    from gemmlab._gpu.plans.launches import Launches
+    from gemmlab._gpu.plans.on_cuda import PreparedLaunches
 
 _WINDOW = 1 << 45  # bytes; more than any array, less than an address range of `DeviceOperands`
 _OUT_OF_MEMORY = 2  # the code in both cudaError and CUresult
@@ -236,6 +241,11 @@ class CudaQueue(Queue):
         self, kernel: Kernel, groups: WorkGroups, group: WorkGroups, arguments: Sequence[Memory | np.generic]
     ) -> CudaEvent:
         return self.timed("starting a kernel", lambda stream: kernel(groups, group, arguments, stream=stream))
+
+    def prepared(self, launches: Launches) -> PreparedLaunches:
+        from gemmlab._gpu.plans.on_cuda import PreparedLaunches
+
+        return PreparedLaunches(launches)
 
     def timed(self, doing: str, work: Callable[[Native], None]) -> CudaEvent:
         """Submit `work` to the stream between two events."""

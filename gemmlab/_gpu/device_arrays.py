@@ -105,6 +105,7 @@ def problem_of(
     runtime = backend.runtime
     given = [runtime.adopt(x) for x in (a, b, out) if x is not None]
     operands = DeviceOperands(_common_queue(backend, given))
+    runtime.wait_for_others(operands.queue, [adopted.array for adopted in given])
     proxies = [operands.proxy(adopted) for adopted in given]
     problem = Problem.from_call(*proxies, axes=axes)
     if out is None:

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,7 +31,9 @@ from gemmlab._gpu.runtime import (
 )
 
 if TYPE_CHECKING:
-    
+    from gemmlab._gpu.plans.launches import Launches
+    from gemmlab._gpu.plans.on_opencl import PreparedLaunches
+
 SHORT_NAMES = {"Portable Computing Language": "PoCL", "Intel(R) OpenCL": "Intel OpenCL", "NVIDIA CUDA": "NVIDIA"}
 _MAX_QUEUES = 16  # for users' arrays
 
@@ -74,13 +77,8 @@ class OpenCL(Runtime):
         """A `pyopencl.array.Array`, with its own queue."""
         if array.queue is None:
             raise UnsupportedProblem("the pyopencl array has no queue: give it one with array.with_queue(queue)")
-        events = [event for event in array.events if event.command_queue != array.queue]
-        if events:  # later work on the array's queue must wait for the events of other queues
-            import pyopencl as cl
-
-            cl.enqueue_barrier(array.queue, wait_for=events)
         memory, start = array.base_data, array.offset
-        if (parent := _parent_buffer(memory)) is not None:
+        if (parent := parent_buffer(memory)) is not None:
             memory, start = parent[0], start + parent[1]
         address = 0 if memory is None else memory.int_ptr  # an empty array has no memory
         return Adopted(
@@ -103,9 +101,20 @@ class OpenCL(Runtime):
             return self._adopted[queue]
 
     def empty(self, like: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
-        import pyopencl.array
+        from gemmlab._gpu.plans.on_opencl import new_array
 
-        return pyopencl.array.empty(like.queue, shape, like.dtype, allocator=like.allocator)
+        return new_array(self._queue_of(like.queue), shape, like)
+
+    def wait_for_others(self, queue: Queue, arrays: Sequence[DeviceArray]) -> None:
+        import pyopencl as cl
+
+        assert isinstance(queue, OpenCLQueue)
+        events = [event for x in arrays for event in x.events if event.command_queue != queue.queue]
+        if events:
+            with queue.lock, queue.device_errors("waiting for another queue"):
+                for event in events:
+                    event.command_queue.flush()  # what is not on its way would be waited for for ever
+                cl.enqueue_barrier(queue.queue, wait_for=events)
 
     def add_dependency(self, out: DeviceArray, event: Event) -> None:
         assert isinstance(event, OpenCLEvent)
@@ -134,8 +143,7 @@ class OpenCLQueue(Queue):
         import pyopencl as cl
 
         self.queue, self.context = queue, queue.context
-        self._out_of_order = bool(queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE)
-        self._pool: Native = None
+        self.is_out_of_order = bool(queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE)
 
     def sibling(self) -> OpenCLQueue:
         import pyopencl as cl
@@ -159,13 +167,15 @@ class OpenCLQueue(Queue):
 
     # memory
 
-    def allocate(self, nbytes: int) -> Memory:
+    @cached_property
+    def pool(self) -> Native:
         import pyopencl.tools as tools
 
+        return tools.MemoryPool(tools.ImmediateAllocator(self.queue))
+
+    def allocate(self, nbytes: int) -> Memory:
         with self.lock, self.device_errors(f"allocating {nbytes} bytes"):
-            if self._pool is None:
-                self._pool = tools.MemoryPool(tools.ImmediateAllocator(self.queue))
-            return self._pool.allocate(nbytes)
+            return self.pool.allocate(nbytes)
 
     # A copy starts while the lock is held, and is waited for without it: NVIDIA's driver (580) crashes or hangs when
     # several threads make blocking copies on one queue.
@@ -251,10 +261,15 @@ class OpenCLQueue(Queue):
 
         size = tuple(count * items for count, items in zip(groups, group, strict=True))
         with self.lock, self.device_errors("starting a kernel"):
-            if self._out_of_order:
+            if self.is_out_of_order:
                 cl.enqueue_barrier(self.queue)
             kernel.set_args(*arguments)
             return OpenCLEvent(self, cl.enqueue_nd_range_kernel(self.queue, kernel, size, group))
+
+    def prepared(self, launches: Launches) -> PreparedLaunches | None:
+        from gemmlab._gpu.plans.on_opencl import PreparedLaunches
+
+        return None if self.is_out_of_order else PreparedLaunches(self, launches)
 
     @contextmanager
     def device_errors(self, doing: str) -> Iterator[None]:
@@ -263,8 +278,8 @@ class OpenCLQueue(Queue):
         try:
             yield
         except cl.MemoryError as error:
-            if self._pool is not None:
-                self._pool.free_held()
+            if "pool" in vars(self):
+                self.pool.free_held()
             raise failures.out_of_memory(self.device, doing, error) from error
         except cl.Error as error:
             self.failed = True
@@ -326,7 +341,7 @@ def _device_info(handle: int, device: Native) -> Device:
     )  # fmt: skip
 
 
-def _parent_buffer(memory: Memory) -> tuple[Native, int] | None:
+def parent_buffer(memory: Memory) -> tuple[Native, int] | None:
     """The parent of a sub-buffer, and the sub-buffer's offset in bytes; None for any other buffer."""
     import pyopencl as cl
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,10 @@ import numpy.typing as npt
 from gemmlab._errors import BackendUnavailable
 from gemmlab._gpu import cache
 from gemmlab._gpu.transfers.staging import MIN_BYTES, Staging
+
+if TYPE_CHECKING:
+    from gemmlab._gpu.plans.launches import Launches
+    from gemmlab._gpu.plans.table import Prepared
 
 HostArray: TypeAlias = npt.NDArray[Any]
 Defines: TypeAlias = Mapping[str, int | str]  # macros and their values
@@ -71,9 +75,9 @@ class Build:
 
 
 class Event(ABC):
-    """Work submitted to a device."""
+    """Work submitted to a device. `earlier` is work of the same product before it."""
 
-    earlier: Sequence[Event] = ()  # work that belongs to it and was submitted before it
+    earlier: tuple[Event, ...] = ()  # work that belongs to it and was submitted before it
 
     @abstractmethod
     def wait(self) -> None:
@@ -252,6 +256,10 @@ class Queue(ABC):
         Arguments are memory, or NumPy scalars of the types that the kernel declares.
         """
 
+    def prepared(self, launches: Launches) -> Prepared | None:
+        """Launches with their arguments set, but for memory; None if this queue launches in one way only."""
+        return None
+
     @abstractmethod
     def device_errors(self, doing: str) -> AbstractContextManager[None]:
         """Within the block, an error of the driver becomes a DeviceError. `doing` says what failed."""
@@ -340,6 +348,10 @@ class Runtime(ABC):
     @abstractmethod
     def empty(self, like: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
         """A new row-major array of the same kind, dtype and device as `like`."""
+
+    def wait_for_others(self, queue: Queue, arrays: Sequence[DeviceArray]) -> None:
+        """Make later work on a queue wait for what other queues do with these arrays. Does not block."""
+        return  # nothing to do where `launch` does that, or where the arrays' own library does not
 
     @abstractmethod
     def add_dependency(self, out: DeviceArray, event: Event) -> None:

@@ -9,8 +9,8 @@ Device matrices whose layout the library accepts are not copied; others are copi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
@@ -22,10 +22,10 @@ from gemmlab._backend import Param, Params
 from gemmlab._errors import BackendUnavailable, GemmlabError
 from gemmlab._gpu import failures
 from gemmlab._gpu.backend import DeviceBackend, RungBackend
-from gemmlab._gpu.batches import GemmSize, Operand
+from gemmlab._gpu.batches import GemmSize, Layout, Operand
 from gemmlab._gpu.cuda import CudaEvent, CudaQueue
 from gemmlab._gpu.ladder.rungs import ITEMSIZE, RUNGS
-from gemmlab._gpu.runtime import DeviceArray, Event, Native, Queue, Runtime
+from gemmlab._gpu.runtime import DeviceArray, Event, Memory, Native, Queue, Runtime
 from gemmlab._gpu.sycl import SyclEvent, SyclQueue
 from gemmlab._problem import Problem
 
@@ -168,8 +168,8 @@ class CuBLAS(Vendor):
     def version(self) -> str:
         queue = self.queue
         assert isinstance(queue, CudaQueue)
-        with queue.on_stream("asking cuBLAS for its version"), self._handle(queue) as handle:
-            number = self.library.getVersion(handle)
+        with queue.on_stream("asking cuBLAS for its version"):
+            number = self.library.getVersion(queue.cuda.Device(queue.device.handle).cublas_handle)
         return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
     def resolve(self, problem: Problem, params: Params) -> Params:
@@ -182,40 +182,66 @@ class CuBLAS(Vendor):
     def product(
         self, queue: CudaQueue, params: Params, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
     ) -> CudaEvent:
-        cublas, is_single = self.library, size.batch == 1
-        data_type = {"float32": queue.cuda.runtime.CUDA_R_32F, "float64": queue.cuda.runtime.CUDA_R_64F}[dtype]
-        one, zero = np.ones(1, dtype), np.zeros(1, dtype)
+        call = self.prepared(queue, params, dtype, size, [x.layout for x in (a, b, c)])
+        return queue.timed(call.doing, lambda stream: call.start(a.memory, b.memory, c.memory))
 
-        def arguments(x: Operand) -> tuple[int, ...]:
-            matrix = x.memory.ptr + x.start * ITEMSIZE[dtype], data_type, x.ld
-            return matrix if is_single else (*matrix, x.batch_stride)
+    def prepared(
+        self, queue: Native, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout]
+    ) -> CublasCall:
+        return CublasCall(self.library, queue, self.compute_types[params["compute"]], dtype, size, layouts)
 
-        def work(stream: Native) -> None:
-            with self._handle(queue) as handle:
-                # cuBLAS is column-major: row-major C = A @ B is column-major C^T = B^T @ A^T.
-                (cublas.gemmEx if is_single else cublas.gemmStridedBatchedEx)(
-                    handle, *(cublas.CUBLAS_OP_T if x.transposed else cublas.CUBLAS_OP_N for x in (b, a)),
-                    size.n, size.m, size.k,
-                    one.ctypes.data, *arguments(b), *arguments(a), zero.ctypes.data, *arguments(c),
-                    *(() if is_single else (size.batch,)),
-                    getattr(cublas, self.compute_types[params["compute"]]), cublas.CUBLAS_GEMM_DEFAULT,
-                )  # fmt: skip
 
-        return queue.timed("multiplying", work)
+class CublasCall:
+    """One call of cuBLAS, complete but for the memory of A, B and C."""
 
-    @contextmanager
-    def _handle(self, queue: CudaQueue) -> Iterator[int]:
-        """CuPy's handle of this thread and device, with the settings that we need; they are restored afterwards."""
-        cublas = self.library
+    doing = "multiplying"
+
+    def __init__(
+        self, library: Library, queue: CudaQueue, compute: str, dtype: str, size: GemmSize, layouts: Sequence[Layout]
+    ) -> None:
+        runtime, is_single = queue.cuda.runtime, size.batch == 1
+        self.library, self.queue, self.device = library, queue, queue.cuda.Device(queue.device.handle)
+        self.function = library.gemmEx if is_single else library.gemmStridedBatchedEx
+        self.scalars = np.array([1, 0], dtype)  # alpha and beta
+        one, itemsize = self.scalars.ctypes.data, ITEMSIZE[dtype]
+        data_type = {"float32": runtime.CUDA_R_32F, "float64": runtime.CUDA_R_64F}[dtype]
+        a, b, c = layouts
+        # cuBLAS is column-major: row-major C = A @ B is column-major C^T = B^T @ A^T.
+        operations = [library.CUBLAS_OP_T if x.transposed else library.CUBLAS_OP_N for x in (b, a)]
+        self.before = (*operations, size.n, size.m, size.k, one)
+        self.starts = [x.start * itemsize for x in (a, b, c)]
+        self.beta = one + itemsize
+        self.after_a, self.after_b, self.after_c = (
+            (data_type, x.ld) if is_single else (data_type, x.ld, x.batch_stride) for x in (a, b, c)
+        )
+        count = () if is_single else (size.batch,)
+        self.after = (*count, getattr(library, compute), library.CUBLAS_GEMM_DEFAULT)
+
+    def start(self, a: Memory, b: Memory, c: Memory) -> None:
+        """Submit it to the stream that is current, by CuPy's handle of this thread and device.
+
+        The handle gets the settings that we need; others are restored afterwards.
+        """
+        cublas, (start_a, start_b, start_c) = self.library, self.starts
+        wanted = cublas.CUBLAS_POINTER_MODE_HOST, cublas.CUBLAS_DEFAULT_MATH  # TF32 by the compute type alone
+        with_ours = True
         try:
-            handle = queue.cuda.Device(queue.device.handle).cublas_handle
-            scalars, math = cublas.getPointerMode(handle), cublas.getMathMode(handle)
-            cublas.setPointerMode(handle, cublas.CUBLAS_POINTER_MODE_HOST)
-            cublas.setMathMode(handle, cublas.CUBLAS_DEFAULT_MATH)  # TF32 by the compute type alone
-            try:
-                yield handle
-            finally:
-                cublas.setPointerMode(handle, scalars)
-                cublas.setMathMode(handle, math)
+            handle = self.device.cublas_handle
+            found = cublas.getPointerMode(handle), cublas.getMathMode(handle)
+            with_ours = found == wanted
+            if not with_ours:
+                _set_modes(cublas, handle, *wanted)
+            self.function(
+                handle, *self.before, b.ptr + start_b, *self.after_b, a.ptr + start_a, *self.after_a,
+                self.beta, c.ptr + start_c, *self.after_c, *self.after,
+            )  # fmt: skip
         except cublas.CUBLASError as error:
-            raise failures.failed(queue.device, "multiplying by cuBLAS", error) from error
+            raise failures.failed(self.queue.device, "multiplying by cuBLAS", error) from error
+        finally:
+            if not with_ours:
+                _set_modes(cublas, handle, *found)
+
+
+def _set_modes(cublas: Library, handle: int, scalars: int, math: int) -> None:
+    cublas.setPointerMode(handle, scalars)
+    cublas.setMathMode(handle, math)

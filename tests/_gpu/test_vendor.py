@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from devices import DTYPES, integers
+from fake_cublas import FakeCuBLAS
 from fake_cuda import FakeCuda, FakeDevice
 from helpers import output_of
 
@@ -313,70 +314,6 @@ def test_arrays_of_one_context_and_two_queues():
 
 
 # cuBLAS
-
-
-class FakeCuBLAS:
-    """cuBLAS as its documentation has it: column-major matrices at addresses in (here: host) memory."""
-
-    CUBLAS_OP_N, CUBLAS_OP_T = 0, 1
-    CUBLAS_POINTER_MODE_HOST, CUBLAS_DEFAULT_MATH, CUBLAS_GEMM_DEFAULT = 0, 0, -1
-    CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_64F, CUBLAS_COMPUTE_32F_FAST_TF32 = 68, 70, 77
-
-    class CUBLASError(RuntimeError):
-        pass
-
-    def __init__(self, cuda):
-        self.cuda, self.calls = cuda, []
-        self.scalars, self.math = 1, 3  # as a user may have left them: scalars on the device, TF32 for all
-
-    def getPointerMode(self, handle):
-        return self.scalars
-
-    def setPointerMode(self, handle, mode):
-        self.scalars = mode
-
-    def getMathMode(self, handle):
-        return self.math
-
-    def setMathMode(self, handle, mode):
-        self.math = mode
-
-    def getVersion(self, handle):
-        return 130200
-
-    def gemmEx(self, *given):
-        handle, op_a, op_b, m, n, k, alpha, a, a_kind, lda, b, b_kind, ldb, beta, c, c_kind, ldc, compute, how = given
-        self.calls.append("gemmEx")
-        self._gemm(handle, op_a, op_b, m, n, k, alpha, a, a_kind, lda, 0, b, b_kind, ldb, 0, beta, c, c_kind, ldc, 0, 1,
-                   compute, how)  # fmt: skip
-
-    def gemmStridedBatchedEx(self, *given):
-        self.calls.append("gemmStridedBatchedEx")
-        self._gemm(*given)
-
-    def _gemm(self, handle, op_a, op_b, m, n, k, alpha, a, a_kind, lda, a_step, b, b_kind, ldb, b_step, beta,
-              c, c_kind, ldc, c_step, count, compute, how):  # fmt: skip
-        assert (handle, how, self.scalars, self.math) == (77, -1, 0, 0)
-        assert (self.cuda.device, a_kind, b_kind) == (1, c_kind, c_kind)
-        self.calls.append((compute, self.cuda.current))
-        real = (ctypes.c_float, ctypes.c_double)[c_kind]
-        a_rows, b_rows = (k if op_a else m), (n if op_b else k)
-        if lda < max(1, a_rows) or ldb < max(1, b_rows) or ldc < max(1, m):
-            raise self.CUBLASError("CUBLAS_STATUS_INVALID_VALUE")
-
-        def matrix(address, rows, columns, ld):
-            memory = (real * (ld * (columns - 1) + rows)).from_address(address)
-            size = ctypes.sizeof(real)
-            return np.lib.stride_tricks.as_strided(np.ctypeslib.as_array(memory), (rows, columns), (size, size * ld))
-
-        for i in range(count):
-            offsets = [i * step * ctypes.sizeof(real) for step in (a_step, b_step, c_step)]
-            left = matrix(a + offsets[0], a_rows, m if op_a else k, lda)
-            right = matrix(b + offsets[1], b_rows, k if op_b else n, ldb)
-            into = matrix(c + offsets[2], m, n, ldc)
-            old = real.from_address(beta).value
-            sums = real.from_address(alpha).value * ((left.T if op_a else left) @ (right.T if op_b else right))
-            into[...] = sums + (old * into if old else 0)
 
 
 @pytest.fixture

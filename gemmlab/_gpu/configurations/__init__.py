@@ -103,7 +103,7 @@ def _fastest(backend: RungBackend, queue: Queue, problem: Problem, checked: bool
                                                     queue.device) is None
     ]  # fmt: skip
     size, units = GemmSize(problem.m, problem.n, problem.k, problem.batch), queue.device.compute_units
-    for one in sorted(fitting, key=lambda one: model.predicted_s(one, rung, size, units)):
+    for one in sorted(fitting, key=lambda one: model.predicted_s(one, rung, queue.device.kind, size, units)):
         usable = check.passes if checked else check.has_not_failed
         if usable(backend, queue, dtype, one):
             return one

@@ -11,24 +11,23 @@ measured time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.ladder.rungs import Rung
 from gemmlab._profile import Configuration
 
 
-def predicted_s(one: Configuration, rung: Rung, size: GemmSize, compute_units: int) -> float:
-    """Seconds for a batch of m x n x k products on a device with this number of compute units."""
+def predicted_s(one: Configuration, rung: Rung, kind: str, size: GemmSize, compute_units: int) -> float:
+    """Seconds for a batch of m x n x k products on a device of this kind and number of compute units."""
     measured = GemmSize(*one.shape, 1)
     measured_s = 2e-9 * measured.m * measured.n * measured.k / one.gflop_per_s
-    steps = _steps(one.parameters, rung, measured, compute_units)
-    return measured_s * _steps(one.parameters, rung, size, compute_units) / steps
+    parameters = rung.resolve(one.parameters, kind)
+    steps = _steps(parameters, rung, measured, compute_units)
+    return measured_s * _steps(parameters, rung, size, compute_units) / steps
 
 
-def _steps(parameters: Mapping[str, int], rung: Rung, size: GemmSize, compute_units: int) -> int:
+def _steps(parameters: dict[str, int], rung: Rung, size: GemmSize, compute_units: int) -> int:
     """Steps of k that a compute unit takes, in all waves."""
     columns, rows = rung.block(parameters)
-    parts = rung.parts(rung.fitted(dict(parameters), size, compute_units))
+    parts = rung.parts(rung.fitted(parameters, size, compute_units))
     groups = -(-size.m // rows) * -(-size.n // columns) * parts * size.batch
     return -(-groups // compute_units) * -(-size.k // parts)

@@ -2,14 +2,14 @@
 
 typedef REAL real;
 
-__kernel void add_parts(const int m, const int n, const int parts, const __global real *sums, __global real *C,
-                        const long C_start, const long ldc, const long C_step)
+__kernel void add_parts(const int m, const int n, const int parts, const __global real *sums,
+                        const long start, __global real *C, const long C_start, const long ldc, const long C_step)
 {
     const long product = get_group_id(2), at = get_global_id(0), size = (long)m * n;
     if (at >= size)
         return;
     real sum = 0;
     for (int part = 0; part < parts; part++)
-        sum += sums[(product * parts + part) * size + at];
+        sum += sums[start + (product * parts + part) * size + at];
     C[C_start + product * C_step + at / n * ldc + at % n] = sum;
 }

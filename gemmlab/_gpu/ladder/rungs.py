@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from gemmlab._backend import Param, Params
-from gemmlab._gpu.batches import GemmSize, Operand
+from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.ladder import traffic, tuned
 
 if TYPE_CHECKING:
@@ -117,12 +117,12 @@ class Rung:
         return {**macros, "GROUP_X": x, "GROUP_Y": y, "REAL": C_TYPE[dtype]}
 
     def layout(
-        self, params: RungParams, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
+        self, params: RungParams, dtype: str, size: GemmSize, a: Layout, b: Layout, c: Layout
     ) -> Defines:
         """More macros: how the operands lie in memory, for a rung that heeds it."""
         return {}
 
-    def to_pack(self, params: RungParams, dtype: str, size: GemmSize, a: Operand, b: Operand) -> tuple[int, int]:
+    def to_pack(self, params: RungParams, dtype: str, size: GemmSize, a: Layout, b: Layout) -> tuple[int, int]:
         """The leading dimensions of copies of A and B that are worth their time; 0 for no copy."""
         return 0, 0
 
@@ -174,11 +174,11 @@ class TunedRung(Rung):
         return tuned.defines(params, ITEMSIZE[dtype]) | own
 
     def layout(
-        self, params: RungParams, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
+        self, params: RungParams, dtype: str, size: GemmSize, a: Layout, b: Layout, c: Layout
     ) -> Defines:
         return tuned.layout(params, ITEMSIZE[dtype], size, a, b, c)
 
-    def to_pack(self, params: RungParams, dtype: str, size: GemmSize, a: Operand, b: Operand) -> tuple[int, int]:
+    def to_pack(self, params: RungParams, dtype: str, size: GemmSize, a: Layout, b: Layout) -> tuple[int, int]:
         return tuned.to_pack(params, ITEMSIZE[dtype], size, a, b)
 
     def fitted(self, params: dict[str, int], size: GemmSize, compute_units: int) -> dict[str, int]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from gemmlab._gpu.batches import GemmSize, Operand
+from gemmlab._gpu.batches import GemmSize, Layout
 
 Params: TypeAlias = Mapping[str, int]
 WARP = 32
 MAX_PARTS = 128  # of k
-LEAST_TILES = 4  # of k for a part
-MUCH_REUSE = 512  # times that an element is multiplied: then a copy that can be read in vectors pays
+LEAST_DEPTH = 256  # of k for a part
+MUCH_REUSE = 2560  # times that an element is multiplied: then a copy that can be read in vectors pays
 INT_MAX = 2**31 - 1
 
 
@@ -70,7 +70,7 @@ def with_parts(params: dict[str, int], size: GemmSize, compute_units: int) -> di
         return params
     columns, rows = block(params)
     groups = max(1, -(-size.m // rows) * -(-size.n // columns) * size.batch)
-    deep = size.k // (LEAST_TILES * params["step_k"])
+    deep = size.k // LEAST_DEPTH
     count = min(compute_units // groups, deep, MAX_PARTS) if params["local_copy"] else 1
     return {**params, "split_k": max(1, count)}
 
@@ -84,7 +84,7 @@ def defines(params: Params, itemsize: int) -> dict[str, int | str]:
     return usual | {"WIDE": wide, "BLOCK_X": columns, "BLOCK_Y": rows}
 
 
-def layout(params: Params, itemsize: int, size: GemmSize, a: Operand, b: Operand, c: Operand) -> dict[str, int | str]:
+def layout(params: Params, itemsize: int, size: GemmSize, a: Layout, b: Layout, c: Layout) -> dict[str, int | str]:
     """Macros that say how the operands lie in memory, and which of them can be read in vectors."""
     if not params["local_copy"]:
         return {}
@@ -99,7 +99,7 @@ def layout(params: Params, itemsize: int, size: GemmSize, a: Operand, b: Operand
     }  # fmt: skip
 
 
-def in_vectors(x: Operand, along_k: bool, rows: int, wide: int) -> bool:
+def in_vectors(x: Layout, along_k: bool, rows: int, wide: int) -> bool:
     """Whether an operand can be read in vectors of `wide` elements. `rows` is its extent across k.
 
     Along k no vector reaches over the end: the last tile is read in single elements.
@@ -108,7 +108,7 @@ def in_vectors(x: Operand, along_k: bool, rows: int, wide: int) -> bool:
     return aligned and (along_k or x.padded or rows % wide == 0)
 
 
-def to_pack(params: Params, itemsize: int, size: GemmSize, a: Operand, b: Operand) -> tuple[int, int]:
+def to_pack(params: Params, itemsize: int, size: GemmSize, a: Layout, b: Layout) -> tuple[int, int]:
     """The leading dimensions of copies of A and B that can be read in vectors; 0 where a copy does not pay."""
     if not params["local_copy"]:
         return 0, 0
