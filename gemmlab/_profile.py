@@ -159,7 +159,8 @@ def _configuration(found: Any) -> Configuration | None:
     with suppress(TypeError, KeyError, ValueError, AttributeError):
         values, rate = dict(found["parameters"]), float(found["gflop_per_s"])
         m, n, k = found["shape"]
-        if all(value == 0 or _is_size(value) for value in values.values()) and all(map(_is_size, (m, n, k))) and 0 < rate < math.inf:
+        whole = all(type(value) is int and 0 <= value <= MAX_SIZE for value in values.values())
+        if whole and all(map(_is_size, (m, n, k))) and 0 < rate < math.inf:
             return Configuration(values, (m, n, k), rate, str(found["driver"]))
     return None
 
