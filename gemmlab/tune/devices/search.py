@@ -44,6 +44,7 @@ DTYPES = ("float32", "float64")
 MINUTES = 5.0
 MAX_BUILDERS = 8
 AHEAD = 2  # builds that are begun, for each builder
+LEAST_WAIT_S = 0.5
 STEPS = 1000  # of progress
 
 
@@ -224,20 +225,25 @@ class _OneDtype:
     def search(self) -> None:
         """Until the time is over, nothing is left to try, or the log is full."""
         building: dict[Future[Answer], Values] = {}
-        while self.clock.left_s and not self.log.is_full:
+        while self._goes_on:
             self.clock.tell(self._doing())
             if self.overlaps or not building:
                 self._begin_builds(building)
             if not building:
                 break
             until = FIRST_COMPLETED if self.overlaps else ALL_COMPLETED
-            done, _ = wait(building, self.clock.left_s, until)
+            done, _ = wait(building, max(self.clock.left_s, LEAST_WAIT_S), until)
             for future in [future for future in building if future in done]:
-                if self.clock.left_s:
+                if self._goes_on:
                     self._try(building.pop(future), future.result())
         for future in building:
             future.cancel()
         self._compare_with_defaults()
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether there is time and room in the log; one configuration is tried however little time there is."""
+        return not self.log.is_full and (self.clock.left_s > 0 or not all(one.outcomes for one in self.rankings))
 
     def _compare_with_defaults(self) -> None:
         for ranking in self.rankings:

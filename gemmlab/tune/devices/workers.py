@@ -20,7 +20,7 @@ BUILD_S = 30.0  # no kernel is worth more
 FIRST_S = 60.0  # for a trial before anything is known of the kernel's speed
 KERNEL_S = 10.0  # for the checks of a trial, and what the driver does besides
 RUNS_OF_BEST = 100  # times as long as the best: a trial that is slow, but ends, is no hang
-MAX_REASON = 300  # letters of a compiler's message
+FIRST_LETTERS, LAST_LETTERS = 150, 350  # of a compiler's message
 
 
 class Worker:
@@ -60,8 +60,7 @@ class Worker:
             answer = {"error": str(death)}
         if "error" in answer:
             self.close()
-            reason = " ".join(str(answer["error"]).split())
-            return {"outcome": "failed", "reason": reason[:MAX_REASON]}
+            return {"outcome": "failed", "reason": _shortened(" ".join(str(answer["error"]).split()))}
         return answer
 
     def close(self) -> None:
@@ -122,3 +121,7 @@ class Builders:
         for worker in self._workers:
             worker.close()
         self._threads.shutdown()
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= FIRST_LETTERS + LAST_LETTERS else f"{text[:FIRST_LETTERS]} ... {text[-LAST_LETTERS:]}"

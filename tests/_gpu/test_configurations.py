@@ -1,0 +1,199 @@
+"""A rung follows the configurations of a profile: this machine's own, then those that ship; never a wrong one."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from devices import FIRST_PLACES, backend_at
+from fresh_profile import forget, profile_in
+from randomness import RNG
+
+import gemmlab
+from gemmlab import _profile, _registry
+from gemmlab._gpu import configurations
+from gemmlab._gpu.configurations import local_memory, model
+from gemmlab._gpu.configurations.check import odd_size
+from gemmlab._profile import Configuration
+
+NAME = "opencl-register"
+SMALL = {"tile_x": 2, "tile_y": 2, "length": 4, "group_x": 4, "group_y": 4}
+LARGE = {"tile_x": 4, "tile_y": 8, "length": 2, "group_x": 32, "group_y": 8}
+pytestmark = pytest.mark.skipif("opencl:0" not in FIRST_PLACES, reason="no OpenCL device")
+
+
+@pytest.fixture(autouse=True)
+def own_profile(monkeypatch, tmp_path):
+    with profile_in(tmp_path, monkeypatch):
+        yield
+
+
+@pytest.fixture
+def backend():
+    return gemmlab.get_backend(NAME)
+
+
+def keep(backend, *found, key=None, dtype="float32", driver=None):
+    """Put configurations, of (parameters, edge, rate), into the profile."""
+    driver = backend.device.driver if driver is None else driver
+    kept = [Configuration(parameters, (edge,) * 3, rate, driver) for parameters, edge, rate in found]
+    _profile.store_configurations(key or configurations.device_key(backend.queue), NAME, {dtype: kept})
+    configurations.forget()
+
+
+def params_of(m, n, k, dtype="float32", **given):
+    a, b = RNG.integers(-8, 9, (m, k)).astype(dtype), RNG.integers(-8, 9, (k, n)).astype(dtype)
+    with gemmlab.trace() as calls:
+        c = gemmlab.matmul(a, b, backend=NAME, **given)
+    assert np.array_equal(c, a @ b)
+    return calls[0].params
+
+
+def test_products_follow_the_configuration_that_is_predicted_to_be_fastest(backend):
+    usual = params_of(70, 50, 30)
+    keep(backend, (LARGE, 1024, 1000.0), (SMALL, 64, 100.0))
+    assert params_of(1000, 1100, 40) == LARGE
+    assert params_of(8, 8, 40) == SMALL
+    assert params_of(70, 50, 30, "float64") == usual
+    assert params_of(8, 8, 40, tile_x=1) == SMALL | {"tile_x": 1}
+    assert params_of(8, 8, 40, **usual) == usual
+    assert "fastest at 64 x 64 x 64" in explanation()
+
+
+def explanation():
+    return str(gemmlab.explain(np.ones((8, 40), np.float32), np.ones((40, 8), np.float32), backend=NAME).rows[0][2])
+
+
+def test_what_does_not_go_with_the_callers_value_gives_way_to_the_defaults(backend):
+    usual = params_of(70, 50, 30)
+    keep(backend, ({**LARGE, "group_y": 16}, 64, 100.0))
+    limit = backend.device.group_limit
+    wide = min(1024, 2 * limit // 16)
+    assert params_of(70, 50, 30, group_x=wide) == usual | {"group_x": wide}
+
+
+@pytest.mark.parametrize("key", ["another GPU, 9.0", "PoCL, 128 bits"])
+def test_those_of_another_device_are_not_used(key, backend):
+    usual = params_of(70, 50, 30)
+    keep(backend, (SMALL, 64, 100.0), key=key)
+    assert params_of(70, 50, 30) == usual
+    assert "profile" not in explanation()
+
+
+def test_another_driver_is_said(backend):
+    keep(backend, (SMALL, 64, 100.0), driver="driver 1.0")
+    assert params_of(8, 8, 8) == SMALL
+    assert "with another driver (driver 1.0; this is" in explanation()
+
+
+def test_a_wrong_one_is_named_and_not_used(backend, monkeypatch):
+    usual = params_of(70, 50, 30)
+    keep(backend, (LARGE, 1024, 1000.0), (SMALL, 64, 100.0))
+    right = type(backend).multiply
+
+    def multiply(self, queue, params, *others):
+        event = right(self, queue, params, *others)
+        if params == SMALL:
+            raise gemmlab.DeviceError("its kernel is broken")
+        return event
+
+    monkeypatch.setattr(type(backend), "multiply", multiply)
+    with pytest.warns(UserWarning, match=r"the profile's .*tile_x 2, .* is not used, its kernel is broken"):
+        assert params_of(8, 8, 8) == LARGE
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # once in a process
+        assert params_of(8, 8, 9) == LARGE
+    assert "is not used" in explanation()
+    assert usual != LARGE
+
+
+def test_the_machines_own_go_before_those_that_ship(backend, monkeypatch):
+    shipped = {"parameters": LARGE, "shape": [64, 64, 64], "gflop_per_s": 10.0, "driver": "elsewhere"}
+    table = {configurations.device_key(backend.queue): {NAME: {"float32": [shipped]}}}
+    monkeypatch.setattr(_profile, "_shipped", lambda: _profile.Content({}, table))
+    configurations.forget()
+    assert params_of(8, 8, 8) == LARGE
+    keep(backend, (SMALL, 64, 100.0))
+    assert params_of(8, 8, 8) == SMALL
+
+
+@pytest.mark.parametrize("damage", [
+    {"parameters": {"tile_x": 0}}, {"parameters": {"surprise": 3}}, {"parameters": {"tile_x": 5000}},
+    {"parameters": []}, {"shape": [64, 64]}, {"shape": "64"}, {"gflop_per_s": 0}, {"gflop_per_s": "fast"},
+    {"gflop_per_s": 1e999}, {"shape": [64, 64, True]},
+])  # fmt: skip
+def test_what_is_no_configuration_is_ignored(damage, backend):
+    usual = params_of(70, 50, 30)
+    one = {"parameters": SMALL, "shape": [64, 64, 64], "gflop_per_s": 10.0, "driver": ""} | damage
+    devices = {configurations.device_key(backend.queue): {NAME: {"float32": [one, 3]}}}
+    _profile.path().write_text(json.dumps({"version": 2, "machines": {}, "devices": devices}))
+    forget()
+    assert params_of(70, 50, 30) == usual
+
+
+def test_shapes_are_replaced_one_by_one(backend):
+    keep(backend, (SMALL, 64, 100.0), (LARGE, 1024, 100.0))
+    keep(backend, (SMALL, 1024, 200.0))
+    kept = _profile.configurations(configurations.device_key(backend.queue), NAME, "float32")
+    assert [(one.shape[0], one.parameters, one.gflop_per_s) for one in kept] == [
+        (64, SMALL, 100.0), (1024, SMALL, 200.0),
+    ]  # fmt: skip
+
+
+def test_the_files_that_ship_are_profiles_of_rungs():
+    for backends in _profile._shipped().devices.values():
+        for name, dtypes in backends.items():
+            rung = gemmlab.backends()[name]
+            for listed in dtypes.values():
+                for one in map(_profile._configuration, listed):
+                    assert one is not None
+                    assert one.parameters.keys() == rung.params.keys()
+                    assert all(rung.params[key].constraint(value) for key, value in one.parameters.items())
+
+
+@pytest.mark.parametrize("place", FIRST_PLACES)
+def test_every_runtime_names_its_device_and_its_local_memory(place):
+    queue = gemmlab.get_backend(backend_at(place, "naive")).queue
+    assert configurations.device_key(queue).split(", ")[1].split()[0].replace(".", "").isdigit()
+    assert queue.static_local_bytes >= queue.device.local_bytes
+    assert local_memory._runs(queue, 16 << 10)
+
+
+def test_a_gpu_is_asked_for_more_local_memory_than_it_reports(backend, monkeypatch):
+    asked = []
+    queue = SimpleNamespace(device=replace(backend.device, kind="gpu", local_bytes=48 << 10))
+    monkeypatch.setattr(local_memory, "_runs", lambda queue, nbytes: asked.append(nbytes) or nbytes < 100 << 10)
+    assert local_memory.probed(queue) == 98 << 10
+    assert asked == [226 << 10, 162 << 10, 98 << 10]
+    monkeypatch.setattr(local_memory, "_runs", lambda queue, nbytes: False)
+    assert local_memory.probed(queue) == 48 << 10
+
+
+def test_a_rung_may_have_the_local_memory_that_was_probed(backend, monkeypatch):
+    rung, params = gemmlab.get_backend("opencl-local4").rung, {"tile": 64, "per_item": 4, "unroll": 1}
+    reports_little = replace(backend.device, local_bytes=4000)
+    assert "of local memory" in rung.obstacle(params, "float32", reports_little)
+    monkeypatch.setattr(backend.runtime, "devices", (reports_little,))
+    monkeypatch.setattr(backend.runtime, "queue", lambda device: SimpleNamespace(static_local_bytes=40_000))
+    assert rung.obstacle(params, "float32", reports_little) is None
+    assert "40000 a group" in rung.obstacle(params, "float64", reports_little)
+
+
+def test_the_model_counts_waves():
+    one = Configuration({"edge": 32, "split": 2}, (64, 64, 64), 10.0, "")
+    block = lambda params: (params["edge"], params["edge"])  # noqa: E731
+    own_s = 2e-9 * 64**3 / 10
+    assert model.predicted_s(one, block, (64, 64, 64, 1), 8) == pytest.approx(own_s)  # 8 groups: one wave
+    assert model.predicted_s(one, block, (65, 64, 64, 1), 8) == pytest.approx(2 * own_s)
+    assert model.predicted_s(one, block, (1, 1, 640, 1), 8) == pytest.approx(10 * own_s)
+    assert model.predicted_s(one, block, (32, 32, 64, 9), 8) == pytest.approx(3 * own_s)
+
+
+def test_the_small_product_has_edges():
+    assert odd_size(16, 8) == (13, 25, 131)
+    assert odd_size(1, 1) == (3, 3, 131)
+    assert _registry.get(NAME).params.keys() == SMALL.keys()
