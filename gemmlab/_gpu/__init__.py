@@ -8,6 +8,7 @@
     transfers/         how data comes to a device and back
     batches.py         batches of matrices in device memory, split into launches
     backend.py         the host code of a product, the same for every runtime
+    plans/             what a product of device arrays launched, kept for the next one like it
     streaming/         large products, in tiles, with transfers beside the work
     vendor.py          oneMKL and cuBLAS; CLBlast in clblast.py
     device_arrays.py   device arrays of users, and DLPack
@@ -21,10 +22,13 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from gemmlab._gpu.rungs import BEST_RUNG, RUNG_NAMES, RUNGS, OwnRung, RungParams, Shape
+from gemmlab._gpu.rungs import BEST_RUNG, FASTEST, ITEMSIZE, RUNG_NAMES, RUNGS, OwnRung, RungParams, Shape
 from gemmlab._gpu.traffic import Model, nothing
 
-__all__ = ["RUNG_NAMES", "RUNTIMES", "VENDORS", "backend_named", "best_rung", "devices", "opencl_rung", "runtime_named"]
+__all__ = [
+    "RUNG_NAMES", "RUNTIMES", "VENDORS", "backend_named", "best_rung", "choose_rung", "devices", "opencl_rung",
+    "runtime_named",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from gemmlab._backend import Param
@@ -150,7 +154,7 @@ def opencl_rung(
 
 
 def best_rung(runtime: str, selector: str) -> str:
-    """The backend that a runtime's family name selects: the fastest rung for the kind of device.
+    """The backend that a runtime's family name stands for where no product is known; see `choose_rung`.
 
     "all" are devices of one kind, that of the first.
     """
@@ -161,6 +165,22 @@ def best_rung(runtime: str, selector: str) -> str:
     except BackendUnavailable:
         on_cpu = False
     return f"{runtime}-{BEST_RUNG['cpu' if on_cpu else 'gpu']}" + (f":{selector}" if selector else "")
+
+
+def choose_rung(runtime: str, device: Device, dtype: str, m: int, n: int, k: int) -> tuple[str, str]:
+    """The rung that a runtime's family name selects for one product, and why: the fastest one that can run it."""
+    kind = "cpu" if device.kind == "cpu" else "gpu"
+    reasons: list[str] = []
+    for name in FASTEST[kind]:
+        if name not in RUNG_NAMES:
+            continue
+        rung = RUNGS[RUNG_NAMES.index(name)]
+        obstacle = rung.obstacle(rung.resolve({}, kind), dtype, device) if dtype in ITEMSIZE else None
+        if obstacle is None:
+            why = f"our fastest for {m} x {n} x {k} of {dtype} on {device.label}"
+            return name, "; ".join([f"{runtime}-{name} is {why}", *reasons])
+        reasons.append(f"not {runtime}-{name}: {obstacle}")
+    return BEST_RUNG[kind], "; ".join(reasons)
 
 
 def devices() -> dict[str, tuple[Device, ...] | str]:

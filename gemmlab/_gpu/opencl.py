@@ -16,11 +16,12 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gemmlab._errors import UnsupportedProblem
+from gemmlab._gpu.plans.launches import Launches
+from gemmlab._gpu.plans.table import Prepared
 from gemmlab._gpu.ptx import is_ptx, machine_code
 from gemmlab._gpu.runtime import (
     Adopted,
@@ -40,10 +41,6 @@ from gemmlab._gpu.runtime import (
     numbered,
     out_of_memory,
 )
-
-if TYPE_CHECKING:
-    from gemmlab._gpu.plans.launches import Launches
-    from gemmlab._gpu.plans.on_opencl import PreparedLaunches
 
 SYSTEM_DRIVERS = Path("/etc/OpenCL/vendors")
 SHORT_NAMES = {"Portable Computing Language": "PoCL", "Intel(R) OpenCL": "Intel OpenCL", "NVIDIA CUDA": "NVIDIA"}
@@ -274,7 +271,7 @@ class OpenCLQueue(Queue):
             kernel.set_args(*arguments)
             return OpenCLEvent(self, cl.enqueue_nd_range_kernel(self.queue, kernel, size, group))
 
-    def prepared(self, launches: Launches) -> PreparedLaunches | None:
+    def prepared(self, launches: Launches) -> Prepared | None:
         from gemmlab._gpu.plans.on_opencl import PreparedLaunches
 
         return None if self.is_out_of_order else PreparedLaunches(self, launches)

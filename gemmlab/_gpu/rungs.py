@@ -177,5 +177,7 @@ RUNGS = (
          group=_group, block=_group_of_tiles, model=traffic.in_global_memory),
 )  # fmt: skip
 RUNG_NAMES = tuple(rung.name for rung in RUNGS)
-# The fastest rung for a kind of device (as in `defaults`), which a family name such as "opencl" selects.
-BEST_RUNG = {"gpu": "register", "cpu": "local4"}
+# The rungs that a family name such as "opencl" chooses from, the fastest first, by kind of device (as in `defaults`).
+FASTEST = {"gpu": ("tuned", "register", "private"), "cpu": ("tuned", "local4", "private")}
+# The first of them: what a family name stands for where no product is known.
+BEST_RUNG = {kind: next(name for name in names if name in RUNG_NAMES) for kind, names in FASTEST.items()}
