@@ -80,7 +80,8 @@ def multiply_device_arrays(
     handle = run(backend, problem, params, traces)
     if events := getattr(handle, "events", None):
         backend.runtime.add_dependency(out, events[-1])
-    if options["axes"] is None and not traces and (way := short_way(runtime)) is not None:
+    is_plain = options["axes"] is None and not traces and hasattr(backend, "prepared")  # a plugin's may be without
+    if is_plain and (way := short_way(runtime)) is not None:
         _front.register_short_way(type(a), way.product)
         remember(way, backend, problem, (a, b, given), out, name, params)
     return out
