@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gemmlab._gpu.rungs import RUNG_NAMES, RUNGS
 from randomness import RNG
 
 from gemmlab import _profile, cli
+from gemmlab._gpu.ladder.rungs import RUNG_NAMES, RUNGS
 from gemmlab._gpu.runtime import Device
 from gemmlab.report import draw_search
 from gemmlab.tune.devices import log, replay

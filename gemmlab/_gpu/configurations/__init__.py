@@ -18,6 +18,7 @@ from gemmlab._backend import Params
 from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.configurations import check, model
 from gemmlab._gpu.ladder.rungs import ITEMSIZE
+from gemmlab._gpu.plans import table
 from gemmlab._gpu.runtime import Queue
 from gemmlab._problem import Problem
 from gemmlab._profile import Configuration
@@ -76,6 +77,7 @@ def note(backend: RungBackend, queue: Queue, problem: Problem) -> str:
 def forget() -> None:
     """Have the next products read the profile and check its configurations again."""
     _choices.clear()
+    table.forget_all()
     check.forget()
 
 

@@ -286,4 +286,6 @@ RUNGS = (
               registers=tuned.registers),
 )  # fmt: skip
 RUNG_NAMES = tuple(rung.name for rung in RUNGS)
-BEST_RUNG = "tuned"  # which a family name such as "opencl" selects: the fastest on every kind of device
+# The rungs that a family name such as "opencl" chooses from, the fastest first, by kind of device (as in `defaults`).
+FASTEST = {"gpu": ("tuned", "register", "private"), "cpu": ("tuned", "local4", "private")}
+BEST_RUNG = "tuned"  # the first of them: what a family name stands for where no product is known
