@@ -24,7 +24,7 @@ from gemmlab._profile import Configuration
 if TYPE_CHECKING:
     from gemmlab._gpu.backend import RungBackend
 
-__all__ = ["device_key", "forget", "note", "resolve"]
+__all__ = ["device_key", "forget", "known", "note", "resolve"]
 
 _MAX_CHOICES = 4096
 _choices: dict[Hashable, dict[str, int]] = {}  # what was resolved, for products without parameters of the caller
@@ -70,6 +70,11 @@ def note(backend: RungBackend, queue: Queue, problem: Problem) -> str:
     if chosen.driver != queue.device.driver:
         text += f" with another driver ({chosen.driver}; this is {queue.device.driver})"
     return "; ".join(filter(None, (text, wrong)))
+
+
+def known(backend: RungBackend, dtype: str) -> tuple[Configuration, ...]:
+    """All configurations of the backend's device."""
+    return _profile.configurations(device_key(backend.queue), _plain_name(backend), dtype)
 
 
 def forget() -> None:
