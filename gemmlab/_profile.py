@@ -157,10 +157,11 @@ def _table(found: Table, kind: type) -> Table:
 def _configuration(found: Any) -> Configuration | None:
     """One configuration of a profile; None if it is none."""
     with suppress(TypeError, KeyError, ValueError, AttributeError):
-        sizes, rate = _sizes_in(found["parameters"]), float(found["gflop_per_s"])
+        values, rate = dict(found["parameters"]), float(found["gflop_per_s"])
         m, n, k = found["shape"]
-        if sizes == found["parameters"] and all(map(_is_size, (m, n, k))) and 0 < rate < math.inf:
-            return Configuration(sizes, (m, n, k), rate, str(found["driver"]))
+        are_values = all(value == 0 or _is_size(value) for value in values.values())  # a switch may be 0
+        if are_values and all(map(_is_size, (m, n, k))) and 0 < rate < math.inf:
+            return Configuration(values, (m, n, k), rate, str(found["driver"]))
     return None
 
 

@@ -41,15 +41,14 @@ class Space:
     def can_run(self, values: Values) -> bool:
         """Whether it fits the device, as far as the rung's data tell."""
         parameters = self.parameters(values)
-        return self._has_registers(parameters) and (
-            self._rung.obstacle(parameters, self._dtype, self._device) is None
-        )
+        obstacle = self._rung.obstacle(parameters, self._dtype, self._device)
+        return obstacle is None and self._has_registers(parameters)
 
     def _has_registers(self, parameters: dict[str, int]) -> bool:
         if self._device.kind == "cpu":  # its runtime spreads a work-group over vectors, one after the other
             return True
         x, y = self._rung.group(parameters)
-        registers = self._rung.registers(parameters) * ITEMSIZE[self._dtype] // 4
+        registers = self._rung.registers(parameters) * max(1, ITEMSIZE[self._dtype] // 4)
         return registers <= ITEM_REGISTERS and registers * x * y <= GROUP_REGISTERS
 
     def drawn(self, rng: np.random.Generator, without: Container[Values]) -> Values | None:
