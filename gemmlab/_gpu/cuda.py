@@ -217,6 +217,11 @@ class CudaQueue(Queue):
         return int(self.cuda.Device(self.device.handle).compute_capability)
 
     @cached_property
+    def static_local_bytes(self) -> int:
+        """What the device reports: ptxas refuses more in a static array."""
+        return self.device.local_bytes
+
+    @cached_property
     def arch(self) -> str:
         """The device's architecture; if NVRTC does not know it, the newest earlier one, as PTX for the driver."""
         own, known = self.compute_capability, self.cuda.nvrtc.getSupportedArchs()

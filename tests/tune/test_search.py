@@ -45,6 +45,15 @@ def test_what_cannot_run_is_left_out():
     assert {values[0] for values in small._all} == {8, 16}
 
 
+def test_what_needs_more_registers_than_a_gpu_has_is_left_out():
+    of_gpu, of_cpu = (Space(REGISTER, "float32", replace(GPU, kind=kind)) for kind in ("gpu", "cpu"))
+    assert set(of_gpu._all) < set(of_cpu._all)
+    assert (16, 16, 1, 8, 8) not in of_gpu._all
+    assert max(REGISTER.registers(of_gpu.parameters(values)) for values in of_gpu._all) <= 255
+    assert max(REGISTER.registers(one) * one["group_x"] * one["group_y"]
+               for one in map(of_gpu.parameters, of_gpu._all)) <= 65536  # fmt: skip
+
+
 @pytest.mark.parametrize("listed", [LISTED, 0])
 def test_a_draw_and_neighbours_are_new_and_can_run(listed, monkeypatch):
     space = large_space(monkeypatch, listed)
