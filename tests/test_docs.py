@@ -164,7 +164,9 @@ def test_every_rung_has_its_page_in_order(course):
     for rung in course["rungs"].all_rungs():
         titles = re.findall(r"^## (.*)$", course["pages"].page(rung), re.MULTILINE)
         assert titles[:2] == ["The loop nest", "What it costs in traffic, and why"]
-        kinds = [title.split()[0] for title in titles[2:]]
+        ideas = ["Its ideas, one at a time"] if course["pages"].head_of(rung).ideas else []
+        assert titles[2 : 2 + len(ideas)] == ideas
+        kinds = [title.split()[0] for title in titles[2 + len(ideas) :]]
         changed = ["What"] if rung.before else []
         assert kinds == ["What" if rung.before else "How", "Its", "The", *changed, "Its", "Questions"]
 
@@ -176,6 +178,27 @@ def test_the_head_of_every_rung_says_what_the_course_shows(course):
         assert head.loops
         assert head.traffic
         assert head.source or rung.source
+
+
+def test_every_idea_of_a_rung_with_several_is_explained(course):
+    rungs = {rung.page: rung for rung in course["rungs"].all_rungs()}
+    ideas = {page: course["pages"].head_of(rung).ideas for page, rung in rungs.items()}
+    told = course["rungs"].settings()["ideas"]
+    assert {page: {"introduction", *names, "end"} for page, names in ideas.items() if names} == {
+        page: set(texts) for page, texts in told.items()
+    }
+    assert len(ideas["gpu-tuned"]) == 7
+    page = course["pages"].page(rungs["gpu-tuned"])
+    assert re.findall(r"^### (\d)\. (.*)$", page, re.MULTILINE) == [
+        (str(count), f"{name[0].upper()}{name[1:]}") for count, name in enumerate(ideas["gpu-tuned"], 1)
+    ]
+
+
+def test_a_rung_for_contrast_has_no_next_rung(course):
+    gpu = {rung.title: rung for rung in course["rungs"].ladders()["GPU"]}
+    assert gpu["register-global"].before is gpu["tuned"].before is gpu["register"]
+    assert gpu["register-global"] not in gpu["naive"].onwards
+    assert gpu["naive"].onwards[0] is gpu["tuned"]
 
 
 def test_every_rung_has_questions_with_parameters_that_it_takes(course):
@@ -235,10 +258,13 @@ def test_no_two_tables_of_a_page_have_the_same_caption(course):
 def test_the_first_table_of_every_rung_has_the_ladders_first_and_last_rung(course):
     for ladder in course["rungs"].ladders().values():
         for rung in ladder:
-            titles = course["pages"]._gains_table(rung, course["gains"].runs(rung)[0]).splitlines()[2]
-            for end in (rung.first, rung.last):
+            run = course["gains"].runs(rung)[0]
+            titles = course["pages"]._gains_table(rung, run).splitlines()[2]
+            for end in (rung.first, run.last):
                 assert end is None or f"| {end.title}, GFLOP/s |" in titles
-        assert ladder[0].last.title in ("cpu-packed", "register")
+        ends = [run.last.title for run in course["gains"].runs(ladder[0])]
+        assert ends[0] in ("cpu-packed", "register", "tuned")
+        assert {"cpu-packed", "tuned"} & set(ends)
 
 
 def test_the_table_of_the_ladder_is_that_of_the_records(course):

@@ -31,7 +31,7 @@ class Step:
     """A rung at one size: its record, those of other rungs in the same run, its share of the measured peak.
 
     `before` is the previous rung's record on as many threads. `first` and `last` are the records of the ladder's first
-    and last rung, whatever their threads. `peak` is on as many threads as `after`; None without such a ceiling.
+    rung and of its last one in the run, whatever their threads. `peak` is on as many threads as `after`; None without such a ceiling.
     `previous` names the previous rung.
     """
 
@@ -75,13 +75,15 @@ class Step:
 class Run:
     """A rung on one number of threads at all sizes of one run, from small to large.
 
-    `machine` says where, without the threads. `file` is the path of the records below docs/.
+    `machine` says where, without the threads. `file` is the path of the records below docs/. `last` is the ladder's
+    last rung in this run, its fastest; None if it is this one.
     """
 
     machine: str
     file: str
     steps: tuple[Step, ...]
     ceilings: tuple[Record, ...]
+    last: Rung | None = None
 
     @property
     def has_previous(self) -> bool:
@@ -112,9 +114,10 @@ def _runs(rung: Rung, entry: Mapping[str, str], runtime: str) -> Iterator[Run]:
     records = _records(entry["file"])
     own = _squares(records, rung.backends[runtime])
     previous = rung.before.backends[runtime] if rung.before else ""
+    last = next((one for one in rung.onwards if _squares(records, one.backends[runtime])), None)
     others = {
         role: _by_size(_squares(records, other.backends[runtime]))
-        for role, other in {"first": rung.first, "before": rung.before, "last": rung.last}.items()
+        for role, other in {"first": rung.first, "before": rung.before, "last": last}.items()
         if other is not None
     }
     for threads in dict.fromkeys(record["threads"] for record in own):
@@ -122,7 +125,7 @@ def _runs(rung: Rung, entry: Mapping[str, str], runtime: str) -> Iterator[Run]:
         device = steps[0].after["device"]
         ceilings = tuple(record for record in records if record["kind"] == "ceiling" and record["device"] == device)
         steps.sort(key=lambda step: step.n)
-        yield Run(entry["machine"], entry["file"], tuple(steps), ceilings)
+        yield Run(entry["machine"], entry["file"], tuple(steps), ceilings, last)
 
 
 def _step(

@@ -1,8 +1,9 @@
 """Reads the head of a rung's file: the idea, the loop nest, the source, the traffic.
 
 The head is the docstring of a .pyx file, the first comment of a .hpp file, or the // lines at the top of a .cl file.
-Its first paragraph is "name: the idea", an indented paragraph is the loop nest, and two others begin with "Source:" and
-"Traffic:". All other paragraphs are remarks.
+Its first paragraph is "name: the idea", and two others begin with "Source:" and "Traffic:". An indented paragraph is the
+loop nest if it begins with a loop; else it lists the ideas of a rung that has several, a line for each:
+"name   what it does". All other paragraphs are remarks.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 
-NEST_INDENT = "    "
+INDENT = "    "
+LOOP = re.compile(r"\s*(\d\w+ +)?(parallel )?(for|each) ")
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class Head:
     source: str
     traffic: str
     remarks: tuple[str, ...]
+    ideas: dict[str, str]
 
 
 def read_head(path: Path) -> Head:
@@ -36,17 +39,19 @@ def read_head(path: Path) -> Head:
     """
     first, *others = re.split(r"\n\s*\n", _comment(path)[0])
     labelled = {"Source:": "", "Traffic:": ""}
-    loops, remarks = "", []
+    loops, remarks, ideas = "", [], {}
     for block in others:
         word = block.split(maxsplit=1)[0]
-        if block.startswith(NEST_INDENT):
+        if block.startswith(INDENT) and LOOP.match(block):
             loops = loops or dedent(block)
+        elif block.startswith(INDENT):
+            ideas = dict(re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in block.splitlines())
         elif word in labelled:
             labelled[word] = _one_line(block.removeprefix(word))
         else:
             remarks.append(_one_line(block))
     idea = re.sub(r"^[\w-]+: ", "", _one_line(first))
-    return Head(idea, loops, labelled["Source:"], labelled["Traffic:"], tuple(remarks))
+    return Head(idea, loops, labelled["Source:"], labelled["Traffic:"], tuple(remarks), ideas)
 
 
 def first_line_of_code(path: Path) -> int:

@@ -57,7 +57,7 @@ def page(rung: Rung) -> str:
     """The page of one rung."""
     head = head_of(rung)
     sections: Sequence[Callable[[Rung, Head], str]] = (
-        _title, _loop_nest, _traffic, _measured, _figure, _code, _difference, _parameters, _questions,
+        _title, _loop_nest, _traffic, _ideas, _measured, _figure, _code, _difference, _parameters, _questions,
     )  # fmt: skip
     return "\n\n".join(filter(None, (section(rung, head) for section in sections))) + "\n"
 
@@ -96,6 +96,17 @@ def _traffic(rung: Rung, head: Head) -> str:
     return f"{text}\n\n{caption}\n\n{_table(titles, rows + levels)}"
 
 
+def _ideas(rung: Rung, head: Head) -> str:
+    """The ideas of a rung that has several: what the head says of each, and what `course.toml` explains."""
+    if not head.ideas:
+        return ""
+    told = settings()["ideas"][rung.page]
+    text = [f"## Its ideas, one at a time\n\n{told['introduction'].strip()}"]
+    for count, (name, what) in enumerate(head.ideas.items(), 1):
+        text.append(f"### {count}. {sentence(name)[:-1]}\n\n```text\n{what}\n```\n\n{told[name].strip()}")
+    return "\n\n".join([*text, told["end"].strip()])
+
+
 def _measured(rung: Rung, head: Head) -> str:
     text = [f"## {'What it gains' if rung.before else 'How fast it is'}"]
     rung_runs = runs(rung)
@@ -132,10 +143,10 @@ def _gain_sentence(rung: Rung, run: Run, step: Step) -> str:
 
 def _gains_table(rung: Rung, run: Run) -> str:
     """Each size with the ladder's first rung, the rung before, this rung and the last one, all of one run."""
-    others = {"before": rung.before, "last": rung.last}
+    others = {"before": rung.before, "last": run.last}
     if rung.before is not rung.first:
         others = {"first": rung.first, **others}
-    if rung.before is rung.last:
+    if rung.before is run.last:
         del others["last"]
     roles = [role for role, other in others.items() if other and any(_record(step, role) for step in run.steps)]
     at = roles.index("last") if "last" in roles else len(roles)
@@ -194,7 +205,7 @@ def _figure(rung: Rung, head: Head) -> str:
 
 def _code(rung: Rung, head: Head) -> str:
     text = ["## The code"]
-    if len(rung.files) > 1:
+    if rung.ladder == "CPU" and len(rung.files) > 1:
         text.append("These are its two central files. [The ladder](../ladder.md#the-last-cpu-rung) lists all files in "
                     "reading order.")  # fmt: skip
     for file in rung.files:
@@ -209,8 +220,10 @@ def _difference(rung: Rung, head: Head) -> str:
     if rung.before is None:
         return ""
     title = f"## What changed since {_title_before(rung)}"
-    if len(rung.files) > 1:
+    if rung.ladder == "CPU" and len(rung.files) > 1:
         return f"{title}\n\nEverything: it shares no line with {_link(rung.before)}."
+    if head.ideas:
+        return f"{title}\n\nAll but the innermost loops: they multiply a tile of C in registers, as in {_link(rung.before)}."
     old, new = (_code_lines(file) for file in (rung.before.files[0], rung.files[0]))
     lines = "\n".join(unified_diff(old, new, rung.before.files[0].name, rung.files[0].name, n=2, lineterm=""))
     return f"{title}\n\n```diff\n{lines}\n```"

@@ -13,14 +13,14 @@ from gemmlab._backend import Param
 from gemmlab._cpu.packed_backend.backend import Packed
 from gemmlab._cpu.rungs.ladder import rungs as cpu_rungs
 from gemmlab._gpu import RUNTIMES
-from gemmlab._gpu.ladder.rungs import BEST_RUNG
 from gemmlab._gpu.ladder.rungs import RUNGS as GPU_RUNGS
 
 ROOT = Path(__file__).parents[2]
 CPU, KERNELS = ROOT / "gemmlab" / "_cpu", ROOT / "gemmlab" / "_gpu" / "kernels"
 PACKED: Any = Packed()
 PACKED_FILES = (CPU / "packed" / "macrokernel.hpp", CPU / "packed" / "microkernel.hpp")
-LAST = (PACKED.name, BEST_RUNG)  # the last rung of each ladder
+CONTRAST = "register-global"  # a rung that only shows what the one before it gains: the next one does not build on it
+MORE_FILES = {"tuned": ("add_parts.cl",)}  # of the GPU ladder
 RUNTIME_NAMES = {"opencl": "OpenCL", "sycl": "SYCL", "cuda": "CUDA"}
 
 
@@ -59,10 +59,10 @@ class Rung:
         return None if rung is self else rung
 
     @property
-    def last(self) -> Rung | None:
-        """The last rung of the ladder, its fastest; None if it is this one. On GPUs a rung for contrast follows it."""
-        rung = next(one for one in reversed(ladders()[self.ladder]) if one.title in LAST)
-        return None if rung is self else rung
+    def onwards(self) -> tuple[Rung, ...]:
+        """The rungs of the ladder from its last one, the fastest, down to this one, without one for contrast."""
+        fastest_first = tuple(one for one in reversed(ladders()[self.ladder]) if one.title != CONTRAST)
+        return fastest_first[: fastest_first.index(self)] if self in fastest_first else fastest_first
 
     @property
     def title(self) -> str:
@@ -94,9 +94,9 @@ def ladders() -> dict[str, tuple[Rung, ...]]:
     gpu: list[Rung] = []
     for number, row in enumerate(GPU_RUNGS, 1):
         names = {runtime: f"{runtime}-{row.name}" for runtime in RUNTIMES}
-        file = KERNELS / f"{row.name.replace('-', '_')}.cl"
-        before = gpu[-1] if gpu else None
-        gpu.append(Rung(f"gpu-{row.name}", "GPU", number, before, (file,), row.summary, row.source,
+        files = tuple(KERNELS / name for name in (f"{row.name.replace('-', '_')}.cl", *MORE_FILES.get(row.name, ())))
+        before = next((one for one in reversed(gpu) if one.title != CONTRAST), None)
+        gpu.append(Rung(f"gpu-{row.name}", "GPU", number, before, files, row.summary, row.source,
                         names, row.params, row.defaults))  # fmt: skip
     return {"CPU": tuple(cpu), "GPU": tuple(gpu)}
 

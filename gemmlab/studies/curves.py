@@ -82,7 +82,7 @@ def scenarios(study: Study, records: Iterable[Record]) -> list[Scenario]:
 
     def key(record: Record) -> tuple[str, str, int | None]:
         where = (runtime_of(record), record["device"]) if by_runtime else ("", "")
-        return (*where, None if study.varies_n else record["problem"]["n"])
+        return (*where, None if study.joins_sizes else record["problem"]["n"])
 
     found = []
     for runtime, device, n in dict.fromkeys(key(record) for record in timed if not by_runtime or runtime_of(record)):

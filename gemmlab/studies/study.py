@@ -73,7 +73,8 @@ class Study:
     `x` gives a record's position along what is varied, and `series` the line it belongs to. Speed-ups are over the
     line `over_series` at the same x, or over the point `over_x` of the same line. `theirs` are the source's times in
     the same form, in seconds or, where it gives ratios alone, in any unit. With `by_kernel`, times are those of the
-    device's own clock. Runtimes are measured one after another, or `together` where they are compared.
+    device's own clock. Runtimes are measured one after another, or `together` where they are compared. Where x is not
+    the size, each size has its own figure, if `sizes_apart`; else sizes are lines of one.
 
     `derived` makes further lines of the measured ones, for the figure and the tables.
 
@@ -99,6 +100,7 @@ class Study:
     by_kernel: bool = False
     transfers: str = "without"
     together: bool = False
+    sizes_apart: bool = True
     cap_s: float = 2.0
     ceilings_s: float = 0.0
     measure: Callable[[Task], None] | None = None
@@ -111,9 +113,9 @@ class Study:
         return self.over_series or f"{self.x_name} = {self.over_x}"
 
     @property
-    def varies_n(self) -> bool:
-        """Whether it runs over sizes; else every size is a separate experiment."""
-        return self.x is n_of
+    def joins_sizes(self) -> bool:
+        """Whether all sizes are in one figure; else every size is a separate experiment."""
+        return self.x is n_of or not self.sizes_apart
 
     @property
     def on_runtimes(self) -> bool:

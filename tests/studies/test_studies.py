@@ -76,8 +76,8 @@ def text(study, records):
 # as data
 
 
-def test_there_are_eleven_of_the_sources_and_three_of_our_own():
-    assert tuple(STUDIES) == (*NAMES, "pair-counts", "cache-model", "co-execution")
+def test_there_are_eleven_of_the_sources_and_four_of_our_own():
+    assert tuple(STUDIES) == (*NAMES, "pair-counts", "cache-model", "co-execution", "tuned-steps")
     for study in map(STUDIES.get, NAMES):
         assert study.question.endswith("?")
         assert study.timed.endswith(".")
