@@ -1,8 +1,8 @@
 """Reads the head of a rung's file: the idea, the loop nest, the source, the traffic.
 
 The head is the docstring of a .pyx file, the first comment of a .hpp file, or the // lines at the top of a .cl file.
-Its first paragraph is "name: the idea", and two others begin with "Source:" and "Traffic:". An indented paragraph is the
-loop nest if it begins with a loop; else it lists the ideas of a rung that has several, a line for each:
+Its first paragraph is "name: the idea", and two others begin with "Source:" and "Traffic:". An indented paragraph is
+the loop nest if it begins with a loop; else it lists the ideas of a rung that has several, a line for each:
 "name   what it does". All other paragraphs are remarks.
 """
 
