@@ -157,9 +157,9 @@ def _table(found: Table, kind: type) -> Table:
 def _configuration(found: Any) -> Configuration | None:
     """One configuration of a profile; None if it is none."""
     with suppress(TypeError, KeyError, ValueError, AttributeError):
-        values, rate = dict(found["parameters"]), float(found["gflop_per_s"])
+        values, rate = {**found["parameters"]}, float(found["gflop_per_s"])
         m, n, k = found["shape"]
-        are_values = all(value == 0 or _is_size(value) for value in values.values())  # a switch may be 0
+        are_values = all(type(value) is int and 0 <= value <= MAX_SIZE for value in values.values())
         if are_values and all(map(_is_size, (m, n, k))) and 0 < rate < math.inf:
             return Configuration(values, (m, n, k), rate, str(found["driver"]))
     return None
