@@ -125,7 +125,8 @@ def test_the_machines_own_go_before_those_that_ship(backend, monkeypatch):
 
 @pytest.mark.parametrize("damage", [
     {"parameters": {"tile_x": 0}}, {"parameters": {"surprise": 3}}, {"parameters": {"tile_x": 5000}},
-    {"parameters": {"tile_x": 2.0}},
+    {"parameters": SMALL | {"tile_x": 2.0}}, {"parameters": SMALL | {"more": 1}}, {"parameters": {}},
+    {"parameters": SMALL | {"tile_x": 0}},
     {"parameters": []}, {"shape": [64, 64]}, {"shape": "64"}, {"gflop_per_s": 0}, {"gflop_per_s": "fast"},
     {"gflop_per_s": 1e999}, {"shape": [64, 64, True]},
 ])  # fmt: skip

@@ -117,9 +117,9 @@ def _fastest(backend: RungBackend, queue: Queue, problem: Problem, checked: bool
 
 
 def _belongs(one: Configuration, backend: RungBackend) -> bool:
-    """Whether the backend has these parameters and accepts their values: an older gemmlab may have had others."""
-    known = backend.params
-    return all(name in known and known[name].constraint(value) for name, value in one.parameters.items())
+    """Whether the backend has just these parameters and accepts their values: an older gemmlab may have had others."""
+    own = backend.params
+    return one.parameters.keys() == own.keys() and all(own[name].constraint(x) for name, x in one.parameters.items())
 
 
 def _plain_name(backend: RungBackend) -> str:
