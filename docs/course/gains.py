@@ -31,8 +31,8 @@ class Step:
     """A rung at one size: its record, those of other rungs in the same run, its share of the measured peak.
 
     `before` is the previous rung's record on as many threads. `first` and `last` are the records of the ladder's first
-    rung and of its last one in the run, whatever their threads. `peak` is on as many threads as `after`; None without such a ceiling.
-    `previous` names the previous rung.
+    rung and of its last one in the run, whatever their threads. `peak` is on as many threads as `after`; None without
+    such a ceiling. `previous` names the previous rung.
     """
 
     after: Record
