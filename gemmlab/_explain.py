@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from gemmlab import _auto, _registry
 from gemmlab._api import array_owner, einsum_product, foreign_operand, requested_backend, unwrapped
@@ -12,7 +12,11 @@ from gemmlab._cpu import machine
 from gemmlab._cpu.packed_backend._packed import PackedOperand
 from gemmlab._cpu.packed_backend.plan import Plan
 from gemmlab._errors import BackendUnavailable, UnsupportedProblem
+from gemmlab._gpu import RUNTIMES
 from gemmlab._problem import Problem
+
+if TYPE_CHECKING:
+    from gemmlab._gpu.backend import DeviceBackend
 
 __all__ = ["Explanation", "explain"]
 
@@ -96,11 +100,14 @@ def explain(
     problem.accumulate, problem.threads = accumulate, within.threads
     params = within.params if backend is None else {}  # as for `matmul`
     try:
-        wanted = _registry.choose(problem, params).name if name == "auto" else _registry.resolve_name(name)
+        chosen = _registry.choose(problem, params) if name == "auto" else None
+        wanted, best = (chosen.name, "") if chosen else _registry.choice(name, problem, params)
     except (BackendUnavailable, UnsupportedProblem):
-        wanted = ""  # auto has nothing left: every row says why not
+        wanted = best = ""  # auto has nothing left: every row says why not
     names = dict.fromkeys([wanted] * bool(wanted) + _registry.names())  # one with a device is in no list
     rows = sorted((_considered(each, problem, wanted, name) for each in names), key=lambda row: not row[1])
+    if best and rows[0][1]:
+        rows[0] = wanted, True, f"{rows[0][2]}: {best}"
     forecast = getattr(_registry.get(wanted), "forecast", None) if rows[0][1] else None
     if forecast is not None and (text := forecast(problem, **params)):
         rows[0] = wanted, True, f"{rows[0][2]}; {text}"
@@ -122,12 +129,28 @@ def _row_of_another_kind(a: Any, b: Any, name: str, accumulate: bool) -> tuple[s
         why = "does not add to out" if accumulate else "for each chunk, by gemmlab.dask; see gemmlab.dask.advise"
         return name, not accumulate, why
     if (kind := array_owner(a, b)) in _registry.AUTO_ON:
-        wanted = _registry.resolve_name(_registry.AUTO_ON[str(kind)] if name == "auto" else name)
-        return wanted, True, f"auto: what comes with arrays of {kind}" if name == "auto" else f"asked for as {name}"
+        why = f"auto: what comes with arrays of {kind}" if name == "auto" else f"asked for as {name}"
+        return _row_on_device(a, b, _registry.AUTO_ON[str(kind)] if name == "auto" else name, why)
     if (foreign := foreign_operand(a, b, None)) is not None:
         what, taken = type(foreign).__name__, name in ("auto", "cpu-numpy") and not accumulate
         return ("cpu-numpy", True, f"NumPy's own dispatch, for {what}") if taken else (name, False, f"takes no {what}")
     return None
+
+
+def _row_on_device(a: Any, b: Any, name: str, why: str) -> tuple[str, bool, str]:
+    """The row for device arrays. The best rung of a family depends on the product."""
+    wanted = _registry.resolve_name(name)
+    if _registry.plain(name) not in RUNTIMES or not _registry.availability(wanted).ok:
+        return wanted, True, why
+    from gemmlab._gpu.device_arrays import problem_to_explain
+
+    scoped = scope.get() or Scope()
+    try:
+        problem = problem_to_explain(cast("DeviceBackend", _registry.get(wanted)), a, b)
+    except UnsupportedProblem as error:
+        return wanted, False, str(error)
+    wanted, best = _registry.choice(name, problem, scoped.params)
+    return wanted, True, f"{why}: {best}" if best else why
 
 
 def _explained_einsum(arguments: tuple[Any, ...], backend: str | None, dtype: Any) -> Explanation:

@@ -159,6 +159,7 @@ def _configuration(found: Any) -> Configuration | None:
     with suppress(TypeError, KeyError, ValueError, AttributeError):
         values, rate = dict(found["parameters"]), float(found["gflop_per_s"])
         m, n, k = found["shape"]
+        # a switch may be 0
         whole = all(type(value) is int and 0 <= value <= MAX_SIZE for value in values.values())
         if whole and all(map(_is_size, (m, n, k))) and 0 < rate < math.inf:
             return Configuration(values, (m, n, k), rate, str(found["driver"]))

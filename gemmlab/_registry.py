@@ -21,7 +21,7 @@ from gemmlab._backend import Availability, Backend, BackendInfo, Params
 from gemmlab._config import config
 from gemmlab._cpu import isa
 from gemmlab._errors import BackendUnavailable, UnknownBackend, UnsupportedProblem, suggestion
-from gemmlab._gpu import RUNG_NAMES, RUNTIMES, VENDORS, best_rung
+from gemmlab._gpu import RUNG_NAMES, RUNTIMES, VENDORS, best_rung, choose_rung, runtime_named
 from gemmlab._gpu.plans import table
 from gemmlab._problem import Problem
 from gemmlab.scale import ALL, JOINT, all_devices
@@ -77,7 +77,7 @@ BUILT_IN: Mapping[str, Callable[[str], Backend]] = {
 # A family's name selects the first of these rungs that can run here.
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "cpu": ("cpu-packed", "cpu-blocked-local", "cpu-blocked", "cpu-ikj", "cpu-naive"),
-    **dict.fromkeys(RUNTIMES, ()),  # see `gemmlab._gpu.best_rung`
+    **dict.fromkeys(RUNTIMES, ()),  # see `choice`
 }
 # What users call a backend or a family that has another name here; parts of names, such as "mkl", need no entry.
 ALIASES: Mapping[str, tuple[str, ...]] = {
@@ -193,6 +193,24 @@ def resolve_name(name: str) -> str:
     if name in FAMILIES:
         return next((rung for rung in FAMILIES[name] if availability(rung).ok), FAMILIES[name][0])
     return AUTO[0] if name == "auto" else name
+
+
+def choice(name: str, problem: Problem, params: Params) -> tuple[str, str]:
+    """The backend's name for a name or a family, and why, if the problem decides it: the best rung of a runtime.
+
+    With parameters it does not: they belong to the rung that the family stands for without a problem.
+    """
+    check_name(name)
+    family, selector = plain(name), name.partition(":")[2]
+    if family not in RUNTIMES or shares(name) or params:
+        return resolve_name(name), ""
+    try:
+        operands = problem.device_operands
+        device = runtime_named(family).device(selector) if operands is None else operands.queue.device
+    except BackendUnavailable:
+        return resolve_name(name), ""
+    rung, why = choose_rung(family, device, problem.dtype.name, problem.m, problem.n, problem.k)
+    return f"{family}-{rung}" + (f":{selector}" if selector else ""), why
 
 
 def is_blocked(name: str) -> bool:

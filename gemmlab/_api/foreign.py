@@ -65,7 +65,8 @@ def multiply_device_arrays(
     from gemmlab._gpu.plans.making import remember, short_way
 
     a, b, out = operands
-    chosen = _registry.get(_registry.AUTO_ON[runtime] if name == "auto" else name)
+    wanted = _registry.AUTO_ON[runtime] if name == "auto" else name
+    chosen = _registry.get(wanted)
     if getattr(getattr(chosen, "runtime", None), "name", None) != runtime:
         what = f"{type(a).__module__}.{type(a).__qualname__}"
         raise UnsupportedProblem(f"{chosen.name} cannot take {what}: name a backend of {runtime}, or pass host arrays")
@@ -73,13 +74,14 @@ def multiply_device_arrays(
         raise UnsupportedProblem(f"{chosen.name} does not add to out (accumulate=True): compute out += a @ b")
     if options["dtype"] is not None:
         raise UnsupportedProblem("arrays on a device are multiplied in their own dtype: convert them with astype")
-    backend = cast("DeviceBackend", chosen)
     given = _without_tuple(out)
-    problem, out = problem_of(backend, a, b, given, options["axes"])
-    handle = run(chosen, problem, params, traces)
+    problem, out = problem_of(cast("DeviceBackend", chosen), a, b, given, options["axes"])
+    backend = cast("DeviceBackend", _registry.get(_registry.choice(wanted, problem, params)[0]))
+    handle = run(backend, problem, params, traces)
     if events := getattr(handle, "events", None):
         backend.runtime.add_dependency(out, events[-1])
-    if options["axes"] is None and not traces and (way := short_way(runtime)) is not None:
+    is_plain = options["axes"] is None and not traces and hasattr(backend, "prepared")  # a plugin's may be without
+    if is_plain and (way := short_way(runtime)) is not None:
         _front.register_short_way(type(a), way.product)
         remember(way, backend, problem, (a, b, given), out, name, params)
     return out

@@ -54,7 +54,7 @@ def general_matmul(
     if name == "auto":
         chosen = _registry.choose(problem, params)
     else:
-        chosen = _registry.get(name)
+        chosen = _registry.get(_registry.choice(name, problem, params)[0])
     _register_kernel(name, chosen)
     if problem.threads is None and chosen.kind != "rung":
         problem.threads = config.threads  # a rung uses fewer for a small product

@@ -10,6 +10,7 @@
     configurations/    which parameters a rung takes for a product: a profile's or its defaults
     batches.py         batches of matrices in device memory, split into launches
     backend.py         the host code of a product, the same for every runtime
+    plans/             what a product of device arrays launched, kept for the next one like it
     streaming/         large products, in tiles, with transfers beside the work
     vendor.py          oneMKL and cuBLAS; CLBlast in clblast.py
     device_arrays.py   device arrays of users, and DLPack
@@ -23,10 +24,13 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from gemmlab._gpu.ladder.rungs import BEST_RUNG, RUNG_NAMES, RUNGS, OwnRung, RungParams, Shape
+from gemmlab._gpu.ladder.rungs import BEST_RUNG, FASTEST, ITEMSIZE, RUNG_NAMES, RUNGS, OwnRung, RungParams, Shape
 from gemmlab._gpu.ladder.traffic import Model, nothing
 
-__all__ = ["RUNG_NAMES", "RUNTIMES", "VENDORS", "backend_named", "best_rung", "devices", "opencl_rung", "runtime_named"]
+__all__ = [
+    "RUNG_NAMES", "RUNTIMES", "VENDORS", "backend_named", "best_rung", "choose_rung", "devices", "opencl_rung",
+    "runtime_named",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from gemmlab._backend import Param
@@ -152,8 +156,22 @@ def opencl_rung(
 
 
 def best_rung(runtime: str, selector: str) -> str:
-    """The backend that a runtime's family name selects."""
+    """The backend that a runtime's family name stands for where no product is known; see `choose_rung`."""
     return f"{runtime}-{BEST_RUNG}" + (f":{selector}" if selector else "")
+
+
+def choose_rung(runtime: str, device: Device, dtype: str, m: int, n: int, k: int) -> tuple[str, str]:
+    """The rung that a runtime's family name selects for one product, and why: the fastest one that can run it."""
+    kind = "cpu" if device.kind == "cpu" else "gpu"
+    reasons: list[str] = []
+    for name in FASTEST[kind]:
+        rung = RUNGS[RUNG_NAMES.index(name)]
+        obstacle = rung.obstacle(rung.resolve({}, kind), dtype, device) if dtype in ITEMSIZE else None
+        if obstacle is None:
+            why = f"our fastest for {m} x {n} x {k} of {dtype} on {device.label}"
+            return name, "; ".join([f"{runtime}-{name} is {why}", *reasons])
+        reasons.append(f"not {runtime}-{name}: {obstacle}")
+    return BEST_RUNG, "; ".join(reasons)
 
 
 def devices() -> dict[str, tuple[Device, ...] | str]:

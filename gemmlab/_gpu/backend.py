@@ -310,5 +310,6 @@ def _copy(
         sides = (Place.A, outside.layout, column_stride), (Place.B, inside.layout, 1)
         shape = batch, rows, columns
         copied = Launches(tuple(copies(queue, x.dtype.name, shape, *(sides[::-1] if back else sides))))
-        events.append(copied.start(queue, [outside.memory, inside.memory]))
+        if copied.kernels:  # none for no rows
+            events.append(copied.start(queue, [outside.memory, inside.memory]))
     return events

@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gemmlab._errors import DeviceError
 from gemmlab._gpu import failures, runtime
 from gemmlab._gpu.ladder.rungs import kernel_text
+from gemmlab._gpu.plans.launches import Launches
+from gemmlab._gpu.plans.table import Prepared
 from gemmlab._gpu.runtime import (
     Adopted,
     Defines,
@@ -33,10 +34,6 @@ from gemmlab._gpu.runtime import (
     Runtime,
     WorkGroups,
 )
-
-if TYPE_CHECKING:
-    from gemmlab._gpu.plans.launches import Launches
-    from gemmlab._gpu.plans.on_cuda import PreparedLaunches
 
 _WINDOW = 1 << 45  # bytes; more than any array, less than an address range of `DeviceOperands`
 _OUT_OF_MEMORY = 2  # the code in both cudaError and CUresult
@@ -220,6 +217,11 @@ class CudaQueue(Queue):
         return int(self.cuda.Device(self.device.handle).compute_capability)
 
     @cached_property
+    def static_local_bytes(self) -> int:
+        """What the device reports: ptxas refuses more in a static array."""
+        return self.device.local_bytes
+
+    @cached_property
     def arch(self) -> str:
         """The device's architecture; if NVRTC does not know it, the newest earlier one, as PTX for the driver."""
         own, known = self.compute_capability, self.cuda.nvrtc.getSupportedArchs()
@@ -242,7 +244,7 @@ class CudaQueue(Queue):
     ) -> CudaEvent:
         return self.timed("starting a kernel", lambda stream: kernel(groups, group, arguments, stream=stream))
 
-    def prepared(self, launches: Launches) -> PreparedLaunches:
+    def prepared(self, launches: Launches) -> Prepared:
         from gemmlab._gpu.plans.on_cuda import PreparedLaunches
 
         return PreparedLaunches(launches)

@@ -116,6 +116,15 @@ def problem_of(
     return problem, out
 
 
+def problem_to_explain(backend: DeviceBackend, a: DeviceArray, b: DeviceArray) -> Problem:
+    """As `problem_of`, for a product that is not computed: nothing is allocated on the device."""
+    given = [backend.runtime.adopt(x) for x in (a, b)]
+    operands = DeviceOperands(_common_queue(backend, given))
+    problem = Problem.from_call(*map(operands.proxy, given))
+    problem.device_operands = operands
+    return problem
+
+
 def _common_queue(backend: DeviceBackend, given: Sequence[Adopted]) -> Queue:
     """The queue for a product of these arrays; UnsupportedProblem if one product cannot take them."""
     first = given[0]

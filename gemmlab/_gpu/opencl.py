@@ -6,13 +6,14 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._gpu import failures
 from gemmlab._gpu.opencl_drivers import drivers_listed
+from gemmlab._gpu.plans.launches import Launches
+from gemmlab._gpu.plans.table import Prepared
 from gemmlab._gpu.ptx import is_ptx, machine_code
 from gemmlab._gpu.runtime import (
     Adopted,
@@ -29,10 +30,6 @@ from gemmlab._gpu.runtime import (
     WorkGroups,
     numbered,
 )
-
-if TYPE_CHECKING:
-    from gemmlab._gpu.plans.launches import Launches
-    from gemmlab._gpu.plans.on_opencl import PreparedLaunches
 
 SHORT_NAMES = {"Portable Computing Language": "PoCL", "Intel(R) OpenCL": "Intel OpenCL", "NVIDIA CUDA": "NVIDIA"}
 _MAX_QUEUES = 16  # for users' arrays
@@ -266,7 +263,7 @@ class OpenCLQueue(Queue):
             kernel.set_args(*arguments)
             return OpenCLEvent(self, cl.enqueue_nd_range_kernel(self.queue, kernel, size, group))
 
-    def prepared(self, launches: Launches) -> PreparedLaunches | None:
+    def prepared(self, launches: Launches) -> Prepared | None:
         from gemmlab._gpu.plans.on_opencl import PreparedLaunches
 
         return None if self.is_out_of_order else PreparedLaunches(self, launches)

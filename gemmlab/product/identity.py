@@ -13,6 +13,8 @@ from gemmlab import _auto, _profile, _registry
 from gemmlab._backend import Backend
 from gemmlab._config import Scope, config, scope
 from gemmlab._cpu import isa, machine
+from gemmlab._gpu import configurations
+from gemmlab._gpu.backend import RungBackend
 from gemmlab._problem import DType
 from gemmlab._version import __version__
 
@@ -33,6 +35,8 @@ def of_backend(backend: Backend, dtype: DType, threads: int | None) -> dict[str,
         found["threads"] = threads or active.threads or config.threads or machine.usable_cpus()
     if _registry.on_runtime(backend.name):
         found["device memory"] = config.device_memory or "what is free"
+    if isinstance(backend, RungBackend) and (own := configurations.known(backend, dtype.name)):
+        found["configurations"] = [dict(one.parameters) for one in own]
     return found
 
 

@@ -16,8 +16,10 @@ from randomness import RNG
 import gemmlab
 from gemmlab import _profile, _registry
 from gemmlab._gpu import configurations
+from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.configurations import local_memory, model
 from gemmlab._gpu.configurations.check import odd_size
+from gemmlab._gpu.ladder.rungs import RUNG_NAMES, RUNGS
 from gemmlab._profile import Configuration
 
 NAME = "opencl-register"
@@ -123,6 +125,7 @@ def test_the_machines_own_go_before_those_that_ship(backend, monkeypatch):
 
 @pytest.mark.parametrize("damage", [
     {"parameters": {"tile_x": 0}}, {"parameters": {"surprise": 3}}, {"parameters": {"tile_x": 5000}},
+    {"parameters": {"tile_x": 2.0}},
     {"parameters": []}, {"shape": [64, 64]}, {"shape": "64"}, {"gflop_per_s": 0}, {"gflop_per_s": "fast"},
     {"gflop_per_s": 1e999}, {"shape": [64, 64, True]},
 ])  # fmt: skip
@@ -184,13 +187,14 @@ def test_a_rung_may_have_the_local_memory_that_was_probed(backend, monkeypatch):
 
 
 def test_the_model_counts_waves():
-    one = Configuration({"edge": 32, "split": 2}, (64, 64, 64), 10.0, "")
-    block = lambda params: (params["edge"], params["edge"])  # noqa: E731
+    rung = RUNGS[RUNG_NAMES.index("tuned")]
+    values = {"local_copy": 0, "tile_x": 32, "tile_y": 32, "split_k": 2}
+    one = Configuration(values, (64, 64, 64), 10.0, "")
     own_s = 2e-9 * 64**3 / 10
-    assert model.predicted_s(one, block, (64, 64, 64, 1), 8) == pytest.approx(own_s)  # 8 groups: one wave
-    assert model.predicted_s(one, block, (65, 64, 64, 1), 8) == pytest.approx(2 * own_s)
-    assert model.predicted_s(one, block, (1, 1, 640, 1), 8) == pytest.approx(10 * own_s)
-    assert model.predicted_s(one, block, (32, 32, 64, 9), 8) == pytest.approx(3 * own_s)
+    for (m, n, k, batch), times in (
+        ((64, 64, 64, 1), 1), ((65, 64, 64, 1), 2), ((1, 1, 640, 1), 10), ((32, 32, 64, 9), 3),
+    ):  # 8 groups are one wave
+        assert model.predicted_s(one, rung, "gpu", GemmSize(m, n, k, batch), 8) == pytest.approx(times * own_s)
 
 
 def test_the_small_product_has_edges():

@@ -6,6 +6,7 @@ On PoCL, and for CUDA on CuPy's own arrays in host memory with a stand-in for th
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,17 +15,17 @@ import pytest
 from devices import FIRST_PLACES, integers
 from fake_cublas import FakeCuBLAS
 from fake_cuda import FakeCuda, FakeDevice, RuntimeFailure
-from gemmlab._gpu.rungs import RUNG_NAMES, RUNGS, kernel_text
 
 import gemmlab
 from gemmlab import DeviceError, UnsupportedProblem, _registry
 from gemmlab._config import config
-from gemmlab._gpu import backend_named, runtime_named
+from gemmlab._gpu import backend_named, choose_rung, runtime_named
 from gemmlab._gpu.backend import RungBackend
 from gemmlab._gpu.batches import Operand
 from gemmlab._gpu.device_arrays import problem_of, to_device
+from gemmlab._gpu.ladder.rungs import BEST_RUNG, RUNG_NAMES, RUNGS, kernel_text
 from gemmlab._gpu.plans import table
-from gemmlab._gpu.plans.launches import Launch, Launches, Place, operand_arguments
+from gemmlab._gpu.plans.launches import Launch, Launches, Place, arguments_of
 
 on_opencl = pytest.mark.skipif("opencl:0" not in FIRST_PLACES, reason="OpenCL has no device here")
 NAME = "opencl-private:0"
@@ -231,7 +232,8 @@ def test_each_queue_has_its_own_plans(starts):
             c = gemmlab.matmul(a.with_queue(queue), b.with_queue(queue), backend=NAME)
             assert c.queue == queue
             assert np.array_equal(c.get(), wanted)
-    assert len(starts) == 1  # the others' operands have events of the first queue
+    assert {start.queue.queue.int_ptr for start in starts} == {a.queue.int_ptr, other.int_ptr}
+    assert len(starts) == 2
 
 
 @on_opencl
@@ -426,9 +428,54 @@ def test_few_plans_are_kept(monkeypatch):
         assert len(table._plans) <= 8
 
 
-def test_operand_arguments():
-    layouts = [Operand(None, i, 10 * i, 100 * i).layout for i in (1, 2, 3)]
-    assert operand_arguments(layouts) == [Place.A, 1, 10, 100, Place.B, 2, 20, 200, Place.C, 3, 30, 300]
+def test_the_arguments_of_an_operand():
+    assert arguments_of(Place.B, Operand(None, 2, 20, 200).layout) == (Place.B, 2, 20, 200)
+
+
+
+# The choice of a family
+
+
+@on_opencl
+def test_a_family_chooses_for_each_product_and_says_why(starts, monkeypatch):
+    device = gemmlab.get_backend(NAME).device
+    rung, why = choose_rung("opencl", device, "float32", 3, 5, 4)
+    assert rung == BEST_RUNG
+    assert why == f"opencl-{BEST_RUNG} is our fastest for 3 x 5 x 4 of float32 on {device.label}"
+    small = replace(device, local_bytes=16, kind="gpu")
+    rung, why = choose_rung("opencl", small, "float64", 3, 5, 4)
+    assert rung == "register"
+    assert "not opencl-tuned: tile_x=8" in why
+
+
+@on_opencl
+def test_a_family_goes_the_short_way_and_explains_itself(starts):
+    rung = gemmlab.get_backend("opencl:0").name
+    a, b = put(integers((9, 5), "float32"), integers((5, 7), "float32"))
+    row = gemmlab.explain(a, b, backend="opencl:0").rows[0]
+    assert row[:2] == (rung, True)
+    assert row[2].startswith("asked for as opencl:0: opencl-")
+    assert "9 x 7 x 5 of float32" in row[2]
+    assert gemmlab.explain(a.get(), b.get(), backend="opencl:0").rows[0] == row
+    assert not gemmlab.explain(a, b.astype("float64"), backend="opencl:0").rows[0][1]
+    with gemmlab.trace() as calls:
+        repeat(1, (9, 5), (5, 7), backend="opencl:0")
+        gemmlab.matmul(a.get(), b.get(), backend="opencl:0")
+    assert [call.backend for call in calls] == [rung, rung]
+    repeat(3, (9, 5), (5, 7), backend="opencl:0")
+    assert len(starts) == 1
+
+
+@on_opencl
+def test_parameters_belong_to_the_rung_that_the_family_stands_for(monkeypatch):
+    name = gemmlab.get_backend("opencl:0").name
+    param, value = "panel", 4
+    monkeypatch.setattr(_registry, "choose_rung", lambda *given: ("naive", "because"))
+    a, b = put(integers((9, 5), "float32"), integers((5, 7), "float32"))
+    with gemmlab.trace() as calls:
+        gemmlab.matmul(a, b, backend="opencl:0")
+        gemmlab.matmul(a, b, backend="opencl:0", **{param: value})
+    assert [call.backend for call in calls] == ["opencl-naive:0", name]
 
 
 # CUDA: CuPy's arrays in host memory

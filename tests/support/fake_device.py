@@ -80,6 +80,9 @@ class FakeRuntime:
         self.wait(x)
         return x.values.copy()
 
+    def wait_for_others(self, queue: Any, arrays: Any) -> None:
+        pass
+
     def add_dependency(self, out: Array, event: Work) -> None:
         out.work.append(event)
 

@@ -91,7 +91,7 @@ def test_whatever_a_configuration_does_is_its_result(misbehaving, monkeypatch, t
 
 def test_a_real_rung_is_tuned_and_products_follow(tmp_path, capsys):
     path = tmp_path / "local4.jsonl"
-    arguments = ["tune", "opencl-local4", "--dtype", "float32", "--sizes", "40x48x56", "--minutes", "0.1"]
+    arguments = ["tune", "opencl-local4", "--dtype", "float32", "--sizes", "40x48x56", "--minutes", "0.05"]
     assert cli.main([*arguments, "--log", str(path)]) == 0
     said = capsys.readouterr()
     assert said.out.startswith("float32     40 x 48 x 56: ")

@@ -11,7 +11,7 @@ import pytest
 from randomness import RNG
 
 from gemmlab import _profile, cli
-from gemmlab._gpu.rungs import RUNG_NAMES, RUNGS
+from gemmlab._gpu.ladder.rungs import RUNG_NAMES, RUNGS
 from gemmlab._gpu.runtime import Device
 from gemmlab.report import draw_search
 from gemmlab.tune.devices import log, replay
@@ -43,6 +43,15 @@ def test_what_cannot_run_is_left_out():
     assert 0 < len(space._all) < space.size
     small = Space(LOCAL4, "float64", replace(GPU, local_bytes=5000, group_limit=64))
     assert {values[0] for values in small._all} == {8, 16}
+
+
+def test_what_needs_more_registers_than_a_gpu_has_is_left_out():
+    of_gpu, of_cpu = (Space(REGISTER, "float32", replace(GPU, kind=kind)) for kind in ("gpu", "cpu"))
+    assert set(of_gpu._all) < set(of_cpu._all)
+    assert (16, 16, 1, 8, 8) not in of_gpu._all
+    assert max(REGISTER.registers(of_gpu.parameters(values)) for values in of_gpu._all) <= 255
+    assert max(REGISTER.registers(one) * one["group_x"] * one["group_y"]
+               for one in map(of_gpu.parameters, of_gpu._all)) <= 65536  # fmt: skip
 
 
 @pytest.mark.parametrize("listed", [LISTED, 0])

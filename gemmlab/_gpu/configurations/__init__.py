@@ -18,6 +18,7 @@ from gemmlab._backend import Params
 from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.configurations import check, model
 from gemmlab._gpu.ladder.rungs import ITEMSIZE
+from gemmlab._gpu.plans import table
 from gemmlab._gpu.runtime import Queue
 from gemmlab._problem import Problem
 from gemmlab._profile import Configuration
@@ -25,7 +26,7 @@ from gemmlab._profile import Configuration
 if TYPE_CHECKING:
     from gemmlab._gpu.backend import RungBackend
 
-__all__ = ["device_key", "forget", "note", "resolve"]
+__all__ = ["device_key", "forget", "known", "note", "resolve"]
 
 _MAX_CHOICES = 4096
 _choices: dict[Hashable, dict[str, int]] = {}  # what was resolved, for products without parameters of the caller
@@ -45,17 +46,16 @@ def device_key(queue: Queue) -> str:
 
 def resolve(backend: RungBackend, queue: Queue, problem: Problem, given: Params) -> dict[str, int]:
     """All parameters for a problem: the given ones, and those of a profile or the defaults for the rest."""
-    rung, kind = backend.rung, queue.device.kind
-    if any(value is not None for value in given.values()):
+    if given and any(value is not None for value in given.values()):
         return _around(given, backend, queue, problem)
-    key = (backend.name, queue.device.runtime, queue.device.index, queue.device.name, problem.dtype,
-           problem.m, problem.n, problem.k, problem.batch)  # fmt: skip
+    device = queue.device
+    key = backend.name, device.name, device.index, problem.dtype, problem.m, problem.n, problem.k, problem.batch
     found = _choices.get(key)
     if found is None:
         chosen = _fastest(backend, queue, problem, checked=True)
         if len(_choices) >= _MAX_CHOICES:
             _choices.clear()
-        found = _choices[key] = rung.resolve({} if chosen is None else chosen.parameters, kind)
+        found = _choices[key] = backend.rung.resolve({} if chosen is None else chosen.parameters, device.kind)
     return dict(found)
 
 
@@ -73,9 +73,15 @@ def note(backend: RungBackend, queue: Queue, problem: Problem) -> str:
     return "; ".join(filter(None, (text, wrong)))
 
 
+def known(backend: RungBackend, dtype: str) -> tuple[Configuration, ...]:
+    """All configurations of the backend's device."""
+    return _profile.configurations(device_key(backend.queue), _plain_name(backend), dtype)
+
+
 def forget() -> None:
     """Have the next products read the profile and check its configurations again."""
     _choices.clear()
+    table.forget_all()
     check.forget()
 
 

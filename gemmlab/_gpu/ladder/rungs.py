@@ -8,7 +8,6 @@ needs many small work-items, a CPU few large ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -151,14 +150,23 @@ class Rung:
 
 def _local_limit(device: Device) -> int:
     """The local memory that a group may have; it is probed where that may be more than the device reports."""
-    from gemmlab._errors import GemmlabError
+    from gemmlab._errors import BackendUnavailable
+
+    try:
+        return _probed_limit(device)
+    except BackendUnavailable:  # a device that is not here
+        return device.local_bytes
+
+
+@cache
+def _probed_limit(device: Device) -> int:
+    from gemmlab._errors import BackendUnavailable
     from gemmlab._gpu import runtime_named
 
-    with suppress(GemmlabError):  # a device that is not here
-        runtime = runtime_named(device.runtime)
-        if device in runtime.devices:
-            return runtime.queue(device).static_local_bytes
-    return device.local_bytes
+    runtime = runtime_named(device.runtime)
+    if device not in runtime.devices:
+        raise BackendUnavailable(f"{device.label} is not here")
+    return runtime.queue(device).static_local_bytes
 
 
 class TunedRung(Rung):
@@ -286,4 +294,6 @@ RUNGS = (
               registers=tuned.registers),
 )  # fmt: skip
 RUNG_NAMES = tuple(rung.name for rung in RUNGS)
-BEST_RUNG = "tuned"  # which a family name such as "opencl" selects: the fastest on every kind of device
+# The rungs that a family name such as "opencl" chooses from, the fastest first, by kind of device (as in `defaults`).
+FASTEST = {"gpu": ("tuned", "register", "private"), "cpu": ("tuned", "local4", "private")}
+BEST_RUNG = "tuned"  # the first of them: what a family name stands for where no product is known

@@ -31,7 +31,9 @@ def key_of(a: DeviceArray, b: DeviceArray, out: DeviceArray | None, name: str, p
             return None
         for event in x.events:
             if event.command_queue != queue:
-                return None
+                if event.command_execution_status != cl.command_execution_status.COMPLETE:
+                    return None
+                event.wait()  # returns at once, and makes what the other queue wrote visible
     return (
         name, table.of_params(params), queue, _part(a), _part(b), None if out is None else _part(out),
     )  # fmt: skip

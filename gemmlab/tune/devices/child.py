@@ -1,6 +1,7 @@
 """A process that builds configurations of a rung, or tries them; it is asked as `measure/isolated` says.
 
-    hello    backend, folder                     open the device; say what it is
+    hello    backend, folder                     open the device
+    describe                                     say what the device is
     build    dtype, parameters                   compile one configuration into the program cache in `folder`
     trial    dtype, shape, parameters, best      check one configuration, and time it in turns with the best so far
 
@@ -35,7 +36,7 @@ from gemmlab.tune.devices.ranking import ratio
 RUNS = 5  # of a configuration and of the best, in turns; twice as many if it is ahead
 SLOW = 1.5  # times as long as the best: no more runs
 SHORT_S, REPEATS = 10e-3, 2  # a slow first run as short as this may be an accident, and is repeated
-COMMANDS = ("hello", "build", "trial")
+COMMANDS = ("hello", "describe", "build", "trial")
 Parameters = Mapping[str, Any]
 
 
@@ -53,6 +54,11 @@ class Child:
         config.cache_dir = Path(folder)
         os.environ["POCL_CACHE_DIR"] = str(Path(folder, "pocl"))
         self._backend = gemmlab.get_backend(backend)
+        _ = self._backend.queue
+        return {}
+
+    def describe(self) -> Answer:
+        """The device, with the local memory that it really has, and the kernel's text."""
         queue = self._backend.queue
         return {
             "device": asdict(queue.device) | {"local_bytes": queue.static_local_bytes},

@@ -115,10 +115,10 @@ class DeviceSearch:
             trials = workers.Trials(self.backend.name, folder, workers.COMMAND)
             builders: workers.Builders | None = None
             try:
-                hello = trials.hello()
-                count = min(MAX_BUILDERS, usable_cpus()) if hello["caches_programs"] else 0
+                described = trials.describe()
+                count = min(MAX_BUILDERS, usable_cpus()) if described["caches_programs"] else 0
                 builders = workers.Builders(count, self.backend.name, folder, workers.COMMAND)
-                self._search(hello, trials, builders, progress or (lambda done, total, doing: None))
+                self._search(described, trials, builders, progress or (lambda done, total, doing: None))
             finally:
                 trials.close()
                 if builders is not None:
@@ -126,10 +126,10 @@ class DeviceSearch:
         return self.found
 
     def _search(
-        self, hello: Answer, trials: workers.Trials, builders: workers.Builders, progress: Progress
+        self, described: Answer, trials: workers.Trials, builders: workers.Builders, progress: Progress
     ) -> None:
-        device, seed = Device(**hello["device"]), int(np.random.SeedSequence().generate_state(1)[0])
-        header = self._header(device, hello, seed)
+        device, seed = Device(**described["device"]), int(np.random.SeedSequence().generate_state(1)[0])
+        header = self._header(device, described, seed)
         self.log_path = self.log_path or _usual_path(header)
         with Log(self.log_path, header) as log:
             self._rankings = logs.rankings_of(log.header, log.entries)
@@ -140,20 +140,21 @@ class DeviceSearch:
             try:
                 for dtype in self.dtypes:
                     clock.begin(dtype)
-                    _OneDtype(self, dtype, device, hello["key"], trials, builders, log, clock, rng).search()
+                    _OneDtype(self, dtype, device, described["key"], trials, builders, log, clock, rng).search()
                 clock.end()
             finally:
-                self._keep(hello["key"], device.driver)
+                self._keep(described["key"], device.driver)
 
-    def _header(self, device: Device, hello: Answer, seed: int) -> dict[str, Any]:
+    def _header(self, device: Device, described: Answer, seed: int) -> dict[str, Any]:
         rung = self.backend.rung
         defaults = rung.resolve({}, device.kind)
         names = [param.name for param in rung.params]
         self._defaults = tuple(defaults[name] for name in names)
         return {
-            "gemmlab_tune": logs.VERSION, "backend": plain_name(self.backend.name), "device": hello["key"],
-            "driver": device.driver, "text_sha256": hello["text_sha256"], "names": names, "defaults": self._defaults,
-            "seed": seed, "dtypes": self.dtypes, "shapes": self.shapes, "label": device.label, "gemmlab": __version__,
+            "gemmlab_tune": logs.VERSION, "backend": plain_name(self.backend.name), "device": described["key"],
+            "driver": device.driver, "text_sha256": described["text_sha256"], "names": names,
+            "defaults": self._defaults, "seed": seed, "dtypes": self.dtypes, "shapes": self.shapes,
+            "label": device.label, "gemmlab": __version__,
             "time_utc": datetime.now(UTC).isoformat(timespec="seconds"),
         }  # fmt: skip
 
@@ -220,6 +221,7 @@ class _OneDtype:
         self.tried = set.intersection(*(set(ranking.outcomes) for ranking in self.rankings))
         self.strategy = Strategy(self.space, self.rankings, self.tried, [search._defaults, *first], rng)
         self.overlaps = device.kind != "cpu"
+        self.has_tried = False
         self.before_s = log.entries[-1]["seconds"] if log.entries else 0.0  # of earlier calls
 
     def search(self) -> None:
@@ -243,7 +245,7 @@ class _OneDtype:
     @property
     def _goes_on(self) -> bool:
         """Whether there is time and room in the log; one configuration is tried however little time there is."""
-        return not self.log.is_full and (self.clock.left_s > 0 or not all(one.outcomes for one in self.rankings))
+        return not self.log.is_full and (self.clock.left_s > 0 or not self.has_tried)
 
     def _compare_with_defaults(self) -> None:
         for ranking in self.rankings:
@@ -261,6 +263,7 @@ class _OneDtype:
 
     def _try(self, values: Values, built: Answer) -> None:
         """Try a configuration on every shape on which it was not tried before; a fault on one is one on all."""
+        self.has_tried = True
         if built.get("outcome") == "failed":
             self._note(values, None, built)
             return

@@ -1,8 +1,9 @@
 """The configurations of a rung that a device can run: data of the rung, `Param.choices` and `Rung.obstacle`.
 
-What cannot run is left out before anything is compiled. A space of up to `LISTED` combinations is listed as a whole. Of
-a larger one configurations are drawn, and the neighbours of one are listed: those that differ from it in one parameter
-or in two.
+What cannot run is left out before anything is compiled, and so is what would need more registers than a GPU has for a
+work-item or a work-group: the compiler takes long for it, and then keeps numbers in memory instead. A space of up to
+`LISTED` combinations is listed as a whole. Of a larger one configurations are drawn, and the neighbours of one are
+listed: those that differ from it in one parameter or in two.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from math import prod
 
 import numpy as np
 
-from gemmlab._gpu.ladder.rungs import Rung
+from gemmlab._gpu.ladder.rungs import ITEMSIZE, Rung
 from gemmlab._gpu.runtime import Device
 
 LISTED = 20_000
+ITEM_REGISTERS, GROUP_REGISTERS = 255, 65536  # of four bytes, of a work-item and a group: NVIDIA's, and about AMD's
 DRAWS = 20_000  # before a draw gives up
 Values = tuple[int, ...]  # of all parameters, in the rung's order
 
@@ -40,8 +42,17 @@ class Space:
         return dict(zip(self.names, values, strict=True))
 
     def can_run(self, values: Values) -> bool:
-        """Whether the rung has no obstacle to it on this device."""
-        return self._rung.obstacle(self.parameters(values), self._dtype, self._device) is None
+        """Whether it fits the device, as far as the rung's data tell."""
+        parameters = self.parameters(values)
+        obstacle = self._rung.obstacle(parameters, self._dtype, self._device)
+        return obstacle is None and self._has_registers(parameters)
+
+    def _has_registers(self, parameters: dict[str, int]) -> bool:
+        if self._device.kind == "cpu":  # its runtime spreads a work-group over vectors, one after the other
+            return True
+        x, y = self._rung.group(parameters)
+        registers = self._rung.registers(parameters) * max(1, ITEMSIZE[self._dtype] // 4)
+        return registers <= ITEM_REGISTERS and registers * x * y <= GROUP_REGISTERS
 
     def drawn(self, rng: np.random.Generator, without: Container[Values]) -> Values | None:
         """One configuration at random, each with the same chance; None if none is left, or none can be found."""

@@ -32,14 +32,22 @@ class Worker:
         self._process: WorkerProcess | None = None
         self.is_fresh = True  # it has tried nothing yet
 
-    def hello(self) -> Answer:
-        """Start the process and open the device. BackendUnavailable or DeviceError if that fails."""
+    def describe(self) -> Answer:
+        """What the device is. BackendUnavailable or DeviceError if it cannot be opened."""
+        return self._answer(self._started(), "describe")
+
+    def _started(self) -> WorkerProcess:
+        """The process, in which the device is open."""
         if self._process is None:
             # One thread for NumPy's products: a pool would go on spinning beside the device's own threads.
             self._process = WorkerProcess(1, self._command, affinity=False)
             self.is_fresh = True
+            self._answer(self._process, "hello", **self._who)
+        return self._process
+
+    def _answer(self, process: WorkerProcess, command: str, **arguments: object) -> Answer:
         try:
-            answer = self._process.ask("hello", START_S, **self._who)
+            answer = process.ask(command, START_S, **arguments)
         except WorkerDied as death:
             self.close()
             raise DeviceError(f"{self._who['backend']} cannot be tuned: {death}") from None
@@ -50,12 +58,13 @@ class Worker:
         return answer
 
     def ask(self, command: str, limit_s: float, **arguments: object) -> Answer:
-        """An answer, with the outcome "failed" if there is none or it is an error; the process is ended then."""
+        """An answer, with the outcome "failed" if there is none or it is an error; the process is ended then.
+
+        BackendUnavailable or DeviceError if the device cannot be opened.
+        """
+        process = self._started()
         try:
-            if self._process is None:
-                self.hello()
-            assert self._process is not None
-            answer = self._process.ask(command, limit_s, **arguments)
+            answer = process.ask(command, limit_s, **arguments)
         except WorkerDied as death:
             answer = {"error": str(death)}
         if "error" in answer:
@@ -78,6 +87,7 @@ class Trials(Worker):
         limit_s = FIRST_S if best_s is None else KERNEL_S + RUNS_OF_BEST * best_s
         if not is_built:
             limit_s += BUILD_S
+        self._started()
         if self.is_fresh:
             limit_s += FIRST_S  # it makes the operands first, and may have to build the best
         self.is_fresh = False

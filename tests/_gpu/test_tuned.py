@@ -1,0 +1,171 @@
+"""The rung tuned: every layout of its operands, parts of k, copies read in vectors, and what the host decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from devices import PLACES, integers
+from randomness import RNG
+
+import gemmlab
+from gemmlab._gpu.batches import GemmSize, Layout
+from gemmlab._gpu.ladder import tuned
+from gemmlab._gpu.ladder.rungs import RUNG_NAMES, RUNGS
+from gemmlab._gpu.runtime import Device
+
+RUNG = RUNGS[RUNG_NAMES.index("tuned")]
+# As on a GPU, but small: a CPU device runs its work-items one after another.
+AS_ON_A_GPU = {
+    "local_copy": 1, "vector_bytes": 16, "tile_x": 4, "tile_y": 8, "warp_y": 8, "warps_x": 1, "warps_y": 2, "step_k": 4,
+    "buffers": 2, "pad": 4,
+}  # fmt: skip
+SIZES = ((1, 1, 1), (130, 66, 129))
+H100 = Device("opencl", 0, "a GPU", "gpu", "NVIDIA", "1", 132, 1024, 48 << 10, 80 << 30, 20 << 30, True)
+on_a_device = pytest.mark.skipif(not PLACES, reason="no device")
+
+
+CHANGES = [
+    {}, {"buffers": 1}, {"pad": 0}, {"step_k": 8}, {"warp_y": 2}, {"warps_x": 2, "warps_y": 1}, {"tile_y": 4},
+    {"panel": 1}, {"split_k": 3}, {"vector_bytes": 32, "local_copy": 0, "tile_x": 8},
+    {"vector_bytes": 64, "local_copy": 0, "tile_x": 32},
+]  # fmt: skip
+
+
+@on_a_device
+@pytest.mark.parametrize(
+    ("dtype", "change"), [*(("float32", one) for one in CHANGES), ("float64", CHANGES[0])], ids=str
+)
+def test_products_are_exact(dtype: str, change: dict[str, int]) -> None:
+    for m, n, k in SIZES:
+        a, b, out = integers((m, k), dtype), integers((k, n), dtype), np.full((m, n), np.nan, dtype)
+        gemmlab.matmul(a, b, out=out, backend="opencl-tuned", **{**AS_ON_A_GPU, **change})
+        assert np.array_equal(out, a @ b), (m, n, k)
+
+
+@pytest.fixture
+def queue() -> Any:
+    pytest.importorskip("pyopencl.array")
+    return gemmlab.get_backend("opencl-tuned").queue.queue  # type: ignore[attr-defined]
+
+
+LAYOUTS = ("plain", "transposed", "padded", "shifted")
+
+
+def placed(queue: Any, x: np.ndarray, layout: str) -> Any:
+    """On the device: row-major, column-major, with longer rows, or off the alignment of vectors."""
+    import pyopencl.array as cl_array
+
+    if layout == "transposed":
+        return cl_array.to_device(queue, np.ascontiguousarray(x.T)).T
+    if layout == "padded":
+        return cl_array.to_device(queue, np.pad(x, ((0, 0), (0, 12))))[:, : x.shape[1]]
+    if layout == "shifted":
+        return cl_array.to_device(queue, np.pad(x, ((0, 0), (1, 2))))[:, 1 : 1 + x.shape[1]]
+    return cl_array.to_device(queue, x)
+
+
+@on_a_device
+@pytest.mark.parametrize("much", [1, 10**9], ids=["copied", "in place"])
+def test_every_layout_of_device_arrays(queue: Any, much: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuned, "MUCH_REUSE", much)
+    m, n, k = 65, 67, 29
+    a, b = integers((m, k), "float32"), integers((k, n), "float32")
+    for of_a in LAYOUTS:
+        for of_b in LAYOUTS:
+            x, y = placed(queue, a, of_a), placed(queue, b, of_b)
+            with gemmlab.trace() as calls:
+                c = gemmlab.matmul(x, y, backend="opencl-tuned", split_k=2, **AS_ON_A_GPU)
+            assert np.array_equal(c.get(), a @ b), (of_a, of_b)
+            assert calls[0].copies == 0, "what the rung copies to read it faster is a part of its work"
+            assert calls[0].kernel_s > 0
+
+
+@on_a_device
+def test_infinity_beyond_the_end_of_k_does_not_reach_c(queue: Any) -> None:
+    """Tiles are filled up with zeros, not with what follows in memory."""
+    held_a, held_b = np.full((40, 64), np.inf, np.float32), np.full((64, 40), np.inf, np.float32)
+    held_a[:, :33], held_b[:33] = integers((40, 33), "float32"), integers((33, 40), "float32")
+    import pyopencl.array as cl_array
+
+    a, b = cl_array.to_device(queue, held_a)[:, :33], cl_array.to_device(queue, held_b)[:33]
+    c = gemmlab.matmul(a, b, backend="opencl-tuned", **AS_ON_A_GPU)
+    assert np.array_equal(c.get(), held_a[:, :33] @ held_b[:33])
+
+
+@on_a_device
+def test_parts_of_k_are_added_in_their_order() -> None:
+    """The same bits every time."""
+    a, b = RNG.random((20, 3000), "float32"), RNG.random((3000, 30), "float32")
+    first, *others = (gemmlab.matmul(a, b, backend="opencl-tuned", split_k=7, **AS_ON_A_GPU) for _ in range(4))
+    assert all(np.array_equal(first, other) for other in others)
+    assert gemmlab.verify.error_over_bound(a, b, first) <= 1
+
+
+# What the host decides
+
+
+def fitted(m: int, n: int, k: int, **given: int) -> dict[str, int]:
+    return RUNG.fitted(RUNG.resolve(given, "gpu"), GemmSize(m, n, k, 1), H100.compute_units)
+
+
+@pytest.mark.parametrize(("size", "parts"), [
+    ((4096, 4096, 4096), 1), ((128, 128, 128), 1), ((128, 128, 65536), tuned.MAX_PARTS), ((128, 128, 1024), 4),
+    ((1024, 1024, 4096), 2),
+])  # fmt: skip
+def test_k_is_shared_out_where_compute_units_have_nothing_to_do(size: tuple[int, int, int], parts: int) -> None:
+    assert fitted(*size)["split_k"] == parts
+    assert fitted(*size, split_k=5)["split_k"] == 5
+
+
+@pytest.mark.parametrize(("a", "b", "widths"), [
+    (Layout(0, 64), Layout(0, 64), (4, 4)),
+    (Layout(1, 64), Layout(0, 66), (1, 1)),
+    (Layout(0, 64, 2), Layout(0, 64, 4), (1, 4)),
+    (Layout(0, 64, 0, True), Layout(0, 64, 0, True), (4, 4)),
+    (Layout(0, 64, 0, True, padded=True), Layout(0, 64, 0, False, padded=True), (4, 4)),
+])  # fmt: skip
+def test_vectors_are_read_where_alignment_allows(a: Layout, b: Layout, widths: tuple[int, int]) -> None:
+    found = RUNG.layout(RUNG.resolve({}, "gpu"), "float32", GemmSize(64, 64, 64, 1), a, b, Layout(0, 64))
+    assert (found["A_WIDTH"], found["B_WIDTH"]) == widths
+    assert (found["A_ALONG_K"], found["B_ALONG_K"]) == (int(not a.transposed), int(b.transposed))
+
+
+def test_rows_of_an_odd_length_are_read_in_vectors_along_k_alone() -> None:
+    """A vector along k never reaches over the end; one across the rows would."""
+    params, odd = RUNG.resolve({}, "gpu"), GemmSize(63, 63, 63, 1)
+    found = RUNG.layout(params, "float32", odd, Layout(0, 64), Layout(0, 64), Layout(0, 64))
+    assert (found["A_WIDTH"], found["B_WIDTH"], found["C_WIDTH"]) == (4, 1, 1)
+    found = RUNG.layout(params, "float32", odd, Layout(0, 64), Layout(0, 64, 0, False, padded=True), Layout(0, 64))
+    assert found["B_WIDTH"] == 4
+
+
+def test_long_rows_need_wide_indices() -> None:
+    params, far = RUNG.resolve({}, "gpu"), 2**26
+    found = RUNG.layout(params, "float32", GemmSize(512, 512, far, 1), Layout(0, far), Layout(0, 512), Layout(0, 512))
+    assert found["INDEX"] == "long"
+
+
+def test_copies_are_made_where_much_is_read_again() -> None:
+    params, odd = RUNG.resolve({}, "gpu"), Layout(0, 4097)
+    assert RUNG.to_pack(params, "float32", GemmSize(4096, 4096, 4097, 1), odd, Layout(0, 4096)) == (4100, 0)
+    assert RUNG.to_pack(params, "float32", GemmSize(4096, 100, 4097, 1), odd, Layout(0, 100)) == (0, 0)
+    assert RUNG.to_pack(params, "float64", GemmSize(100, 4097, 4096, 1), Layout(0, 4096), odd) == (0, 0)
+
+
+@pytest.mark.parametrize(("change", "why"), [
+    ({"tile_x": 2}, "multiple of the 4"), ({"step_k": 2}, "multiple of the 4"), ({"pad": 2}, "one of 0, 4, 8"),
+    ({"warp_y": 3}, "one of 1, 2, 4"), ({"vector_bytes": 48}, "one of 8, 16"),
+])  # fmt: skip
+@on_a_device
+def test_what_its_text_cannot_do_is_an_error(change: dict[str, int], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        gemmlab.matmul(np.ones((3, 3), np.float32), np.ones((3, 3), np.float32), backend="opencl-tuned",
+                       **{**AS_ON_A_GPU, **change})  # fmt: skip
+
+
+def test_the_traffic_falls_with_the_block() -> None:
+    small = RUNG.model(256, 256, 256, RUNG.resolve({"warps_x": 1}, "gpu"))
+    large = RUNG.model(256, 256, 256, RUNG.resolve({"warps_x": 4}, "gpu"))
+    assert large["l1"] < small["l1"]
