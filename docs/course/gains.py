@@ -32,8 +32,7 @@ class Step:
 
     `before` is the previous rung's record on as many threads. `first` and `last` are the records of the ladder's first
     rung and of its last one in the run, whatever their threads. `peak` is on as many threads as `after`; None without
-    such a ceiling.
-    `previous` names the previous rung.
+    such a ceiling. `previous` names the previous rung.
     """
 
     after: Record

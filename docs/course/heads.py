@@ -2,8 +2,8 @@
 
 The head is the docstring of a .pyx file, the first comment of a .hpp file, or the // lines at the top of a .cl file.
 Its first paragraph is "name: the idea", and two others begin with "Source:" and "Traffic:". An indented paragraph is
-the loop nest if it begins with a loop; else it lists the ideas of a rung that has several, a line for each:
-"name   what it does". All other paragraphs are remarks.
+the loop nest if it begins with a loop; else it lists the ideas of a rung that has several, a line for each: the name,
+spaces, and what it does. All other paragraphs are remarks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ LOOP = re.compile(r"\s*(\d\w+ +)?(parallel )?(for|each) ")
 
 @dataclass(frozen=True)
 class Head:
-    """The paragraphs of a head. All but the loop nest are joined to one line; a missing paragraph is ""."""
+    """The paragraphs of a head. All but the loop nest are joined to one line; a missing paragraph is "".
+
+    `ideas` has what each of a rung's ideas does, by its name.
+    """
 
     idea: str
     loops: str

@@ -223,8 +223,7 @@ def _difference(rung: Rung, head: Head) -> str:
     if rung.ladder == "CPU" and len(rung.files) > 1:
         return f"{title}\n\nEverything: it shares no line with {_link(rung.before)}."
     if head.ideas:
-        kept = f"they multiply a tile of C in registers, as in {_link(rung.before)}"
-        return f"{title}\n\nAll but the innermost loops: {kept}."
+        return f"{title}\n\nAll but the innermost loops: they multiply a tile in registers, as in {_link(rung.before)}."
     old, new = (_code_lines(file) for file in (rung.before.files[0], rung.files[0]))
     lines = "\n".join(unified_diff(old, new, rung.before.files[0].name, rung.files[0].name, n=2, lineterm=""))
     return f"{title}\n\n```diff\n{lines}\n```"
