@@ -156,7 +156,7 @@ def _table(found: Table, kind: type) -> Table:
 
 def _configuration(found: Any) -> Configuration | None:
     """One configuration of a profile; None if it is none."""
-    with suppress(TypeError, KeyError, ValueError, AttributeError):
+    with suppress(TypeError, KeyError, ValueError, AttributeError, OverflowError):
         values, rate = {**found["parameters"]}, float(found["gflop_per_s"])
         m, n, k = found["shape"]
         are_values = all(type(value) is int and 0 <= value <= MAX_SIZE for value in values.values())

@@ -80,6 +80,7 @@ def multiply_device_arrays(
     handle = run(backend, problem, params, traces)
     if events := getattr(handle, "events", None):
         backend.runtime.add_dependency(out, events[-1])
+        backend.runtime.add_readers((a, b), events[-1])
     is_plain = options["axes"] is None and not traces and hasattr(backend, "prepared")  # a plugin's may be without
     if is_plain and (way := short_way(runtime)) is not None:
         _front.register_short_way(type(a), way.product)

@@ -36,6 +36,7 @@ class Layout:
     batch_stride: int = 0
     transposed: bool = False
     padded: bool = False
+    is_tile: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Operand:
     """Row-major matrices in device memory. `start`, `ld` and `batch_stride` are in elements, as the kernels take them.
 
     A `transposed` operand is column-major: a library may accept it, most rungs do not. The rows of a `padded` one may
-    be read up to `ld`.
+    be read up to `ld`. A tile is a part of a streamed operand: its memory is counted, and none is left for copies.
     """
 
     memory: Memory
@@ -52,17 +53,18 @@ class Operand:
     batch_stride: int = 0
     transposed: bool = False
     padded: bool = False
+    is_tile: bool = False
 
     @property
     def layout(self) -> Layout:
         """All but the memory."""
-        return Layout(self.start, self.ld, self.batch_stride, self.transposed, self.padded)
+        return Layout(self.start, self.ld, self.batch_stride, self.transposed, self.padded, self.is_tile)
 
     def skip(self, rows: int = 0, batch: int = 0) -> Operand:
         """The same operand without its first rows and its first matrices."""
         start = self.start + rows * (1 if self.transposed else self.ld) + batch * self.batch_stride
         # faster than `replace`
-        return Operand(self.memory, start, self.ld, self.batch_stride, self.transposed, self.padded)
+        return Operand(self.memory, start, self.ld, self.batch_stride, self.transposed, self.padded, self.is_tile)
 
 
 @dataclass(frozen=True)

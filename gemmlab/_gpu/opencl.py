@@ -117,6 +117,17 @@ class OpenCL(Runtime):
         assert isinstance(event, OpenCLEvent)
         out.add_event(event.event)
 
+    def add_readers(self, arrays: Sequence[DeviceArray], event: Event) -> None:
+        import pyopencl as cl
+
+        assert isinstance(event, OpenCLEvent)
+        queues = {x.queue for x in arrays} - {event.queue.queue, None}
+        if queues:
+            with event.queue.device_errors("having another queue wait"):
+                event.queue.queue.flush()
+                for queue in queues:
+                    cl.enqueue_barrier(queue, wait_for=[event.event])
+
     def array(self, device: Device, host: HostArray) -> DeviceArray:
         import pyopencl.array
 

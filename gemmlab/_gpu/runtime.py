@@ -357,6 +357,10 @@ class Runtime(ABC):
     def add_dependency(self, out: DeviceArray, event: Event) -> None:
         """Make later work on `out` wait for the event. Does not block."""
 
+    def add_readers(self, arrays: Sequence[DeviceArray], event: Event) -> None:
+        """Make later work on the arrays' own queues wait for the event: their memory may be used again there."""
+        return
+
     @abstractmethod
     def array(self, device: Device, host: HostArray) -> DeviceArray:
         """Copy a host array to the device, as an array of this runtime's usual type."""

@@ -26,7 +26,7 @@ from gemmlab._profile import Configuration
 if TYPE_CHECKING:
     from gemmlab._gpu.backend import RungBackend
 
-__all__ = ["device_key", "forget", "known", "note", "resolve"]
+__all__ = ["belongs", "device_key", "forget", "known", "note", "resolve"]
 
 _MAX_CHOICES = 4096
 _choices: dict[Hashable, dict[str, int]] = {}  # what was resolved, for products without parameters of the caller
@@ -105,7 +105,7 @@ def _fastest(backend: RungBackend, queue: Queue, problem: Problem, checked: bool
         return None
     fitting = [
         one for one in _profile.configurations(device_key(queue), _plain_name(backend), dtype)
-        if _belongs(one, backend) and rung.obstacle(rung.resolve(one.parameters, queue.device.kind), dtype,
+        if belongs(one, backend) and rung.obstacle(rung.resolve(one.parameters, queue.device.kind), dtype,
                                                     queue.device) is None
     ]  # fmt: skip
     size, units = GemmSize(problem.m, problem.n, problem.k, problem.batch), queue.device.compute_units
@@ -116,7 +116,7 @@ def _fastest(backend: RungBackend, queue: Queue, problem: Problem, checked: bool
     return None
 
 
-def _belongs(one: Configuration, backend: RungBackend) -> bool:
+def belongs(one: Configuration, backend: RungBackend) -> bool:
     """Whether the backend has just these parameters and accepts their values: an older gemmlab may have had others."""
     own = backend.params
     return one.parameters.keys() == own.keys() and all(own[name].constraint(x) for name, x in one.parameters.items())

@@ -7,6 +7,7 @@ configuration. One that fails is named in a warning, and is not used.
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from gemmlab._gpu.backend import RungBackend
 
 K = 131  # odd, and longer than two tiles of most kernels
+VECTOR = 8  # elements: a multiple of every vector
 LARGEST = 3  # of the numbers: sums of 131 products are exact in float16 too
+_checking = threading.RLock()
 _reasons: dict[Hashable, str] = {}  # why a configuration is wrong; "" if it is right
 
 
@@ -34,12 +37,13 @@ def odd_size(columns: int, rows: int) -> tuple[int, int, int]:
 def passes(backend: RungBackend, queue: Queue, dtype: str, one: Configuration) -> bool:
     """Whether a configuration gets the small product right, with a warning if not; computed once in a process."""
     key = _key(backend, queue, dtype, one)
-    if key not in _reasons:
-        _reasons[key] = ""  # the product below may come here again
-        if reason := _why_wrong(backend, queue, dtype, one.parameters):
-            _reasons[key] = _sentence(backend, dtype, one, reason)
-            warnings.warn(_reasons[key], stacklevel=2)
-    return not _reasons[key]
+    with _checking:  # another thread waits for the result
+        if key not in _reasons:
+            _reasons[key] = ""  # the product below may come here again
+            if reason := _why_wrong(backend, queue, dtype, one.parameters):
+                _reasons[key] = _sentence(backend, dtype, one, reason)
+                warnings.warn(_reasons[key], stacklevel=2)
+        return not _reasons[key]
 
 
 def has_not_failed(backend: RungBackend, queue: Queue, dtype: str, one: Configuration) -> bool:
@@ -76,12 +80,29 @@ def _why_wrong(backend: RungBackend, queue: Queue, dtype: str, parameters: Mappi
     there = type(backend)(backend.runtime, rung, str(index))
     resolved = rung.resolve(parameters, queue.device.kind)
     m, n, k = odd_size(*rung.block(resolved))
+    whole = {"split_k": 2} if "split_k" in resolved else {}
+    sizes: list[tuple[tuple[int, int, int], dict[str, int]]] = [((m, n, k), {})]
+    if len(rung.variants(resolved, dtype)) > 1:  # its text is another one where vectors fit, and for parts of k
+        sizes.append(((_rounded(m), _rounded(n), _rounded(k)), whole))
+    for size, others in sizes:
+        if reason := _fault(there, size, {**resolved, **others}, dtype):
+            return reason
+    return ""
+
+
+def _fault(there: RungBackend, size: tuple[int, int, int], parameters: Mapping[str, int], dtype: str) -> str:
+    """What is wrong with a product of this size; "" if nothing is."""
+    m, n, k = size
     rng = np.random.default_rng(m * n)
     a, b = (rng.integers(-LARGEST, LARGEST + 1, shape) for shape in ((m, k), (k, n)))
     out = np.full((m, n), np.nan, dtype)
     problem = Problem.from_call(a.astype(dtype), b.astype(dtype), out)
     try:
-        there.gemm(problem, **resolved).wait()
+        there.gemm(problem, **parameters).wait()
     except (GemmlabError, ValueError) as error:
         return " ".join(str(error).split())
     return "" if np.array_equal(out, a @ b) else f"its product of {m} x {n} x {k} is wrong"
+
+
+def _rounded(extent: int) -> int:
+    return -(-extent // VECTOR) * VECTOR

@@ -175,7 +175,7 @@ class TunedRung(Rung):
     shares_k = True
 
     def obstacle(self, params: RungParams, dtype: str, device: Device) -> str | None:
-        return tuned.obstacle(params, ITEMSIZE[dtype]) or super().obstacle(params, dtype, device)
+        return tuned.obstacle(params, ITEMSIZE[dtype], device.kind) or super().obstacle(params, dtype, device)
 
     def defines(self, params: RungParams, dtype: str) -> Defines:
         own = {name: value for name, value in super().defines(params, dtype).items() if name != "SPLIT_K"}

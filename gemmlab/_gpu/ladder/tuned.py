@@ -54,9 +54,13 @@ def traffic(m: int, n: int, k: int, params: Params) -> dict[str, float]:
     return {"l1": tiles + m * n, "local": tiles + (1 / x + 1 / y) * m * n * k}
 
 
-def obstacle(params: Params, itemsize: int) -> str | None:
-    """Why the text cannot be compiled so, in half a sentence."""
+def obstacle(params: Params, itemsize: int, kind: str) -> str | None:
+    """Why the text cannot be compiled so for a kind of device, in half a sentence."""
     wide = params["vector_bytes"] // itemsize
+    if kind != "cpu" and not params["local_copy"]:
+        return "local_copy=0 is for CPU devices"
+    if wide not in ((2, 4) if params["local_copy"] else (2, 4, 8, 16)):
+        return f"vector_bytes={params['vector_bytes']} makes vectors of {wide} elements, not 2 or 4"
     if params["tile_x"] % wide or (params["local_copy"] and (params["tile_y"] % wide or params["step_k"] % wide)):
         return f"tile_x, and with local_copy tile_y and step_k, must be a multiple of the {wide} elements of a vector"
     if not params["local_copy"]:
@@ -90,7 +94,7 @@ def layout(params: Params, itemsize: int, size: GemmSize, a: Layout, b: Layout, 
         return {}
     wide = params["vector_bytes"] // itemsize
     c_wide = wide if not any(value % wide for value in (c.start, c.ld, c.batch_stride, size.n)) else 1
-    farthest = max(a.ld, b.ld) * max(*block(params), params["step_k"])
+    farthest = max(abs(a.ld), abs(b.ld)) * max(*block(params), params["step_k"])
     return {
         "A_ALONG_K": int(not a.transposed), "B_ALONG_K": int(b.transposed),
         "A_WIDTH": wide if in_vectors(a, not a.transposed, size.m, wide) else 1,
@@ -110,7 +114,7 @@ def in_vectors(x: Layout, along_k: bool, rows: int, wide: int) -> bool:
 
 def to_pack(params: Params, itemsize: int, size: GemmSize, a: Layout, b: Layout) -> tuple[int, int]:
     """The leading dimensions of copies of A and B that can be read in vectors; 0 where a copy does not pay."""
-    if not params["local_copy"]:
+    if not params["local_copy"] or a.is_tile or b.is_tile:
         return 0, 0
     wide = params["vector_bytes"] // itemsize
     of_a, of_b = (size.m, size.k), (size.k, size.n)

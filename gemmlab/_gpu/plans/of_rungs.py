@@ -19,6 +19,7 @@ from gemmlab._gpu.runtime import Queue
 COPY_GROUP = (32, 8, 1)
 ADD_GROUP = 256
 ALIGNMENT = 64  # elements
+COPY_PART = 32  # of the device's memory, for a copy
 
 
 @dataclass
@@ -42,9 +43,9 @@ def launches_of(
     sides = list(zip((Place.A, Place.B, Place.C), layouts, strict=True))
     shapes = (size.m, size.k), (size.k, size.n)
     for i, ld in enumerate(rung.to_pack(params, dtype, size, *layouts[:2])):
-        if ld:
-            (place, x), shape = sides[i], shapes[i]
-            rows, columns = shape[::-1] if x.transposed else shape
+        (place, x), shape = sides[i], shapes[i]
+        rows, columns = shape[::-1] if x.transposed else shape
+        if ld and size.batch * rows * ld * ITEMSIZE[dtype] <= queue.device.memory_bytes // COPY_PART:
             count, step = (size.batch, rows * ld) if x.batch_stride else (1, 0)
             sides[i] = Place.WORKSPACE, Layout(workspace.take(count * rows * ld), ld, step, x.transposed, padded=True)
             kernels += copies(queue, dtype, (count, rows, columns), (place, x, 1), (*sides[i], 1))

@@ -243,7 +243,7 @@ class Pipeline:
 
         def operand(memory: Memory, tile: HostArray) -> Operand:
             _, rows, columns = tile.shape
-            return Operand(memory, 0, columns, 0 if len(tile) == 1 else rows * columns)
+            return Operand(memory, 0, columns, 0 if len(tile) == 1 else rows * columns, is_tile=True)
 
         x, y, z = operand(a, step.a), operand(b, step.b), operand(c, step.c)
         most = self.backend.max_rows(self.params)

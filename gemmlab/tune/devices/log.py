@@ -26,6 +26,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 VERSION = 1
+START = b'{"gemmlab_tune"'
 MAX_BYTES = 15 * 2**20  # of a log: more is not written
 SAME = ("backend", "device", "driver", "text_sha256", "names")  # what must be the same to go on
 Header = Mapping[str, Any]
@@ -69,10 +70,11 @@ class Log:
         self._file.seek(0)
         content = self._file.read()
         if b"\n" not in content:
+            if not START.startswith(content[: len(START)]):
+                raise CannotGoOn(f"{self.path} is no log of gemmlab tune: give another --log")
             self._file.truncate(0)
             self._write(header)
             return header, []
-        self._file.truncate(content.rindex(b"\n") + 1)
         old, entries = parsed(content, self.path)
         for name in SAME:
             if old.get(name) != header[name]:
@@ -80,6 +82,7 @@ class Log:
                     f"{self.path} is of another {'kernel' if name in ('text_sha256', 'names') else name} "
                     f"({old.get(name)}, not {header[name]}): give another --log"
                 )
+        self._file.truncate(content.rindex(b"\n") + 1)
         return old, entries
 
     @property
@@ -133,12 +136,16 @@ def parsed(content: bytes, path: Path) -> tuple[Header, list[Entry]]:
 def rankings_of(header: Header, entries: list[Entry]) -> dict[tuple[str, tuple[int, int, int]], Ranking]:
     """The ranking of each dtype and shape that a log has."""
     pairs = {(entry["dtype"], shape_of(entry)): None for entry in entries if entry["shape"]}
-    rankings = {pair: Ranking(*pair) for pair in pairs}
+    return {pair: ranking_of(pair, entries) for pair in pairs}
+
+
+def ranking_of(pair: tuple[str, tuple[int, int, int]], entries: list[Entry]) -> Ranking:
+    """The ranking of a dtype and shape; what failed on other shapes failed on this one too."""
+    ranking = Ranking(*pair)
     for entry in entries:
-        for pair, ranking in rankings.items():
-            if pair[0] == entry["dtype"] and (not entry["shape"] or shape_of(entry) == pair[1]):
-                ranking.add(values_of(entry), entry)
-    return rankings
+        if pair[0] == entry["dtype"] and (not entry["shape"] or shape_of(entry) == pair[1]):
+            ranking.add(values_of(entry), entry)
+    return ranking
 
 
 def shape_of(entry: Entry) -> tuple[int, int, int]:

@@ -86,7 +86,7 @@ class DeviceSearch:
         for dtype in self.dtypes:
             if dtype not in ITEMSIZE or (dtype == "float64" and not here.float64):
                 raise ValueError(f"{here.label} does not multiply {dtype} with {backend}: give another --dtype")
-        given = tuple(shapes) or SHAPES["cpu" if here.kind == "cpu" else "gpu"]
+        given = tuple(dict.fromkeys(shapes)) or SHAPES["cpu" if here.kind == "cpu" else "gpu"]
         self.shapes = tuple(sorted(given, key=lambda shape: (np.prod(shape, dtype=float), shape)))
         self.seconds = 60 * minutes
         self.log_path = log
@@ -134,7 +134,7 @@ class DeviceSearch:
         with Log(self.log_path, header) as log:
             self._rankings = logs.rankings_of(log.header, log.entries)
             for pair in ((dtype, shape) for dtype in self.dtypes for shape in self.shapes):
-                self._rankings.setdefault(pair, Ranking(*pair))
+                self._rankings.setdefault(pair, logs.ranking_of(pair, log.entries))
             rng = np.random.default_rng([log.header["seed"], len(log.entries)])
             clock = _Clock(self.seconds, self.dtypes, progress)
             try:
@@ -217,7 +217,7 @@ class _OneDtype:
         self.space = Space(search.backend.rung, dtype, device)
         known = _profile.configurations(key, plain_name(search.backend.name), dtype)
         first = [tuple(search.backend.rung.resolve(one.parameters, device.kind)[name] for name in self.space.names)
-                 for one in known if set(one.parameters) <= set(self.space.names)]  # fmt: skip
+                 for one in known if configurations.belongs(one, search.backend)]  # fmt: skip
         self.tried = set.intersection(*(set(ranking.outcomes) for ranking in self.rankings))
         self.strategy = Strategy(self.space, self.rankings, self.tried, [search._defaults, *first], rng)
         self.overlaps = device.kind != "cpu"

@@ -30,7 +30,7 @@ class Worker:
         self._who = {"backend": backend, "folder": folder}
         self._command = command
         self._process: WorkerProcess | None = None
-        self.is_fresh = True  # it has tried nothing yet
+        self.known: set[object] = set()  # dtypes and shapes that this process has tried
 
     def describe(self) -> Answer:
         """What the device is. BackendUnavailable or DeviceError if it cannot be opened."""
@@ -41,7 +41,7 @@ class Worker:
         if self._process is None:
             # One thread for NumPy's products: a pool would go on spinning beside the device's own threads.
             self._process = WorkerProcess(1, self._command, affinity=False)
-            self.is_fresh = True
+            self.known = set()
             self._answer(self._process, "hello", **self._who)
         return self._process
 
@@ -88,9 +88,9 @@ class Trials(Worker):
         if not is_built:
             limit_s += BUILD_S
         self._started()
-        if self.is_fresh:
+        if (product := (arguments["dtype"], arguments["shape"])) not in self.known:
             limit_s += FIRST_S  # it makes the operands first, and may have to build the best
-        self.is_fresh = False
+        self.known.add(product)
         answer = self.ask("trial", limit_s, **arguments)
         if answer["outcome"] == "wrong":
             self.close()  # it may have written over anything, the operands too
