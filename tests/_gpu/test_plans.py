@@ -263,6 +263,28 @@ def test_work_of_another_queue_is_waited_for(side):
 
 
 @on_opencl
+def test_memory_of_another_queue_is_not_used_again_before_it_was_read():
+    """A temporary of one queue, read on another that is busy, and dropped at once."""
+    import pyopencl as cl
+    import pyopencl.array as cl_array
+
+    context = gemmlab.get_backend(NAME).queue.context
+    busy, other = cl.CommandQueue(context), cl.CommandQueue(context)
+    a, b, d, e = (integers((64, 64), "float32") for _ in range(4))
+    on_busy, (on_b, on_d, on_e) = cl_array.to_device(busy, a), (cl_array.to_device(other, x) for x in (b, d, e))
+    for _ in range(3):
+        gemmlab.matmul(on_b, on_d, backend=NAME).finish()
+    gate = cl.UserEvent(context)
+    cl.enqueue_barrier(busy, wait_for=[gate])
+    c = gemmlab.matmul(on_busy, gemmlab.matmul(on_b, on_d, backend=NAME), backend=NAME)
+    next_one = gemmlab.matmul(on_e, on_e, backend=NAME)  # in the memory of what was dropped
+    other.flush()
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    assert np.array_equal(c.get(), a @ (b @ d))
+    assert np.array_equal(next_one.get(), e @ e)
+
+
+@on_opencl
 def test_out_keeps_few_events():
     a, b, c = put(*(integers((16, 16), "float32") for _ in range(3)))
     late, view = a.get(), c[:8]

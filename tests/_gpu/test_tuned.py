@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,25 @@ def test_long_rows_need_wide_indices() -> None:
     params, far = RUNG.resolve({}, "gpu"), 2**26
     found = RUNG.layout(params, "float32", GemmSize(512, 512, far, 1), Layout(0, far), Layout(0, 512), Layout(0, 512))
     assert found["INDEX"] == "long"
+
+
+def test_rows_in_reverse_order_need_wide_indices_too() -> None:
+    params, back = RUNG.resolve({}, "gpu"), -20_000_000
+    found = RUNG.layout(params, "float32", GemmSize(128, 64, 64, 1), Layout(0, back), Layout(0, 64), Layout(0, 64))
+    assert found["INDEX"] == "long"
+
+
+def test_a_tile_of_a_streamed_product_is_not_copied() -> None:
+    tile, size = Layout(0, 4097, is_tile=True), GemmSize(4096, 4096, 4097, 1)
+    assert RUNG.to_pack(RUNG.resolve({}, "gpu"), "float32", size, tile, Layout(0, 4096, is_tile=True)) == (0, 0)
+
+
+@pytest.mark.parametrize(("params", "dtype", "kind"), [
+    ({"vector_bytes": 8}, "float64", "gpu"), ({"vector_bytes": 32}, "float32", "gpu"),
+    ({"local_copy": 0, "vector_bytes": 64}, "float32", "gpu"), ({"vector_bytes": 8}, "float64", "cpu"),
+])  # fmt: skip
+def test_vectors_that_no_language_has_are_refused(params: dict[str, int], dtype: str, kind: str) -> None:
+    assert RUNG.obstacle(RUNG.resolve(params, kind), dtype, replace(H100, kind=kind)) is not None
 
 
 def test_copies_are_made_where_much_is_read_again() -> None:

@@ -149,3 +149,23 @@ def test_draws_are_the_same_for_the_same_seed():
     space = Space(REGISTER, "float32", GPU)
     first, second = ([space.drawn(np.random.default_rng(7), ()) for _ in range(3)] for _ in range(2))
     assert first == second
+
+
+@pytest.mark.parametrize("content", ['{"important": 1}', "one\ntwo\nlast line", "{"], ids=["json", "text", "a brace"])
+def test_a_file_that_is_no_log_is_left_as_it_is(content, tmp_path):
+    path = tmp_path / "notes"
+    path.write_text(content)
+    header = dict.fromkeys(log.SAME, "") | {"gemmlab_tune": log.VERSION}
+    if content == "{":  # the beginning of a header, which a kill has cut
+        with log.Log(path, header):
+            assert json.loads(path.read_text()) == header
+        return
+    with pytest.raises(log.CannotGoOn):
+        log.Log(path, header)
+    assert path.read_text() == content
+
+
+def test_what_failed_on_one_shape_is_not_tried_on_a_new_one():
+    entries = [entry((1, 2), "failed", (), shape=None), entry((3, 4), times=(1e-3,) * 5)]
+    found = log.ranking_of(("float32", (128, 128, 128)), entries)
+    assert found.outcomes == {(1, 2): "failed"}
