@@ -83,6 +83,9 @@ class FakeRuntime:
     def wait_for_others(self, queue: Any, arrays: Any) -> None:
         pass
 
+    def add_readers(self, arrays: Any, event: Work) -> None:
+        """There is one queue."""
+
     def add_dependency(self, out: Array, event: Work) -> None:
         out.work.append(event)
 
