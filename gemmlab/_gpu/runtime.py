@@ -75,7 +75,7 @@ class Build:
 
 
 class Event(ABC):
-    """Work submitted to a device. `earlier` is work of the same product before it."""
+    """Work submitted to a device."""
 
     earlier: tuple[Event, ...] = ()  # work that belongs to it and was submitted before it
 

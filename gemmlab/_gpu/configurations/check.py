@@ -1,8 +1,9 @@
-"""One small product, which a configuration of a profile must get right before it is used.
+"""Small products, which a configuration of a profile must get right before it is used.
 
 A new driver may compile a kernel wrongly that was right when it was tuned. The product has more than one block of C in
-both directions, odd edges, and whole numbers, so that its result is exact. It runs once in a process for each
-configuration. One that fails is named in a warning, and is not used.
+both directions, odd edges, and whole numbers, so that its result is exact. A rung with another text for aligned
+operands gets a second one. They run once in a process for each configuration. One that fails is named in a warning, and
+is not used.
 """
 
 from __future__ import annotations
@@ -80,28 +81,28 @@ def _why_wrong(backend: RungBackend, queue: Queue, dtype: str, parameters: Mappi
     there = type(backend)(backend.runtime, rung, str(index))
     resolved = rung.resolve(parameters, queue.device.kind)
     m, n, k = odd_size(*rung.block(resolved))
-    whole = {"split_k": 2} if "split_k" in resolved else {}
-    sizes: list[tuple[tuple[int, int, int], dict[str, int]]] = [((m, n, k), {})]
-    if len(rung.variants(resolved, dtype)) > 1:  # its text is another one where vectors fit, and for parts of k
-        sizes.append(((_rounded(m), _rounded(n), _rounded(k)), whole))
-    for size, others in sizes:
-        if reason := _fault(there, size, {**resolved, **others}, dtype):
-            return reason
-    return ""
+    cases = [((m, n, k), resolved)]
+    if len(rung.variants(resolved, dtype)) > 1:  # its text is another one where vectors fit
+        in_parts = {"split_k": 2} if "split_k" in resolved else {}
+        cases.append(((_rounded(m), _rounded(n), _rounded(k)), {**resolved, **in_parts}))
+    try:
+        return next(filter(None, (fault(there, size, values, dtype, m * n) for size, values in cases)), "")
+    except (GemmlabError, ValueError) as error:
+        return " ".join(str(error).split())
 
 
-def _fault(there: RungBackend, size: tuple[int, int, int], parameters: Mapping[str, int], dtype: str) -> str:
-    """What is wrong with a product of this size; "" if nothing is."""
+def fault(
+    backend: RungBackend, size: tuple[int, int, int], parameters: Mapping[str, int], dtype: str,
+    seed: int | None = None,
+) -> str:  # fmt: skip
+    """What is wrong with a product of whole numbers of this size; "" if nothing is."""
     m, n, k = size
-    rng = np.random.default_rng(m * n)
+    rng = np.random.default_rng(seed)
     a, b = (rng.integers(-LARGEST, LARGEST + 1, shape) for shape in ((m, k), (k, n)))
     out = np.full((m, n), np.nan, dtype)
     problem = Problem.from_call(a.astype(dtype), b.astype(dtype), out)
-    try:
-        there.gemm(problem, **parameters).wait()
-    except (GemmlabError, ValueError) as error:
-        return " ".join(str(error).split())
-    return "" if np.array_equal(out, a @ b) else f"its product of {m} x {n} x {k} is wrong"
+    backend.gemm(problem, **parameters).wait()
+    return "" if np.array_equal(out, a @ b) else f"its exact product of {m} x {n} x {k} is wrong"
 
 
 def _rounded(extent: int) -> int:

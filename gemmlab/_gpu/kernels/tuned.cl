@@ -93,9 +93,12 @@ void fetch(real *next, const __global real *from, const INDEX ld, const int rows
 {
     #pragma unroll
     for (int i = 0; i < EACH(block, width); i++) {
-        const int2 at = place(get_local_id(0) + i * GROUP_X, block, along_k, width);
+        const int vector = get_local_id(0) + i * GROUP_X;
+        const int2 at = place(vector, block, along_k, width);
+        if (VECTORS(block, width) % GROUP_X != 0 && vector >= VECTORS(block, width))
+            return;
         const int row = min(at.y, along_k ? rows - 1 : (rows - 1) / width * width);
-        if (steps >= STEP_K && at.x < STEP_K)
+        if (steps >= STEP_K)
             load(next + i * width, from + (along_k ? row * ld + at.x : at.x * ld + row), width);
         else
             #pragma unroll

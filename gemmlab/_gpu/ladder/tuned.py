@@ -70,7 +70,7 @@ def obstacle(params: Params, itemsize: int, kind: str) -> str | None:
 
 def with_parts(params: dict[str, int], size: GemmSize, compute_units: int) -> dict[str, int]:
     """The parameters with `split_k`: so many parts that every compute unit has work, if k is long enough for them."""
-    if params.get("split_k"):
+    if params["split_k"]:
         return params
     columns, rows = block(params)
     groups = max(1, -(-size.m // rows) * -(-size.n // columns) * size.batch)

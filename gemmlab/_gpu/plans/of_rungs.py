@@ -45,8 +45,8 @@ def launches_of(
     for i, ld in enumerate(rung.to_pack(params, dtype, size, *layouts[:2])):
         (place, x), shape = sides[i], shapes[i]
         rows, columns = shape[::-1] if x.transposed else shape
-        if ld and size.batch * rows * ld * ITEMSIZE[dtype] <= queue.device.memory_bytes // COPY_PART:
-            count, step = (size.batch, rows * ld) if x.batch_stride else (1, 0)
+        count, step = (size.batch, rows * ld) if x.batch_stride else (1, 0)
+        if ld and count * rows * ld * ITEMSIZE[dtype] <= queue.device.memory_bytes // COPY_PART:
             sides[i] = Place.WORKSPACE, Layout(workspace.take(count * rows * ld), ld, step, x.transposed, padded=True)
             kernels += copies(queue, dtype, (count, rows, columns), (place, x, 1), (*sides[i], 1))
     parts, elements = rung.parts(params), size.m * size.n

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from enum import Enum
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from gemmlab._backend import Params
-from gemmlab._gpu.runtime import Memory, Queue
+
+if TYPE_CHECKING:
+    from gemmlab._gpu.runtime import Memory, Queue
 
 MAX_PLANS = 256
 Key: TypeAlias = Hashable

@@ -21,12 +21,10 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
 import gemmlab
 from gemmlab._config import config
 from gemmlab._gpu.configurations import device_key
-from gemmlab._gpu.configurations.check import LARGEST, odd_size
+from gemmlab._gpu.configurations.check import fault, odd_size
 from gemmlab.measure.isolated.child_server import serve
 from gemmlab.measure.isolated.process import Answer
 from gemmlab.measure.isolated.worker import ResidentProduct, check
@@ -76,7 +74,8 @@ class Child:
 
     def trial(self, dtype: str, shape: list[int], parameters: Parameters, best: Parameters | None) -> Answer:
         """Check one configuration and time it. It ends early where the configuration is wrong, or clearly slow."""
-        if reason := self._fault_of_odd_product(dtype, parameters):
+        odd = odd_size(*self._backend.rung.block(parameters))
+        if reason := fault(self._backend, odd, parameters, dtype):
             return {"outcome": "wrong", "reason": reason}
         product = self._product(dtype, shape)
         if best is not None and tuple(shape) not in self._best_s:
@@ -96,15 +95,6 @@ class Child:
         if best is None or ratio(**times) > 1:
             self._best_s[tuple(shape)] = median(times["times_s"])
         return {"outcome": "measured", "error_over_bound": error, **times}
-
-    def _fault_of_odd_product(self, dtype: str, parameters: Parameters) -> str:
-        """What is wrong with a product of whole numbers and odd edges; "" if nothing is."""
-        m, n, k = odd_size(*self._backend.rung.block(parameters))
-        rng = np.random.default_rng()
-        a, b = (rng.integers(-LARGEST, LARGEST + 1, shape) for shape in ((m, k), (k, n)))
-        out = np.full((m, n), np.nan, dtype)
-        gemmlab.matmul(a.astype(dtype), b.astype(dtype), out=out, backend=self._backend.name, **parameters)
-        return "" if np.array_equal(out, a @ b) else f"the exact product of {m} x {n} x {k} is wrong"
 
     def _product(self, dtype: str, shape: list[int]) -> ResidentProduct:
         """The product of a shape, with operands that stay on the device."""
