@@ -17,7 +17,7 @@ from gemmlab.measure.comparison import NO_DIFFERENCE
 from gemmlab.measure.records import Record
 
 FOLDER = "rungs"
-LEXER = {".pyx": "cython", ".cl": "c", ".hpp": "c++"}
+LEXER = {".pyx": "cython", ".cl": "c", ".h": "c", ".hpp": "c++"}
 HOW_MEASURED = {
     "CPU": "Whole calls, float32, medians",
     "GPU": "Kernels alone, by the device's own clock, float32, medians",

@@ -20,7 +20,7 @@ CPU, KERNELS = ROOT / "gemmlab" / "_cpu", ROOT / "gemmlab" / "_gpu" / "kernels"
 PACKED: Any = Packed()
 PACKED_FILES = (CPU / "packed" / "macrokernel.hpp", CPU / "packed" / "microkernel.hpp")
 CONTRAST = "register-global"  # a rung that only shows what the one before it gains: the next one does not build on it
-MORE_FILES = {"tuned": ("add_parts.cl",)}  # of the GPU ladder
+MORE_FILES = {"tuned": ("add_parts.cl", "stored.h")}  # of the GPU ladder
 RUNTIME_NAMES = {"opencl": "OpenCL", "sycl": "SYCL", "cuda": "CUDA"}
 
 

@@ -24,7 +24,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from gemmlab._gpu.ladder.rungs import BEST_RUNG, FASTEST, ITEMSIZE, RUNG_NAMES, RUNGS, OwnRung, RungParams, Shape
+from gemmlab._gpu.ladder.numbers import NUMBERS
+from gemmlab._gpu.ladder.rungs import BEST_RUNG, FASTEST, RUNG_NAMES, RUNGS, OwnRung, RungParams, Shape
 from gemmlab._gpu.ladder.traffic import Model, nothing
 
 __all__ = [
@@ -166,7 +167,9 @@ def choose_rung(runtime: str, device: Device, dtype: str, m: int, n: int, k: int
     reasons: list[str] = []
     for name in FASTEST[kind]:
         rung = RUNGS[RUNG_NAMES.index(name)]
-        obstacle = rung.obstacle(rung.resolve({}, kind), dtype, device) if dtype in ITEMSIZE else None
+        if dtype in NUMBERS and dtype not in rung.dtypes:
+            continue
+        obstacle = rung.obstacle(rung.resolve({}, kind), dtype, device) if dtype in NUMBERS else None
         if obstacle is None:
             why = f"our fastest for {m} x {n} x {k} of {dtype} on {device.label}"
             return name, "; ".join([f"{runtime}-{name} is {why}", *reasons])

@@ -20,7 +20,7 @@ from gemmlab._errors import BackendUnavailable
 from gemmlab._gpu import configurations, streaming
 from gemmlab._gpu.batches import BatchedOperand, GemmSize, Layout, Operand, launches, row_major
 from gemmlab._gpu.device_arrays import DeviceOperands
-from gemmlab._gpu.ladder.rungs import ITEMSIZE, MAX_GROUPS, Rung
+from gemmlab._gpu.ladder.rungs import MAX_GROUPS, Rung
 from gemmlab._gpu.ladder.traffic import traffic_bytes
 from gemmlab._gpu.plans.launches import Launches, Place
 from gemmlab._gpu.plans.of_rungs import copies, launches_of
@@ -55,6 +55,7 @@ class DeviceBackend:
     name: str
     source: str
     params: Mapping[str, Param]
+    dtypes: tuple[str, ...] = ("float32", "float64")
 
     def __init__(self, runtime: Runtime, name: str, selector: str = "") -> None:
         self.runtime, self.selector = runtime, selector
@@ -89,8 +90,9 @@ class DeviceBackend:
         """Load what the backend needs besides the runtime; BackendUnavailable, with the fix, if that is missing."""
 
     def supports(self, problem: Problem) -> bool | str:
-        if problem.dtype.name not in ITEMSIZE:
-            return f"{self.name} multiplies float32 and float64, not {problem.dtype}: convert with astype"
+        if problem.dtype.name not in self.dtypes:
+            *others, last = self.dtypes
+            return f"{self.name} multiplies {', '.join(others)} and {last}, not {problem.dtype}: convert with astype"
         if max(problem.m, problem.n, problem.k) > MAX_EDGE:
             return f"{self.name} takes edges up to {MAX_EDGE}, not {problem.m} x {problem.n} x {problem.k}"
         device = self._queue_for(problem).device
@@ -216,6 +218,7 @@ class RungBackend(DeviceBackend):
         super().__init__(runtime, f"{runtime.name}-{rung.name}", selector)
         self.rung = rung
         self.source = rung.source
+        self.dtypes = rung.dtypes
         self.params = {param.name: param for param in rung.params}
 
     @property

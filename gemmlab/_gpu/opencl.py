@@ -243,7 +243,7 @@ class OpenCLQueue(Queue):
             program = _build(cl.Program(self.context, source), options)
         except cl.RuntimeError as error:
             raise failures.build_failed(self.device, str(error)) from None
-        return cl.Kernel(program, name), program.binaries[0]
+        return _kernel_of(program, name), program.binaries[0]
 
     def _binary_to_cache(self, binary: bytes, name: str) -> bytes:
         """Machine code instead of PTX, if NVIDIA's linker is available and the driver loads its result."""
@@ -258,7 +258,7 @@ class OpenCLQueue(Queue):
     def _from_binary(self, binary: bytes, name: str) -> Kernel:
         import pyopencl as cl
 
-        return cl.Kernel(_build(cl.Program(self.context, [self.queue.device], [binary]), []), name)
+        return _kernel_of(_build(cl.Program(self.context, [self.queue.device], [binary]), []), name)
 
     # launch and event time
 
@@ -292,6 +292,15 @@ class OpenCLQueue(Queue):
         except cl.Error as error:
             self.failed = True
             raise failures.failed(self.device, doing, error) from error
+
+
+def _kernel_of(program: Native, name: str) -> Kernel:
+    """A kernel that keeps its program: Intel's runtime frees it otherwise, and `kernel.program` is invalid then."""
+    import pyopencl as cl
+
+    kernel: Native = cl.Kernel(program, name)
+    kernel.kept_program = program
+    return kernel
 
 
 class OpenCLEvent(Event):

@@ -24,7 +24,8 @@ from gemmlab._gpu import failures
 from gemmlab._gpu.backend import DeviceBackend, RungBackend
 from gemmlab._gpu.batches import GemmSize, Layout, Operand
 from gemmlab._gpu.cuda import CudaEvent, CudaQueue
-from gemmlab._gpu.ladder.rungs import ITEMSIZE, RUNGS
+from gemmlab._gpu.ladder.numbers import NUMBERS
+from gemmlab._gpu.ladder.rungs import RUNGS
 from gemmlab._gpu.runtime import DeviceArray, Event, Memory, Native, Queue, Runtime
 from gemmlab._gpu.sycl import SyclEvent, SyclQueue
 from gemmlab._problem import Problem
@@ -109,7 +110,7 @@ class OneMKL(Vendor):
     ) -> Event:
         def view(x: Operand, rows: int, columns: int) -> DeviceArray:
             axes = [(size.batch, x.batch_stride)] * (size.batch > 1) + [(rows, x.ld), (columns, 1)]
-            shape, strides = zip(*((count, stride * ITEMSIZE[dtype]) for count, stride in axes), strict=True)
+            shape, strides = zip(*((count, stride * NUMBERS[dtype].itemsize) for count, stride in axes), strict=True)
             array = self.library.ndarray(shape, dtype, buffer=x.memory, offset=x.start, strides=strides)
             return array.to_device(queue.queue)  # no copy: dpnp needs all operands on one queue
 
@@ -203,7 +204,7 @@ class CublasCall:
         self.library, self.queue, self.device = library, queue, queue.cuda.Device(queue.device.handle)
         self.function = library.gemmEx if is_single else library.gemmStridedBatchedEx
         self.scalars = np.array([1, 0], dtype)  # alpha and beta
-        one, itemsize = self.scalars.ctypes.data, ITEMSIZE[dtype]
+        one, itemsize = self.scalars.ctypes.data, NUMBERS[dtype].itemsize
         data_type = {"float32": runtime.CUDA_R_32F, "float64": runtime.CUDA_R_64F}[dtype]
         a, b, c = layouts
         # cuBLAS is column-major: row-major C = A @ B is column-major C^T = B^T @ A^T.

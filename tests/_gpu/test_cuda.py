@@ -20,7 +20,7 @@ from gemmlab._gpu.backend import RungBackend
 from gemmlab._gpu.batches import GemmSize, Operand
 from gemmlab._gpu.cuda import Cuda, CudaQueue, compile_source
 from gemmlab._gpu.device_arrays import DeviceOperands
-from gemmlab._gpu.ladder.rungs import RUNGS, kernel_text
+from gemmlab._gpu.ladder.rungs import RUNG_NAMES, RUNGS, kernel_text
 
 DTYPES = ("float32", "float64")
 STORES_IN_THE_LOOP = {"naive", "register-global"}
@@ -46,14 +46,33 @@ def compiled(rung, dtype, arch, **params):
     return compile_source(text, rung.defines(rung.resolve(params, "gpu"), dtype), arch)
 
 
-@every_rung
-@every_dtype
+@pytest.mark.parametrize(
+    ("rung", "dtype"), [(rung, dtype) for rung in RUNGS for dtype in rung.dtypes],
+    ids=lambda one: one if isinstance(one, str) else one.name,
+)  # fmt: skip
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_every_rung_compiles_to_machine_code(rung, dtype, arch, nvrtc):
     assert compiled(rung, dtype, arch).startswith(b"\x7fELF")
 
 
-@pytest.mark.parametrize("real", ["float", "double"])
+@pytest.mark.parametrize("split_k", [1, 2])
+def test_float16_is_converted_once_on_its_way(split_k, nvrtc):
+    """From memory to local memory and at the end; parts of k stay float32 until they are added."""
+    ptx = compiled(RUNGS[RUNG_NAMES.index("tuned")], "float16", "compute_90", split_k=split_k).decode()
+    adding = [block for block in flow(ptx)[0] if count(block, "fma.rn")]
+    assert adding
+    assert not any(count(block, "cvt.rn.f16.f32") for block in adding)
+    assert bool(ptx.count("cvt.rn.f16.f32")) == (split_k == 1)
+    assert ptx.count("cvt.f32.f16")
+
+
+def test_the_sum_of_parts_compiles(nvrtc):
+    text = kernel_text("cuda.h") + kernel_text("stored.h") + kernel_text("add_parts.cl")
+    for macros in ({"REAL": "float", "STORED": "half", "HALF_C": 1}, {"REAL": "double", "STORED": "double"}):
+        assert b".entry add_parts(" in compile_source(text, macros, "compute_90")
+
+
+@pytest.mark.parametrize("real", ["float", "double", "short"])
 def test_the_copy_compiles(real, nvrtc):
     text = kernel_text("cuda.h") + kernel_text("copy.cl")
     assert b".entry copy(" in compile_source(text, {"REAL": real}, "compute_90")

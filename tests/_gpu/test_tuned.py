@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from devices import PLACES, integers
+from devices import PLACES, backend_at, integers
 from randomness import RNG
 
 import gemmlab
@@ -29,20 +29,24 @@ on_a_device = pytest.mark.skipif(not PLACES, reason="no device")
 
 CHANGES = [
     {}, {"buffers": 1}, {"pad": 0}, {"step_k": 8}, {"warp_y": 2}, {"warps_x": 2, "warps_y": 1}, {"tile_y": 4},
-    {"panel": 1}, {"split_k": 3}, {"vector_bytes": 32, "local_copy": 0, "tile_x": 8},
-    {"vector_bytes": 64, "local_copy": 0, "tile_x": 32},
+    {"quads": 1}, {"quads": 1, "warp_y": 2}, {"quads": 1, "warp_y": 16}, {"panel": 1}, {"split_k": 3},
+    {"vector_bytes": 32, "local_copy": 0, "tile_x": 8}, {"vector_bytes": 64, "local_copy": 0, "tile_x": 32},
 ]  # fmt: skip
 
 
 @on_a_device
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(
-    ("dtype", "change"), [*(("float32", one) for one in CHANGES), ("float64", CHANGES[0])], ids=str
-)
-def test_products_are_exact(dtype: str, change: dict[str, int]) -> None:
+    ("dtype", "change"), [
+        *(("float32", one) for one in CHANGES), ("float64", CHANGES[0]),
+        *(("float16", one) for one in CHANGES if not one or one.keys() & {"split_k", "local_copy", "warps_x"}),
+    ], ids=str,
+)  # fmt: skip
+def test_products_are_exact(dtype: str, change: dict[str, int], place: str) -> None:
     for m, n, k in SIZES:
         a, b, out = integers((m, k), dtype), integers((k, n), dtype), np.full((m, n), np.nan, dtype)
-        gemmlab.matmul(a, b, out=out, backend="opencl-tuned", **{**AS_ON_A_GPU, **change})
-        assert np.array_equal(out, a @ b), (m, n, k)
+        gemmlab.matmul(a, b, out=out, backend=backend_at(place, "tuned"), **{**AS_ON_A_GPU, **change})
+        assert np.array_equal(out, (a.astype(float) @ b.astype(float)).astype(dtype)), (m, n, k)
 
 
 @pytest.fixture

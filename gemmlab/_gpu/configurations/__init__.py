@@ -17,7 +17,6 @@ from gemmlab import _profile
 from gemmlab._backend import Params
 from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.configurations import check, model
-from gemmlab._gpu.ladder.rungs import ITEMSIZE
 from gemmlab._gpu.plans import table
 from gemmlab._gpu.runtime import Queue
 from gemmlab._problem import Problem
@@ -101,15 +100,19 @@ def _around(given: Params, backend: RungBackend, queue: Queue, problem: Problem)
 def _fastest(backend: RungBackend, queue: Queue, problem: Problem, checked: bool) -> Configuration | None:
     """The configuration with the least predicted time, of those that can run; with `checked`, that are right too."""
     dtype, rung = problem.dtype.name, backend.rung
-    if dtype not in ITEMSIZE or 0 in (problem.m, problem.n, problem.k, problem.batch):
+    if dtype not in rung.dtypes or 0 in (problem.m, problem.n, problem.k, problem.batch):
         return None
+    key, name = device_key(queue), _plain_name(backend)
+    measured = _profile.configurations(key, name, dtype)
+    if dtype == "float16" and not measured:  # its tiles are those of float32 once they are in local memory
+        measured = _profile.configurations(key, name, "float32")
+    kind = queue.device.kind
     fitting = [
-        one for one in _profile.configurations(device_key(queue), _plain_name(backend), dtype)
-        if belongs(one, backend) and rung.obstacle(rung.resolve(one.parameters, queue.device.kind), dtype,
-                                                    queue.device) is None
+        one for one in measured
+        if belongs(one, backend) and rung.obstacle(rung.resolve(one.parameters, kind), dtype, queue.device) is None
     ]  # fmt: skip
     size, units = GemmSize(problem.m, problem.n, problem.k, problem.batch), queue.device.compute_units
-    for one in sorted(fitting, key=lambda one: model.predicted_s(one, rung, queue.device.kind, size, units)):
+    for one in sorted(fitting, key=lambda one: model.predicted_s(one, rung, kind, size, units)):
         usable = check.passes if checked else check.has_not_failed
         if usable(backend, queue, dtype, one):
             return one

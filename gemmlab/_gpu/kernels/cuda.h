@@ -30,6 +30,57 @@ __device__ inline size_t get_global_size(int dimension)
     return get_num_groups(dimension) * get_local_size(dimension);
 }
 
+// float16 is only stored: these convert it.
+struct half {
+    unsigned short bits;
+};
+
+__device__ inline float vload_half(size_t offset, const half *from)
+{
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(from[offset].bits));
+    return x;
+}
+
+__device__ inline void vstore_half(float x, size_t offset, half *to)
+{
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to[offset].bits) : "f"(x));
+}
+
+__device__ inline float4 vloada_half4(size_t offset, const half *from)
+{
+    const uint2 pairs = ((const uint2 *)from)[offset];
+    const half *some = (const half *)&pairs;
+    return make_float4(vload_half(0, some), vload_half(1, some), vload_half(2, some), vload_half(3, some));
+}
+
+__device__ inline float2 vloada_half2(size_t offset, const half *from)
+{
+    const unsigned int pair = ((const unsigned int *)from)[offset];
+    const half *some = (const half *)&pair;
+    return make_float2(vload_half(0, some), vload_half(1, some));
+}
+
+__device__ inline void vstorea_half4(const float4 x, size_t offset, half *to)
+{
+    uint2 pairs;
+    half *some = (half *)&pairs;
+    vstore_half(x.x, 0, some);
+    vstore_half(x.y, 1, some);
+    vstore_half(x.z, 2, some);
+    vstore_half(x.w, 3, some);
+    ((uint2 *)to)[offset] = pairs;
+}
+
+__device__ inline void vstorea_half2(const float2 x, size_t offset, half *to)
+{
+    unsigned int pair;
+    half *some = (half *)&pair;
+    vstore_half(x.x, 0, some);
+    vstore_half(x.y, 1, some);
+    ((unsigned int *)to)[offset] = pair;
+}
+
 // OpenCL C has arithmetic on vectors.
 __device__ inline float4 operator+(const float4 a, const float4 b)
 {

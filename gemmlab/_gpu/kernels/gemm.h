@@ -4,7 +4,19 @@
 // its memory object; the matrix of the next product begins `step` elements further. Work-groups have three dimensions:
 // columns of C, rows of C, products of the batch.
 
+// `real` is what the kernel computes with. A number in memory has the same type, unless the host says another one: of
+// float16 the sums are float, and so are the parts of a sum that a kernel leaves in C for another kernel.
+
 typedef REAL real;
+
+#ifndef STORED
+#define STORED REAL
+#endif
+#ifndef STORED_C
+#define STORED_C STORED
+#endif
+typedef STORED stored;
+typedef STORED_C stored_c;
 
 // The size of the work-groups is known at compile time, which lets the compiler optimise for it.
 #ifndef GROUP
@@ -21,9 +33,9 @@ typedef REAL real;
 
 #define OPERANDS                                                                         \
     const int m, const int n, const int k,                                               \
-    __global const real *A, const long A_start, const long lda, const long A_step,       \
-    __global const real *B, const long B_start, const long ldb, const long B_step,       \
-    __global real *C, const long C_start, const long ldc, const long C_step
+    __global const stored *A, const long A_start, const long lda, const long A_step,       \
+    __global const stored *B, const long B_start, const long ldb, const long B_step,       \
+    __global stored_c *C, const long C_start, const long ldc, const long C_step
 
 #define THIS_PRODUCT                                                                     \
     A += A_start + (long)get_group_id(2) * A_step;                                       \

@@ -3,7 +3,7 @@
 //     local memory     a work-group copies tiles of A and B there, STEP_K deep, and all its work-items read them
 //     wide accesses    16 bytes at a time (WIDE elements), in local memory and, where the layout allows, in global memory
 //     double buffers   the next tiles come to registers during the work and, with BUFFERS 2, then to the other buffer
-//     warp tiles       the 32 work-items of a warp, WARP_Y of them down, compute a compact tile of C
+//     warp tiles       the 32 work-items of a warp, WARP_Y of them down, compute a compact tile of C; QUADS: see below
 //     padding          PAD elements between the columns of a tile, so that writes to it hit different banks
 //     tile order       work-groups go down PANEL tiles of C, then to the next column: A and B are found in L2
 //     split k          `parts` work-groups share the sums of a tile of C; `add_parts` adds what they found, in order
@@ -27,10 +27,6 @@
 // A and B may be transposed: A_ALONG_K and B_ALONG_K say along which axis they are contiguous. At the edges of C the
 // last rows and columns are read again; at the end of k the tiles are filled up with zeros.
 
-#define JOIN_(type, width) type##width
-#define JOIN(type, width) JOIN_(type, width)
-typedef JOIN(REAL, WIDE) wide;
-
 // The first column (x) and row (y) of this work-group's tile of C.
 int2 first_of_tile()
 {
@@ -48,33 +44,44 @@ int2 first_of_tile()
 
 #define WARP 32
 #define WARP_X (WARP / WARP_Y)
+// The place of a work-item in its warp, whose tiles of C are WARP_X times WARP_Y. With QUADS every four in a row make a
+// square: of two neighbours one needs the same elements of A, the other the same of B, and hardware that joins the
+// loads of such neighbours reads each tile in half the time.
+#define LANE ((int)get_local_id(0) % WARP)
+#if QUADS
+#define LANE_Y (LANE / 2 % 2 + LANE / (2 * WARP_X) * 2)
+#define LANE_X (LANE % 2 + LANE / 4 % (WARP_X / 2) * 2)
+#else
+#define LANE_Y (LANE / WARP_X)
+#define LANE_X (LANE % WARP_X)
+#endif
 #define VECTORS(block, width) ((block) * STEP_K / (width))
 #define EACH(block, width) ((VECTORS(block, width) + GROUP_X - 1) / GROUP_X) // vectors that a work-item copies
 #define LD(block) ((block) + PAD)
 
-void load(real *to, const __global real *from, const int width)
+void load(real *to, const __global stored *from, const int width)
 {
     if (width == 1) {
-        *to = *from;
+        *to = READ(from);
         return;
     }
-    const wide all = *(const __global wide *)from;
+    const wide all = READ_WIDE(from);
     #pragma unroll
     for (int e = 0; e < WIDE; e++)
         to[e] = ((const real *)&all)[e];
 }
 
-void store(__global real *to, const real *from, const int width)
+void store(__global stored_c *to, const real *from, const int width)
 {
     wide all;
     if (width == 1) {
-        *to = *from;
+        WRITE(to, *from);
         return;
     }
     #pragma unroll
     for (int e = 0; e < WIDE; e++)
         ((real *)&all)[e] = from[e];
-    *(__global wide *)to = all;
+    WRITE_WIDE(to, all);
 }
 
 // The step of k (x) and the row of A, or column of B, (y) of a vector of a tile. `along_k`: it holds several steps.
@@ -88,7 +95,7 @@ int2 place(const int vector, const int block, const int along_k, const int width
 }
 
 // Copy this work-item's vectors of a tile to registers. `rows` and `steps` are those that the operand has from here on.
-void fetch(real *next, const __global real *from, const INDEX ld, const int rows, const int steps, const int block,
+void fetch(real *next, const __global stored *from, const INDEX ld, const int rows, const int steps, const int block,
            const int along_k, const int width)
 {
     #pragma unroll
@@ -104,7 +111,7 @@ void fetch(real *next, const __global real *from, const INDEX ld, const int rows
             #pragma unroll
             for (int e = 0; e < width; e++) {
                 const int p = at.x + (along_k ? e : 0), r = row + (along_k ? 0 : e);
-                next[i * width + e] = p < steps ? from[along_k ? r * ld + p : p * ld + r] : 0;
+                next[i * width + e] = p < steps ? READ(from + (along_k ? r * ld + p : p * ld + r)) : 0;
             }
     }
 }
@@ -146,9 +153,9 @@ __kernel GROUP void gemm(OPERANDS, const int parts)
     const int depth = ((k + STEP_K - 1) / STEP_K + parts - 1) / parts * STEP_K;
     const int begin = min(k, part * depth), end = min(k, begin + depth);
     const int j0 = first_of_tile().x, i0 = first_of_tile().y;
-    const int lane = get_local_id(0) % WARP, warp = get_local_id(0) / WARP;
-    const int y0 = warp / WARPS_X * WARP_Y * TILE_Y + lane / WARP_X * WIDE;
-    const int x0 = warp % WARPS_X * WARP_X * TILE_X + lane % WARP_X * WIDE;
+    const int warp = get_local_id(0) / WARP;
+    const int y0 = warp / WARPS_X * WARP_Y * TILE_Y + LANE_Y * WIDE;
+    const int x0 = warp % WARPS_X * WARP_X * TILE_X + LANE_X * WIDE;
     A += A_start + product * A_step + i0 * (A_ALONG_K ? lda : 1) + begin * (A_ALONG_K ? 1 : lda);
     B += B_start + product * B_step + j0 * (B_ALONG_K ? ldb : 1) + begin * (B_ALONG_K ? 1 : ldb);
     C += C_start + get_group_id(2) * C_step;
@@ -202,32 +209,31 @@ __kernel GROUP void gemm(OPERANDS, const int parts)
 #else
 
 #define VECTORS (TILE_X / WIDE)
-typedef wide unaligned __attribute__((aligned(sizeof(REAL))));
 
 // A vector of B of which `left` elements are in the matrix.
-wide load(const __global real *from, const int left)
+wide load(const __global stored *from, const int left)
 {
     wide some = 0;
     if (left >= WIDE)
-        return *(const __global unaligned *)from;
+        return READ_ROW(from);
     for (int e = 0; e < left; e++)
-        ((real *)&some)[e] = from[e];
+        ((real *)&some)[e] = READ(from + e);
     return some;
 }
 
-void store(__global real *to, const wide all, const int left)
+void store(__global stored_c *to, const wide all, const int left)
 {
     if (left >= WIDE)
-        *(__global unaligned *)to = all;
+        WRITE_ROW(to, all);
     else
         for (int e = 0; e < left; e++)
-            to[e] = ((const real *)&all)[e];
+            WRITE(to + e, ((const real *)&all)[e]);
 }
 
 __kernel GROUP void gemm(OPERANDS, const int parts)
 {
     wide c[TILE_Y][VECTORS];
-    const __global real *row[TILE_Y];
+    const __global stored *row[TILE_Y];
     const int part = get_group_id(2) % parts, product = get_group_id(2) / parts;
     const int depth = (k + parts - 1) / parts, begin = min(k, part * depth), end = min(k, begin + depth);
     const int j0 = first_of_tile().x, i0 = first_of_tile().y;
@@ -247,7 +253,7 @@ __kernel GROUP void gemm(OPERANDS, const int parts)
             const wide b = load(B + p * ldb + x * WIDE, n - j0 - x * WIDE);
             #pragma unroll
             for (int y = 0; y < TILE_Y; y++)
-                c[y][x] += row[y][p] * b;
+                c[y][x] += READ(row[y] + p) * b;
         }
     #pragma unroll
     for (int y = 0; y < TILE_Y; y++)

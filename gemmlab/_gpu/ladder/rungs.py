@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
 
 from gemmlab._backend import Param, Params
 from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.ladder import traffic, tuned
+from gemmlab._gpu.ladder.numbers import NUMBERS
 
 if TYPE_CHECKING:
     from gemmlab._gpu.runtime import Device
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 RungParams: TypeAlias = Mapping[str, int]
 Shape: TypeAlias = tuple[int, int]  # x and y: columns and rows of C
 Defines: TypeAlias = dict[str, int | str]  # macros and their values
-ITEMSIZE = {"float32": 4, "float64": 8}
-C_TYPE = {"float32": "float", "float64": "double"}
 MAX_GROUPS = 65535  # CUDA's limit on the y and z dimensions of a grid
 MAX_REGISTERS = 2048  # elements per work-item: more than any device has, and compilers need minutes
 
@@ -84,6 +83,8 @@ class Rung:
     local: Callable[[RungParams], int] = lambda params: 0
     registers: Callable[[RungParams], int] = lambda params: 1
 
+    dtypes: ClassVar[tuple[str, ...]] = ("float32", "float64")
+
     @property
     def text(self) -> str:
         """The kernel source, after the header that all rungs share."""
@@ -97,7 +98,7 @@ class Rung:
     def obstacle(self, params: RungParams, dtype: str, device: Device) -> str | None:
         """Why the rung cannot run on a device with these parameters, in a sentence; None if it can."""
         x, y = self.group(params)
-        local_bytes = self.local(params) * ITEMSIZE[dtype]
+        local_bytes = self.local(params) * NUMBERS[dtype].sum_size
         named = ", ".join(f"{name}={value}" for name, value in params.items())
         if params.get("tile", 0) % params.get("per_item", 1):
             return f"tile must be a multiple of per_item, not {named}"
@@ -113,7 +114,7 @@ class Rung:
         """The macros that the kernel source is compiled with."""
         x, y = self.group(params)
         macros = {name.upper(): value for name, value in params.items()}
-        return {**macros, "GROUP_X": x, "GROUP_Y": y, "REAL": C_TYPE[dtype]}
+        return {**macros, "GROUP_X": x, "GROUP_Y": y, "REAL": NUMBERS[dtype].sum_type}
 
     def layout(
         self, params: RungParams, dtype: str, size: GemmSize, a: Layout, b: Layout, c: Layout
@@ -170,24 +171,32 @@ def _probed_limit(device: Device) -> int:
 
 
 class TunedRung(Rung):
-    """The rung tuned: its text depends on the layout of the operands, and it may share out k."""
+    """The rung tuned: its text depends on the layout of the operands, it may share out k, and it has float16."""
 
+    dtypes = ("float32", "float64", "float16")
     shares_k = True
 
+    @property
+    def text(self) -> str:
+        return _with_header("tuned.cl", "stored.h")
+
     def obstacle(self, params: RungParams, dtype: str, device: Device) -> str | None:
-        return tuned.obstacle(params, ITEMSIZE[dtype], device.kind) or super().obstacle(params, dtype, device)
+        return tuned.obstacle(params, NUMBERS[dtype].sum_size, device.kind) or super().obstacle(params, dtype, device)
 
     def defines(self, params: RungParams, dtype: str) -> Defines:
         own = {name: value for name, value in super().defines(params, dtype).items() if name != "SPLIT_K"}
-        return tuned.defines(params, ITEMSIZE[dtype]) | own
+        if dtype == "float16":
+            own |= {"STORED": NUMBERS[dtype].c_type, "HALF": 1}
+            own |= {"HALF_C": 1} if self.parts(params) == 1 else {"STORED_C": NUMBERS[dtype].sum_type}
+        return tuned.defines(params, NUMBERS[dtype].sum_size) | own
 
     def layout(
         self, params: RungParams, dtype: str, size: GemmSize, a: Layout, b: Layout, c: Layout
     ) -> Defines:
-        return tuned.layout(params, ITEMSIZE[dtype], size, a, b, c)
+        return tuned.layout(params, NUMBERS[dtype].sum_size, size, a, b, c)
 
     def to_pack(self, params: RungParams, dtype: str, size: GemmSize, a: Layout, b: Layout) -> tuple[int, int]:
-        return tuned.to_pack(params, ITEMSIZE[dtype], size, a, b)
+        return tuned.to_pack(params, NUMBERS[dtype].sum_size, size, a, b)
 
     def fitted(self, params: dict[str, int], size: GemmSize, compute_units: int) -> dict[str, int]:
         return tuned.with_parts(params, size, compute_units)
@@ -228,9 +237,9 @@ def kernel_text(name: str, package: str = "gemmlab._gpu") -> str:
 
 
 @cache
-def _with_header(name: str) -> str:
+def _with_header(name: str, *more: str) -> str:
     """Cached, so that a table with sources as keys gets the same string every time and need not compare it."""
-    return kernel_text("gemm.h") + kernel_text(name)
+    return "".join(map(kernel_text, ("gemm.h", *more, name)))
 
 
 RUNGS = (
@@ -276,6 +285,7 @@ RUNGS = (
               "CUTLASS; Boehm 2022",
               (TILE_X, TILE_Y,
                _choice("warp_y", "work-items of a warp along a column of C", 1, 2, 4, 8, 16, 32),
+               _choice("quads", "whether every four work-items in a row compute 2 x 2 neighbouring tiles", 0, 1),
                _count("warps_x", "warps of a work-group along a row of C", 1, 2, 4, 8),
                _count("warps_y", "warps of a work-group along a column of C", 1, 2, 4, 8),
                _count("step_k", "k extent of a tile in local memory", 4, 8, 16, 32),
@@ -286,10 +296,10 @@ RUNGS = (
                      "an integer from 0 to 1024", lambda value: value == 0 or _is_count(value)),
                _choice("vector_bytes", "bytes that are read or written at once", 8, 16, 32, 64),
                _choice("local_copy", "whether tiles go through local memory", 0, 1)),
-              {"gpu": {"tile_x": 8, "tile_y": 8, "warp_y": 4, "warps_x": 2, "warps_y": 4, "step_k": 8, "buffers": 2,
-                       "pad": 4, "panel": 8, "split_k": 0, "vector_bytes": 16, "local_copy": 1},
-               "cpu": {"tile_x": 16, "tile_y": 6, "warp_y": 1, "warps_x": 1, "warps_y": 1, "step_k": 1, "buffers": 1,
-                       "pad": 0, "panel": 8, "split_k": 0, "vector_bytes": 64, "local_copy": 0}},
+              {"gpu": {"tile_x": 8, "tile_y": 8, "warp_y": 4, "quads": 0, "warps_x": 2, "warps_y": 4, "step_k": 8,
+                       "buffers": 2, "pad": 4, "panel": 8, "split_k": 0, "vector_bytes": 16, "local_copy": 1},
+               "cpu": {"tile_x": 16, "tile_y": 6, "warp_y": 1, "quads": 0, "warps_x": 1, "warps_y": 1, "step_k": 1,
+                       "buffers": 1, "pad": 0, "panel": 8, "split_k": 0, "vector_bytes": 64, "local_copy": 0}},
               group=tuned.group, block=tuned.block, model=tuned.traffic, local=tuned.local,
               registers=tuned.registers),
 )  # fmt: skip

@@ -65,6 +65,8 @@ def obstacle(params: Params, itemsize: int, kind: str) -> str | None:
         return f"tile_x, and with local_copy tile_y and step_k, must be a multiple of the {wide} elements of a vector"
     if not params["local_copy"]:
         return None
+    if params["quads"] and params["warp_y"] in (1, WARP):
+        return f"quads=1 needs warp_y from 2 to {WARP // 2}, not {params['warp_y']}"
     return f"pad must be a multiple of {wide}, a vector" if params["pad"] % wide else None
 
 

@@ -12,26 +12,27 @@ import numpy as np
 
 from gemmlab._backend import Params
 from gemmlab._gpu.batches import GemmSize, Layout
-from gemmlab._gpu.ladder.rungs import C_TYPE, ITEMSIZE, MAX_GROUPS, Rung, kernel_text
+from gemmlab._gpu.ladder.numbers import NUMBERS
+from gemmlab._gpu.ladder.rungs import MAX_GROUPS, Defines, Rung, kernel_text
 from gemmlab._gpu.plans.launches import Argument, Launch, Launches, Place, arguments_of
 from gemmlab._gpu.runtime import Queue
 
 COPY_GROUP = (32, 8, 1)
 ADD_GROUP = 256
-ALIGNMENT = 64  # elements
+ALIGNMENT = 256  # bytes
 COPY_PART = 32  # of the device's memory, for a copy
 
 
 @dataclass
 class Workspace:
-    """Elements of memory for one product."""
+    """The memory for one product."""
 
-    elements: int = 0
+    nbytes: int = 0
 
-    def take(self, count: int) -> int:
+    def take(self, count: int, itemsize: int) -> int:
         """The first of so many more elements."""
-        start = self.elements
-        self.elements += -(-count // ALIGNMENT) * ALIGNMENT
+        start = self.nbytes // itemsize
+        self.nbytes += -(-count * itemsize // ALIGNMENT) * ALIGNMENT
         return start
 
 
@@ -46,16 +47,18 @@ def launches_of(
         (place, x), shape = sides[i], shapes[i]
         rows, columns = shape[::-1] if x.transposed else shape
         count, step = (size.batch, rows * ld) if x.batch_stride else (1, 0)
-        if ld and count * rows * ld * ITEMSIZE[dtype] <= queue.device.memory_bytes // COPY_PART:
-            sides[i] = Place.WORKSPACE, Layout(workspace.take(count * rows * ld), ld, step, x.transposed, padded=True)
+        if ld and count * rows * ld * NUMBERS[dtype].itemsize <= queue.device.memory_bytes // COPY_PART:
+            start = workspace.take(count * rows * ld, NUMBERS[dtype].itemsize)
+            sides[i] = Place.WORKSPACE, Layout(start, ld, step, x.transposed, padded=True)
             kernels += copies(queue, dtype, (count, rows, columns), (place, x, 1), (*sides[i], 1))
     parts, elements = rung.parts(params), size.m * size.n
     if parts > 1:
-        sides[2] = Place.WORKSPACE, Layout(workspace.take(size.batch * parts * elements), size.n, elements)
+        start = workspace.take(size.batch * parts * elements, NUMBERS[dtype].sum_size)
+        sides[2] = Place.WORKSPACE, Layout(start, size.n, elements)
     kernels.append(_gemm(rung, queue, params, dtype, size, sides))
     if parts > 1:
         kernels.append(_sum_of_parts(queue, dtype, size, parts, sides[2][1], layouts[2]))
-    return Launches(tuple(kernels), workspace.elements * ITEMSIZE[dtype])
+    return Launches(tuple(kernels), workspace.nbytes)
 
 
 def _gemm(
@@ -75,10 +78,12 @@ def _gemm(
 
 def _sum_of_parts(queue: Queue, dtype: str, size: GemmSize, parts: int, found: Layout, c: Layout) -> Launch:
     """Add the sums of the parts of k. They lie one matrix after another, those of one product together."""
-    kernel = queue.kernel(kernel_text("add_parts.cl"), "add_parts", {"REAL": C_TYPE[dtype]})
+    numbers = NUMBERS[dtype]
+    macros: Defines = {"REAL": numbers.sum_type, "STORED": numbers.c_type, "HALF_C": int(dtype == "float16")}
+    kernel = queue.kernel(kernel_text("stored.h") + kernel_text("add_parts.cl"), "add_parts", macros)
     groups = -(-size.m * size.n // ADD_GROUP), 1, size.batch
-    numbers = map(np.int32, (size.m, size.n, parts))
-    arguments = *numbers, Place.WORKSPACE, np.int64(found.start), *arguments_of(Place.C, c)
+    extents = map(np.int32, (size.m, size.n, parts))
+    arguments = *extents, Place.WORKSPACE, np.int64(found.start), *arguments_of(Place.C, c)
     return Launch(kernel, groups, (ADD_GROUP, 1, 1), arguments)
 
 
@@ -88,7 +93,7 @@ Side = tuple[Place, Layout, int]  # a matrix, and the elements from column to co
 def copies(queue: Queue, dtype: str, shape: tuple[int, int, int], source: Side, target: Side) -> list[Launch]:
     """Copy a batch of matrices on the device."""
     batch, rows, columns = shape
-    kernel = queue.kernel(kernel_text("copy.cl"), "copy", {"REAL": C_TYPE[dtype]})
+    kernel = queue.kernel(kernel_text("copy.cl"), "copy", {"REAL": NUMBERS[dtype].copied_as})
     found = []
     for i in range(0, rows, MAX_GROUPS * COPY_GROUP[1]):
         count = min(MAX_GROUPS * COPY_GROUP[1], rows - i)

@@ -113,7 +113,7 @@ class PreparedLaunches:
         self.queue, self.workspace_bytes = queue, launches.workspace_bytes
         self.kernels = []
         for one in launches.kernels:
-            kernel = cl.Kernel(one.kernel.program, one.kernel.function_name)
+            kernel = cl.Kernel(one.kernel.kept_program, one.kernel.function_name)
             places = [(i, x.value) for i, x in enumerate(one.arguments) if isinstance(x, Place)]
             for i, x in enumerate(one.arguments):
                 if not isinstance(x, Place):

@@ -24,7 +24,8 @@ import numpy as np
 from gemmlab._backend import Params
 from gemmlab._errors import DeviceError
 from gemmlab._gpu.batches import GemmSize, Operand
-from gemmlab._gpu.ladder.rungs import C_TYPE, kernel_text
+from gemmlab._gpu.ladder.numbers import NUMBERS
+from gemmlab._gpu.ladder.rungs import kernel_text
 from gemmlab._gpu.streaming.lanes import lanes_of
 from gemmlab._gpu.streaming.tiles import Tiles
 
@@ -257,6 +258,6 @@ class Pipeline:
 
     def _add(self, c: Memory, count: int) -> Event:
         """Add the product of one block of k to the tile."""
-        kernel = self.queue.kernel(kernel_text("add.cl"), "add", {"REAL": C_TYPE[self.dtype.name]})
+        kernel = self.queue.kernel(kernel_text("add.cl"), "add", {"REAL": NUMBERS[self.dtype.name].c_type})
         groups = -(-count // ADD_GROUP), 1, 1
         return self.queue.launch(kernel, groups, (ADD_GROUP, 1, 1), [c, self.partial, np.int64(count)])

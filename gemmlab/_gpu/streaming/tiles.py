@@ -33,6 +33,7 @@ INNER_SLOTS = 2, 4, 8
 USUAL_PARTS = 32  # panels of a matrix; more only where the memory is very small
 MUCH_FASTER, SHORT_K = 0.8, 256
 ALIKE = 1.03  # times as long: within what the rates are known to; the fewer steps, the less depends on them
+SUM_BYTES = 4  # the smallest numbers in which a product adds
 UNIT = 64  # rows and columns of a tile are multiples of it, where they are not all
 
 
@@ -55,6 +56,11 @@ class Size:
     n: int
     k: int
     itemsize: int
+
+    @property
+    def blocks_of_k(self) -> tuple[int, ...]:
+        """The extents of a block of k, from the whole k down. Sums of float16 would be rounded after each block."""
+        return tuple(_halvings(self.k)) if self.itemsize >= SUM_BYTES else (self.k,)
 
     @property
     def exchanged(self) -> Size:
@@ -133,7 +139,7 @@ def choose(size: Size, limit: int, largest: int, rates: Rates) -> Tiles:
     """
     fastest: Tiles | None = None
     for parts in (USUAL_PARTS, max(size.m, size.n)):
-        for k in _halvings(size.k):
+        for k in size.blocks_of_k:
             candidates = [*_groups(size), *_tiles(size, k, parts)]
             fitting = [tiles for tiles in candidates if tiles.nbytes <= limit and tiles.largest_bytes <= largest]
             timed = [replace(tiles, seconds=_seconds(tiles, rates)) for tiles in fitting]
@@ -146,7 +152,7 @@ def choose(size: Size, limit: int, largest: int, rates: Rates) -> Tiles:
                 return fastest
         if fastest is not None:
             return fastest
-    smallest = min(tiles.nbytes for tiles in _tiles(size, 1, max(size.m, size.n)))
+    smallest = min(tiles.nbytes for tiles in _tiles(size, size.blocks_of_k[-1], max(size.m, size.n)))
     raise DeviceError(
         f"a product of {size.m} x {size.n} x {size.k} needs {smallest} bytes on the device in the smallest tiles, not "
         f"{limit}: raise gemmlab.config.device_memory"

@@ -24,7 +24,8 @@ import numpy as np
 
 from gemmlab._cpu.machine import caches
 from gemmlab._errors import DeviceError
-from gemmlab._gpu.ladder.rungs import C_TYPE, kernel_text
+from gemmlab._gpu.ladder.numbers import NUMBERS
+from gemmlab._gpu.ladder.rungs import kernel_text
 from gemmlab._gpu.runtime import Device, Event, HostArray, Queue
 from gemmlab.measure.isolated.worker import seconds_a_call
 from gemmlab.measure.noise import summarise
@@ -60,7 +61,7 @@ class Form:
     @property
     def defines(self) -> dict[str, int | str]:
         """The macros of every text."""
-        real = C_TYPE[self.dtype]
+        real = NUMBERS[self.dtype].c_type
         lanes = f"{real}{self.lanes}" if self.lanes > 1 else real
         return {"REAL": real, "LANES": lanes, "STEPS": STEPS, "GROUP_X": self.group, "GROUP_Y": 1}
 

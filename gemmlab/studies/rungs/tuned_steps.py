@@ -34,7 +34,10 @@ WITHOUT: Mapping[str, Mapping[str, Callable[[Configuration], Configuration]]] = 
     "gpu": {
         "wide accesses": lambda best: {"vector_bytes": 8},
         "double buffers": lambda best: {"buffers": 1},
-        "warp tiles": lambda best: {"warp_y": 1, "warps_x": 1, "warps_y": best["warps_x"] * best["warps_y"]},
+        "quads": lambda best: {"quads": 0},
+        "warp tiles": lambda best: {
+            "warp_y": 1, "quads": 0, "warps_x": 1, "warps_y": best["warps_x"] * best["warps_y"]
+        },
         "large tiles": lambda best: {"tile_x": 4, "tile_y": 4},
         "padding": lambda best: {"pad": 0},
         "tile order": lambda best: {"panel": 1},

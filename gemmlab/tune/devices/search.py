@@ -23,7 +23,6 @@ from gemmlab._cpu.machine import usable_cpus
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._gpu import configurations
 from gemmlab._gpu.backend import RungBackend
-from gemmlab._gpu.ladder.rungs import ITEMSIZE
 from gemmlab._gpu.runtime import Device
 from gemmlab._version import __version__
 from gemmlab.measure.isolated.process import Answer
@@ -84,7 +83,7 @@ class DeviceSearch:
         here = self.backend.device
         self.dtypes = tuple(dtypes) or tuple(dtype for dtype in DTYPES if dtype != "float64" or here.float64)
         for dtype in self.dtypes:
-            if dtype not in ITEMSIZE or (dtype == "float64" and not here.float64):
+            if dtype not in self.backend.dtypes or (dtype == "float64" and not here.float64):
                 raise ValueError(f"{here.label} does not multiply {dtype} with {backend}: give another --dtype")
         given = tuple(dict.fromkeys(shapes)) or SHAPES["cpu" if here.kind == "cpu" else "gpu"]
         self.shapes = tuple(sorted(given, key=lambda shape: (np.prod(shape, dtype=float), shape)))

@@ -14,7 +14,8 @@ from math import prod
 
 import numpy as np
 
-from gemmlab._gpu.ladder.rungs import ITEMSIZE, Rung
+from gemmlab._gpu.ladder.numbers import NUMBERS
+from gemmlab._gpu.ladder.rungs import Rung
 from gemmlab._gpu.runtime import Device
 
 LISTED = 20_000
@@ -51,7 +52,7 @@ class Space:
         if self._device.kind == "cpu":  # its runtime spreads a work-group over vectors, one after the other
             return True
         x, y = self._rung.group(parameters)
-        registers = self._rung.registers(parameters) * max(1, ITEMSIZE[self._dtype] // 4)
+        registers = self._rung.registers(parameters) * max(1, NUMBERS[self._dtype].sum_size // 4)
         return registers <= ITEM_REGISTERS and registers * x * y <= GROUP_REGISTERS
 
     def drawn(self, rng: np.random.Generator, without: Container[Values]) -> Values | None:

@@ -1,17 +1,25 @@
 """Products of device arrays: the time of the kernels by the device's events, all backends in turn.
 
-    python bench/on_device.py cuda-cublas opencl-tuned cuda-tuned --cases 2048 4096 8192 --layouts NN NT TN TT padded
+    python bench/devices/on_device.py cuda-cublas opencl-tuned cuda-tuned --cases 2048 4096 --layouts NN NT TN TT padded
 
 A case is a square or m x n x k, or `odd` for the twelve odd, tall, wide and deep shapes below. The first backend is the
 one that the others are compared with. A backend may have parameters: opencl-tuned[tile_x=16,step_k=16]. Operands are
 uniform in -1 to 1; each product is checked against its error bound in some elements before it is timed. `padded`: rows
 of A, B and C with 64 elements between them.
+
+CLBlast's tuner (Debian: clblast-utils) writes what it found to a file, which is used here with `--clblast-tuned`:
+
+    clblast_tuner_xgemm -precision 32 -m 4096 -n 4096 -k 4096 -fraction 8 -runs 3
+    python bench/devices/on_device.py cuda-cublas opencl-clblast opencl-tuned --clblast-tuned clblast_xgemm_*_32.json
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import json
 import re
+from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
 
@@ -79,8 +87,11 @@ def main() -> None:
     parser.add_argument("--layouts", nargs="+", default=["NN"])
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--clblast-tuned", nargs="+", type=Path, metavar="FILE", help="what CLBlast's tuner wrote")
     options = parser.parse_args()
     timed = [Timed(name, options.dtype) for name in options.backends]
+    if options.clblast_tuned:
+        tune_clblast(options.clblast_tuned)
     print(f"{options.dtype} on {timed[0].queue.device.label}, driver {timed[0].queue.device.driver}", flush=True)
     ratios: dict[str, list[float]] = {}
     for case in options.cases:
@@ -101,6 +112,22 @@ def main() -> None:
                 print(f"{m} x {n} x {k} {layout}: " + "; ".join(said), flush=True)
     for what, every in ratios.items():
         print(f"{what} over {timed[0].label}, geometric mean of {len(every)}: {geometric_mean(every):.3f}", flush=True)
+
+
+def tune_clblast(files: list[Path]) -> None:
+    """Have CLBlast use the fastest parameters in files of its tuner."""
+    found = min((json.loads(file.read_text()) for file in files), key=lambda one: float(one["best_time"]))
+    values = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", found["best_parameters"])}
+    precision = values.pop("PRECISION")
+    backend: Any = gemmlab.get_backend("opencl-clblast")
+    status = backend.library.CLBlastOverrideParameters(
+        ctypes.c_void_p(backend.queue.queue.device.int_ptr), found["best_kernel"].encode(), precision,
+        ctypes.c_size_t(len(values)), (ctypes.c_char_p * len(values))(*(name.encode() for name in values)),
+        (ctypes.c_size_t * len(values))(*values.values()),
+    )  # fmt: skip
+    if status:
+        raise SystemExit(f"CLBlast does not take the parameters of its tuner: status {status}")
+    print(f"CLBlast: {found['best_parameters']}", flush=True)
 
 
 def measured(
