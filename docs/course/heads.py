@@ -67,13 +67,14 @@ def first_line_of_code(path: Path) -> int:
 def _comment(path: Path) -> tuple[str, int]:
     """The text of a file's first comment, and the number of lines up to its end."""
     text = path.read_text(encoding="utf-8")
-    patterns = {".pyx": r'(?:#[^\n]*\n)*"""(.*?)"""', ".hpp": r"/\*(.*?)\*/", ".cl": r"((?://.*\n)+)"}
-    match = re.match(patterns[path.suffix], text, re.DOTALL if path.suffix != ".cl" else 0)
+    lines = path.suffix in (".cl", ".h")  # of comment
+    patterns = {".pyx": r'(?:#[^\n]*\n)*"""(.*?)"""', ".hpp": r"/\*(.*?)\*/"}
+    match = re.match(r"((?://.*\n)+)" if lines else patterns[path.suffix], text, 0 if lines else re.DOTALL)
     if match is None:
         raise ValueError(f"{path} does not begin with a head")
-    inside = re.sub(r"^// ?", "", match[1], flags=re.MULTILINE) if path.suffix == ".cl" else match[1]
+    inside = re.sub(r"^// ?", "", match[1], flags=re.MULTILINE) if lines else match[1]
     first, _, rest = inside.partition("\n")
-    return f"{first.strip()}\n{dedent(rest)}".strip(), text[: match.end()].count("\n") + (path.suffix != ".cl")
+    return f"{first.strip()}\n{dedent(rest)}".strip(), text[: match.end()].count("\n") + (not lines)
 
 
 def _one_line(block: str) -> str:
