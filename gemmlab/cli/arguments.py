@@ -133,11 +133,11 @@ def _tune(tune: argparse.ArgumentParser) -> None:
     tune.add_argument("--sizes", type=_shapes, default=[], metavar="SIZES",
                       help="what is multiplied: squares (384 to 1536; auto: 256 to 4096); on a device also MxNxK, each "
                            "with parameters of its own (1024,4096; on a CPU device 256,1024)")  # fmt: skip
-    tune.add_argument("--rounds", type=_count, help="how often each choice is measured; not on a device (7)")
-    tune.add_argument("--minutes", type=_positive, help="on a device: how long to search (5)")
+    tune.add_argument("--rounds", type=_count, help="how often a choice is measured at the end; not on a device (7)")
+    tune.add_argument("--minutes", type=_positive, help="how long to search; not for auto (5)")
     tune.add_argument("--log", type=Path, metavar="FILE",
-                      help="on a device: what was tried; an earlier search goes on (one in the cache)")  # fmt: skip
-    tune.add_argument("--replay", type=Path, metavar="LOG", help="say what a log found; needs no device")
+                      help="what was tried; an earlier search goes on; not for auto (one in the cache)")  # fmt: skip
+    tune.add_argument("--replay", type=Path, metavar="LOG", help="say what a log found; measures nothing")
     _json(tune)
 
 

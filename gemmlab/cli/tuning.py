@@ -19,45 +19,53 @@ def run_tune(arguments: Namespace) -> int:
 
     if arguments.replay:
         _only(arguments, "--replay", ("minutes", "log"))
-        _print(tune.replay(arguments.replay), arguments.json)
+        _print(tune.replay(arguments.replay), arguments.json, stored=False)
         _draw(arguments.replay)
         return 0
-    if tune.is_tunable_rung(arguments.backend):
-        return _tune_device(arguments)
-    _only(arguments, arguments.backend, ("minutes", "log"))
-    edges = [m for batch, m, n, k in arguments.sizes if batch == 1 and m == n == k]
-    if len(edges) < len(arguments.sizes):
-        raise ValueError(f"{arguments.backend} is tuned on squares: give --sizes such as 384,768")
-    with progress() as show:
-        rounds = arguments.rounds or tune.ROUNDS
-        found = tune.tune(arguments.backend, arguments.dtype or (), rounds=rounds, edges=edges, progress=show)
-    _print(found, arguments.json)
-    if not arguments.json and not all(isinstance(one, tune.Disturbed) for one in found):
-        _say_stored()
-    return 0
+    if arguments.backend == "auto":
+        _only(arguments, "auto", ("minutes", "log"))
+        with progress() as show:
+            rounds, edges = arguments.rounds or tune.ROUNDS, _edges(arguments)
+            found = tune.tune("auto", arguments.dtype or (), rounds=rounds, edges=edges, progress=show)
+        _print(found, arguments.json)
+        return 0
+    return _search(arguments)
 
 
-def _tune_device(arguments: Namespace) -> int:
-    """Search on a device; interrupted, say what is the fastest so far, and raise KeyboardInterrupt again."""
+def _search(arguments: Namespace) -> int:
+    """Search with a log; interrupted, say what is the fastest so far, and raise KeyboardInterrupt again."""
     from gemmlab import tune
 
-    _only(arguments, arguments.backend, ("rounds",))
-    if any(batch != 1 for batch, *_ in arguments.sizes):
-        raise ValueError(f"{arguments.backend} is tuned on single products: give --sizes such as 4096 or 512x64x2048")
-    shapes = [(m, n, k) for _, m, n, k in arguments.sizes]
-    minutes = arguments.minutes or tune.MINUTES
-    search = tune.DeviceSearch(arguments.backend, arguments.dtype or (), shapes, minutes, arguments.log)
+    on_device = tune.is_tunable_rung(arguments.backend)
+    if on_device:
+        _only(arguments, arguments.backend, ("rounds",))
+    search = tune.search_for(
+        arguments.backend, arguments.dtype or (), rounds=arguments.rounds or tune.ROUNDS,
+        edges=() if on_device else _edges(arguments), shapes=_shapes(arguments) if on_device else (),
+        minutes=arguments.minutes or tune.MINUTES, log=arguments.log,
+    )  # fmt: skip
     try:
         with progress() as show:
             search.run(show)
     finally:
         _print(search.found, arguments.json)
-        if search.found and not arguments.json:
-            _say_stored()
         if search.found and search.log_path is not None:
             print(f"log: {search.log_path}", file=sys.stderr)
             _draw(search.log_path)
     return 0
+
+
+def _edges(arguments: Namespace) -> list[int]:
+    edges = [m for batch, m, n, k in arguments.sizes if batch == 1 and m == n == k]
+    if len(edges) < len(arguments.sizes):
+        raise ValueError(f"{arguments.backend} is tuned on squares: give --sizes such as 384,768")
+    return edges
+
+
+def _shapes(arguments: Namespace) -> list[tuple[int, int, int]]:
+    if any(batch != 1 for batch, *_ in arguments.sizes):
+        raise ValueError(f"{arguments.backend} is tuned on single products: give --sizes such as 4096 or 512x64x2048")
+    return [(m, n, k) for _, m, n, k in arguments.sizes]
 
 
 def _only(arguments: Namespace, of: str, others: Sequence[str]) -> None:
@@ -66,18 +74,17 @@ def _only(arguments: Namespace, of: str, others: Sequence[str]) -> None:
         raise ValueError(f"--{wrong} has no meaning with {of}: leave it out")
 
 
-def _print(found: Sequence[Any], as_json: bool) -> None:
+def _print(found: Sequence[Any], as_json: bool, stored: bool = True) -> None:
+    """Print what was found, and where it is stored unless noise disturbed all of it."""
+    from gemmlab import _profile, tune
+
     if as_json:
         print(json.dumps([asdict(one) for one in found], indent=1))
         return
     for one in found:
         print(one)
-
-
-def _say_stored() -> None:
-    from gemmlab._profile import path
-
-    print(f"stored in {path()}")
+    if stored and not all(isinstance(one, tune.Disturbed) for one in found):
+        print(f"stored in {_profile.path()}")
 
 
 def _draw(log: Path) -> None:

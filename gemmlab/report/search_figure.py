@@ -11,8 +11,8 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from gemmlab.report.drawing import ALARM, BLUE, INK, QUIET, Keywords, canvas, save
-from gemmlab.tune.devices.log import Header, rankings_of, read, shape_of, values_of
-from gemmlab.tune.devices.ranking import TIMED, Entry, Ranking
+from gemmlab.tune.search.log import Header, rankings_of, read, shape_of, values_of
+from gemmlab.tune.search.ranking import TIMED, Entry, Ranking
 
 
 def draw(log: Path) -> list[Path]:

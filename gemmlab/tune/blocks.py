@@ -1,42 +1,56 @@
 """`gemmlab tune cpu-packed`: the block sizes that are fastest on this machine, and what a team of threads costs.
 
-One parameter after the other: its choices are measured as backends are, each in an isolated process, in interleaved
-rounds. The fastest replaces the current one if it is faster by more than `MIN_GAIN`, and noise does not explain that.
-Its products of integers are checked for exact results before it is stored.
+Some configurations and the fastest so far are measured together, as backends are: each in an isolated process, in
+interleaved rounds, on several squares. Their products of integers are checked for exact results first. At the end the
+fastest is measured beside the defaults. It is kept if it is faster by more than `MIN_GAIN`, and noise does not explain
+that.
+
+The log has one entry for each configuration. Its times are those of all squares, each scaled to the work of the
+largest one, which is the entry's shape.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
 from statistics import geometric_mean, median
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any
 
 import numpy as np
 
-from gemmlab import _profile
+from gemmlab import _front, _profile
 from gemmlab._api import get_backend, matmul
 from gemmlab._cpu import _driver, isa
+from gemmlab._version import __version__
 from gemmlab.measure import Session, Settings, sized
 from gemmlab.measure.comparison import is_good, ratio
 from gemmlab.measure.noise import interval_percent, summarise, why_noisy
 from gemmlab.measure.records import Record
 from gemmlab.roofline.ceilings.probe_loop import COMMAND
 from gemmlab.tune.evidence import Disturbed, Gain, Undecided
+from gemmlab.tune.search import log as logs
+from gemmlab.tune.search.clock import Clock
+from gemmlab.tune.search.log import Log
+from gemmlab.tune.search.ranking import Values
+from gemmlab.tune.search.space import Space
+from gemmlab.tune.search.strategy import Strategy
 
 EDGES = (384, 768, 1536)
+TOGETHER = 8  # configurations that are measured beside the fastest so far
 MIN_GAIN = 0.02
-BUDGET_S = 0.5  # of timing of a choice at an edge
+FIRST_ROUNDS = 2  # in which a configuration is found to be worth a longer look
+BUDGET_S = 0.5  # of timing of a configuration at an edge, in the last comparison
 UNTUNED = {"bool", "bfloat16"}  # products of bool are no sums; NumPy has no bfloat16
 TEAM_EDGE = 96  # of the product that shows the cost of a team
 TEAM_CALLS = 50  # of it in a sample
 MORE_ROUNDS = 6  # times as many where the rounds of it disagree
-STEPS = 100  # of progress, for each stage
 Blocks = dict[str, Any]  # parameters
-Measure = Callable[[Sequence[Blocks]], Sequence[Record]]  # records of several choices
 Progress = Callable[[int, int, str], None]
 
 
@@ -59,61 +73,181 @@ class Tuned:
         return self.parameters if self.after > self.before else cost
 
 
-def tune_blocks(
-    dtypes: Sequence[str], rounds: int, edges: Sequence[int], progress: Progress | None
-) -> list[Tuned | Disturbed]:
-    """Search the parameters of cpu-packed, and store the best of each dtype that no noise disturbed."""
-    chosen: Any = get_backend("cpu-packed")
-    known = sorted({dtype for dtype, _ in chosen.kernels} - UNTUNED)
-    if wrong := next((dtype for dtype in dtypes if dtype not in known), None):
-        raise ValueError(f"{chosen.name}: dtype must be one of {', '.join(known)}, not {wrong!r}")
-    stages = _stages(progress, len(dtypes) * (len(chosen.params) + 1))
-    with Session(probe_command=COMMAND) as session:
+class BlocksSearch:
+    """A search of the parameters of cpu-packed.
 
-        def measured(dtype: str, choices: Sequence[Blocks]) -> Sequence[Record]:
-            settings = Settings(params={chosen.name: choices}, rounds=rounds, budget_s=BUDGET_S, cap_s=5.0)
-            return session.measure([chosen.name], sized(edges, dtype), settings, progress=next(stages))
+    Parameters
+    ----------
+    dtypes : sequence of str
+        They are tuned one by one.
+    rounds : int
+        How often the fastest and the defaults run at the end.
+    edges : sequence of int
+        Edges of the squares that are multiplied.
+    minutes : float
+        How long to search; a last comparison follows.
+    log : Path, optional
+        A file to go on from, or a new one. By default one in `config.cache_dir`.
 
-        found = [_tuned_or_disturbed(chosen, dtype, rounds, partial(measured, dtype)) for dtype in dtypes]
-    kept = {one.dtype: one.stored() for one in found if isinstance(one, Tuned)}
-    if kept:
-        _profile.store(isa.profile_name(), chosen.name, kept)
-    return found
+    Raises
+    ------
+    ValueError
+        For a dtype that cpu-packed does not tune.
+    """
+
+    def __init__(
+        self, dtypes: Sequence[str], rounds: int, edges: Sequence[int] = EDGES, minutes: float = 5.0,
+        log: Path | None = None,
+    ) -> None:  # fmt: skip
+        chosen: Any = get_backend("cpu-packed")
+        self.chosen = chosen
+        self._known = sorted({dtype for dtype, out in chosen.kernels if dtype == out} - UNTUNED)
+        if wrong := next((dtype for dtype in dtypes if dtype not in self._known), None):
+            raise ValueError(f"{self.chosen.name}: dtype must be one of {', '.join(self._known)}, not {wrong!r}")
+        self.dtypes, self.rounds, self.edges = tuple(dtypes), rounds, tuple(sorted(set(edges)))
+        self.seconds, self.log_path = 60 * minutes, log
+        self.found: list[Tuned | Disturbed] = []
+
+    def run(self, progress: Progress | None = None) -> list[Tuned | Disturbed]:
+        """Search, and store the best of each dtype that no noise disturbed.
+
+        Raises
+        ------
+        CannotGoOn, CannotWrite
+            If the log is of another search, or cannot be written.
+        """
+        header = self._header()
+        self.log_path = self.log_path or logs.usual_path(header)
+        with Log(self.log_path, header) as log, Session(probe_command=COMMAND) as session:
+            clock = Clock(self.seconds, self.dtypes, progress or (lambda done, total, doing: None))
+            for dtype in self.dtypes:
+                clock.begin(dtype)
+                self.found.append(_OneDtype(self, dtype, session, log, clock).result())
+            clock.end()
+        kept = {one.dtype: one.stored() for one in self.found if isinstance(one, Tuned)}
+        if kept:
+            _profile.store(isa.profile_name(), self.chosen.name, kept)
+            self.chosen.forget()
+            _front.settings_changed()  # the fast path has the old parameters
+        return self.found
+
+    def defaults(self, dtype: str) -> Blocks:
+        """The parameters of cpu-packed without a profile."""
+        return dict(zip(self.chosen.params, self.chosen.usual_blocks(dtype, dtype), strict=True))
+
+    def _header(self) -> dict[str, Any]:
+        compiled = Path(sys.modules[type(self.chosen.kernel).__module__].__file__ or "").read_bytes()
+        return {
+            "gemmlab_tune": logs.VERSION, "backend": self.chosen.name, "device": isa.profile_name(),
+            "driver": f"{_driver.max_threads()} threads, squares of {', '.join(map(str, self.edges))}",
+            "text_sha256": sha256(compiled).hexdigest(), "names": list(self.chosen.params),
+            "defaults": {dtype: list(self.defaults(dtype).values()) for dtype in self._known},
+            "seed": int(np.random.SeedSequence().generate_state(1)[0]), "dtypes": self.dtypes,
+            "shapes": [[self.edges[-1]] * 3], "label": isa.profile_name(), "gemmlab": __version__,
+            "time_utc": datetime.now(UTC).isoformat(timespec="seconds"),
+        }  # fmt: skip
 
 
-def _stages(progress: Progress | None, count: int) -> Iterator[Progress]:
-    """For each of `count` measurements, what shows its progress as a part of all."""
+class _OneDtype:
+    """The search for one dtype."""
 
-    def show(stage: int, done: int, total: int, doing: str) -> None:
-        if progress is not None:
-            progress(STEPS * stage + STEPS * done // total, STEPS * count, doing)
+    def __init__(self, search: BlocksSearch, dtype: str, session: Session, log: Log, clock: Clock) -> None:
+        self.search, self.dtype, self.session, self.log, self.clock = search, dtype, session, log, clock
+        usual = search.defaults(dtype)
+        self.defaults: Values = tuple(usual.values())
+        choices = {name: sorted({*param.choices, usual[name]}) for name, param in search.chosen.params.items()}
+        self.space = Space(choices)
+        edge = search.edges[-1]
+        self.ranking = logs.ranking_of((dtype, (edge, edge, edge)), log.entries)
+        rng = np.random.default_rng([log.header["seed"], len(log.entries)])
+        self.strategy = Strategy(self.space, [self.ranking], set(self.ranking.outcomes), [self.defaults], rng)
+        self.before_s = log.entries[-1]["seconds"] if log.entries else 0.0  # of earlier calls
 
-    return (partial(show, stage) for stage in range(count))
+    def result(self) -> Tuned | Disturbed:
+        """What is kept: the fastest, or the defaults. What noise may explain is not."""
+        try:
+            while not self.log.is_full and (self.clock.left_s > 0 or self.ranking.best is None):
+                some = [values for _ in range(TOGETHER) if (values := self.strategy.next(self.clock.share)) is not None]
+                if not some:
+                    break
+                self._try(some)
+            if self.ranking.best is None:
+                raise Undecided("no configuration gave right products")
+            return self._compared_with_defaults()
+        except Undecided as noise:
+            return Disturbed(self.dtype, str(noise))
 
+    def _try(self, some: Sequence[Values]) -> None:
+        """Measure some configurations beside the fastest so far, and rank those that are right."""
+        right = [values for values in some if self._is_right(values)]
+        together = [*([] if self.ranking.best is None else [self.ranking.best]), *right]
+        records = self._measured(together, min(FIRST_ROUNDS, self.search.rounds))
+        times = {values: self._scaled(self.space.parameters(values), records) for values in together}
+        if self.ranking.best is None and self.defaults in right:
+            _gains("the defaults", [self.space.parameters(self.defaults)], records)  # Undecided if they have no time
+        for values in right:
+            if own := times[values]:
+                best = [] if self.ranking.best is None else times[self.ranking.best]
+                self._note(values, {"outcome": "measured", "times_s": own, "best_times_s": best})
+            else:
+                reason = next((one["reason"] for one in records if one["reason"]), "not measured at all edges")
+                self._note(values, {"outcome": "failed", "reason": reason})
 
-def _tuned_or_disturbed(chosen: Any, dtype: str, rounds: int, measure: Measure) -> Tuned | Disturbed:
-    try:
-        return _tuned(chosen, dtype, rounds, measure)
-    except Undecided as noise:
-        return Disturbed(dtype, str(noise))
+    def _is_right(self, values: Values) -> bool:
+        if is_right(self.search.chosen, self.dtype, self.space.parameters(values)):
+            return True
+        self._note(values, {"outcome": "wrong", "reason": "its product of whole numbers is wrong"})
+        return False
 
+    def _measured(self, together: Sequence[Values], rounds: int) -> Sequence[Record]:
+        budget_s = BUDGET_S * rounds / self.search.rounds
+        name, choices = self.search.chosen.name, [self.space.parameters(values) for values in together]
+        settings = Settings(params={name: choices}, rounds=rounds, budget_s=budget_s, cap_s=5.0)
 
-def _tuned(chosen: Any, dtype: str, rounds: int, measure: Measure) -> Tuned:
-    defaults = dict(zip(chosen.params, chosen.usual_blocks(dtype, dtype), strict=True))
-    best, speed = defaults, 0.0
-    for name, param in chosen.params.items():
-        choices = [best, *({**best, name: value} for value in param.choices if value != best[name])]
-        speed, gains = _gains(name, choices, measure(choices))
-        fastest = max(gains, key=lambda i: gains[i].ratio, default=0)
-        if fastest and gains[fastest].is_over(MIN_GAIN) and _is_right(chosen, dtype, choices[fastest]):
-            best = choices[fastest]
-    cost = {"team_flop": _team_flop(chosen, dtype, best, rounds)}
-    if best == defaults:
-        return Tuned(dtype, best | cost, speed, speed)
-    speed, gains = _gains("all together", [defaults, best], measure([defaults, best]))
-    if 1 in gains and gains[1].is_over(0):
-        return Tuned(dtype, best | cost, speed, speed * gains[1].ratio)
-    return Tuned(dtype, defaults | cost, speed, speed)
+        def show(done: int, total: int, doing: str) -> None:
+            best = self.ranking.rates[self.ranking.best] if self.ranking.best else 0.0
+            self.clock.tell(f"{self.dtype}: {len(self.ranking.outcomes)} tried, {best:.4g} GFLOP/s")
+
+        return self.session.measure([name], sized(self.search.edges, self.dtype), settings, progress=show)
+
+    def _scaled(self, choice: Blocks, records: Sequence[Record]) -> list[float]:
+        """Seconds of a configuration at every edge, scaled to the work of the largest; none if one is missing."""
+        own = {one["problem"]["n"]: one["median_s"] for one in records if is_good(one) and one["params"] == choice}
+        if own.keys() < set(self.search.edges):
+            return []
+        return [float(f"{own[edge] * (self.search.edges[-1] / edge) ** 3:.5g}") for edge in self.search.edges]
+
+    def _note(self, values: Values, answer: Mapping[str, Any]) -> None:
+        seconds = round(self.before_s + monotonic() - self.clock.start_s, 3)
+        shape = self.ranking.shape if answer["outcome"] == "measured" else None
+        entry = {"seconds": seconds, "dtype": self.dtype, "shape": shape, "values": values, **answer}
+        self.log.append(entry)
+        self.ranking.add(values, entry)
+
+    def _compared_with_defaults(self) -> Tuned:
+        chosen, usual = self.search.chosen, self.space.parameters(self.defaults)
+        best = self.space.parameters(self._best())
+        cost = {"team_flop": _team_flop(chosen, self.dtype, best, self.search.rounds)}
+        if best == usual:
+            speed = self.ranking.rates[self.defaults]
+            return Tuned(self.dtype, usual | cost, speed, speed)
+        records = self._measured([self.defaults, self._best()], self.search.rounds)
+        speed, gains = _gains("all together", [usual, best], records)
+        if own := self._scaled(best, records):
+            rival = self._scaled(usual, records)
+            answer = {"outcome": "measured", "times_s": own, "best_times_s": rival, "against_defaults": True}
+            self._note(self._best(), answer)
+        if 1 in gains and gains[1].is_over(MIN_GAIN):
+            return Tuned(self.dtype, best | cost, speed, speed * gains[1].ratio)
+        return Tuned(self.dtype, usual | cost, speed, speed)
+
+    def _best(self) -> Values:
+        """Of the fastest, and those that are slower by less than counts, the one that is most like the defaults."""
+        scores = self.ranking.scores
+        least = max(scores.values()) / (1 + MIN_GAIN)
+        alike = [values for values in self.ranking.rates if scores[values] >= least]
+        changed = {values: sum(x != y for x, y in zip(values, self.defaults, strict=True)) for values in alike}
+        return min(alike, key=lambda values: (changed[values], -scores[values]))
 
 
 def _gains(what: str, choices: Sequence[Blocks], records: Sequence[Record]) -> tuple[float, dict[int, Gain]]:
@@ -177,7 +311,8 @@ def _mark(rounds_s: Sequence[float]) -> tuple[float, str | None]:
     return spread if interval is None else interval, why_noisy(spread, interval)
 
 
-def _is_right(chosen: Any, dtype: str, choice: dict[str, Any]) -> bool:
+def is_right(chosen: Any, dtype: str, choice: Blocks) -> bool:
+    """Whether products of whole numbers are exact with these parameters."""
     rng = np.random.default_rng()
     for m, n, k in ((70, 90, 2100), (519, 613, 777)):
         a, b = rng.integers(-8, 9, (m, k)), rng.integers(-8, 9, (k, n))

@@ -21,7 +21,8 @@ from randomness import RNG
 import gemmlab
 from gemmlab import CannotWrite, UnsupportedProblem, _profile, _registry, cli, tune
 from gemmlab._gpu import configurations, devices, runtime_named
-from gemmlab.tune.devices import DeviceSearch, log, replay, workers
+from gemmlab.tune.devices import DeviceSearch, workers
+from gemmlab.tune.search import log, replay
 
 pytestmark = pytest.mark.skipif(isinstance(devices()["opencl"], str), reason="no OpenCL device")
 
@@ -168,7 +169,7 @@ def test_a_full_log_ends_the_search(misbehaving, monkeypatch, tmp_path):
     (["opencl-naive", "--rounds", "3"], "--rounds has no meaning with opencl-naive"),
     (["opencl-naive", "--sizes", "2*64"], "single products"),
     (["opencl-naive", "--dtype", "int8"], "does not multiply int8"),
-    (["cpu-packed", "--minutes", "3"], "--minutes has no meaning with cpu-packed"),
+    (["auto", "--minutes", "3"], "--minutes has no meaning with auto"),
     (["cpu-packed", "--sizes", "64x64x65"], "squares"),
     (["--replay", "no-such-file"], "no-such-file"),
 ])  # fmt: skip

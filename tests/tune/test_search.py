@@ -14,10 +14,11 @@ from gemmlab import _profile, cli
 from gemmlab._gpu.ladder.rungs import RUNG_NAMES, RUNGS
 from gemmlab._gpu.runtime import Device
 from gemmlab.report import draw_search
-from gemmlab.tune.devices import log, replay
-from gemmlab.tune.devices.ranking import Ranking
-from gemmlab.tune.devices.space import LISTED, Space
-from gemmlab.tune.devices.strategy import SAMPLE, Strategy
+from gemmlab.tune.devices.space import RungSpace
+from gemmlab.tune.search import log, replay
+from gemmlab.tune.search.ranking import Ranking
+from gemmlab.tune.search.space import LISTED
+from gemmlab.tune.search.strategy import SAMPLE, Strategy
 
 GPU = Device("opencl", 0, "a GPU", "gpu", "none", "1.0", 100, 1024, 48 << 10, 1 << 30, 1 << 30, True)
 REGISTER = RUNGS[RUNG_NAMES.index("register")]
@@ -33,20 +34,20 @@ def entry(values, outcome="measured", times=(1e-3,) * 5, best=(), shape=SHAPE, *
 
 def large_space(monkeypatch, listed):
     """A space whose combinations are not listed."""
-    monkeypatch.setattr("gemmlab.tune.devices.space.LISTED", listed)
-    return Space(REGISTER, "float32", GPU)
+    monkeypatch.setattr("gemmlab.tune.search.space.LISTED", listed)
+    return RungSpace(REGISTER, "float32", GPU)
 
 
 def test_what_cannot_run_is_left_out():
-    space = Space(LOCAL4, "float64", GPU)
+    space = RungSpace(LOCAL4, "float64", GPU)
     assert all(LOCAL4.obstacle(space.parameters(values), "float64", GPU) is None for values in space._all)
     assert 0 < len(space._all) < space.size
-    small = Space(LOCAL4, "float64", replace(GPU, local_bytes=5000, group_limit=64))
+    small = RungSpace(LOCAL4, "float64", replace(GPU, local_bytes=5000, group_limit=64))
     assert {values[0] for values in small._all} == {8, 16}
 
 
 def test_what_needs_more_registers_than_a_gpu_has_is_left_out():
-    of_gpu, of_cpu = (Space(REGISTER, "float32", replace(GPU, kind=kind)) for kind in ("gpu", "cpu"))
+    of_gpu, of_cpu = (RungSpace(REGISTER, "float32", replace(GPU, kind=kind)) for kind in ("gpu", "cpu"))
     assert set(of_gpu._all) < set(of_cpu._all)
     assert (16, 16, 1, 8, 8) not in of_gpu._all
     assert max(REGISTER.registers(of_gpu.parameters(values)) for values in of_gpu._all) <= 255
@@ -68,7 +69,7 @@ def test_a_draw_and_neighbours_are_new_and_can_run(listed, monkeypatch):
 
 
 def test_a_small_space_is_searched_as_a_whole():
-    space, tried = Space(LOCAL4, "float32", GPU), set()
+    space, tried = RungSpace(LOCAL4, "float32", GPU), set()
     strategy = Strategy(space, [Ranking("float32", SHAPE)], tried, [(32, 4, 2)], RNG)
     found = list(iter(lambda: strategy.next(0.5), None))
     assert found[0] == (32, 4, 2)
@@ -147,7 +148,7 @@ def test_a_figure_of_a_search_in_which_all_failed(tmp_path):
 
 
 def test_draws_are_the_same_for_the_same_seed():
-    space = Space(REGISTER, "float32", GPU)
+    space = RungSpace(REGISTER, "float32", GPU)
     first, second = ([space.drawn(np.random.default_rng(7), ()) for _ in range(3)] for _ in range(2))
     assert first == second
 

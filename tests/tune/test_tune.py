@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import replace
 
@@ -18,8 +19,9 @@ from gemmlab import UnsupportedProblem, _profile, cli, tune
 from gemmlab._cpu import _driver, isa
 from gemmlab.tune import auto, blocks
 from gemmlab.tune.evidence import Undecided
+from gemmlab.tune.search import log
 
-SMALL = {"rounds": 1, "edges": (48, 64)}
+SMALL = {"rounds": 1, "edges": (48, 64), "minutes": 1}
 MACHINE = isa.profile_name()
 
 
@@ -66,6 +68,7 @@ def session(monkeypatch):
         monkeypatch.setattr(blocks, "Session", MadeUpSession)
         monkeypatch.setattr(MadeUpSession, "says", staticmethod(says))
         monkeypatch.setattr(blocks, "_team_flop", lambda *given: team_flop)
+        monkeypatch.setattr(blocks, "is_right", lambda *given: True)
 
     return put
 
@@ -118,7 +121,7 @@ def test_without_a_winner_the_defaults_stay_and_nothing_is_pinned(says, session)
 def test_a_winner_with_wrong_products_is_not_taken(monkeypatch, session):
     usual = in_force()
     session(faster("nc", 768))
-    monkeypatch.setattr(blocks, "_is_right", lambda chosen, dtype, choice: choice["nc"] != 768)
+    monkeypatch.setattr(blocks, "is_right", lambda chosen, dtype, choice: choice["nc"] != 768)
     (found,) = tune.tune("cpu-packed", ["float32"], **SMALL)
     assert {**found.parameters, "team_flop": 0} == {**usual, "team_flop": 0}
 
@@ -163,6 +166,38 @@ def test_a_disturbed_dtype_leaves_the_others_and_what_was_stored_before(session)
     assert _profile.parameters(MACHINE, "cpu-packed", "float64")["kc"] == 192
 
 
+def test_a_search_goes_on_from_its_log(session, tmp_path):
+    path = tmp_path / "log.jsonl"
+    session(faster("kc", 192))
+    first = tune.search_for("cpu-packed", ["float32"], rounds=1, edges=(48, 64), minutes=0, log=path)
+    first.run()
+    header, entries = log.read(path)
+    assert (header["backend"], header["names"]) == ("cpu-packed", ["mc", "kc", "nc"])
+    assert tuple(entries[0]["values"]) == log.defaults_of(header, "float32")
+    assert [entry["shape"] for entry in entries] == [[64, 64, 64]] * len(entries)
+    assert len(entries) <= blocks.TOGETHER + 1
+    (found,) = tune.tune("cpu-packed", ["float32"], rounds=1, edges=(48, 64), minutes=1, log=path)
+    _, entries = log.read(path)
+    tried = [tuple(entry["values"]) for entry in entries if not entry.get("against_defaults")]
+    packed = gemmlab.get_backend("cpu-packed")
+    assert len(tried) == len(set(tried)) >= math.prod(len(param.choices) for param in packed.params.values())
+    assert found.parameters["kc"] == 192
+    (replayed,) = tune.replay(path)
+    assert replayed.parameters["kc"] == 192
+    assert replayed.speedup == pytest.approx(2, rel=1e-3)
+    with pytest.raises(log.CannotGoOn, match="is of another driver"):
+        tune.tune("cpu-packed", ["float32"], rounds=1, edges=(48,), log=path)
+
+
+def test_the_fastest_that_is_most_like_the_defaults_is_taken(session):
+    """Of those that differ by less than counts."""
+    usual = in_force()
+    session(lambda choice, record: sped_up(record, 1.5 if choice["kc"] == 192 else 1) | (
+        {} if choice["mc"] == usual["mc"] else sped_up(record, 1.51 if choice["kc"] == 192 else 1)))  # fmt: skip
+    (found,) = tune.tune("cpu-packed", ["float32"], **SMALL)
+    assert {**found.parameters, "team_flop": 0} == {**usual, "kc": 192, "team_flop": 0}
+
+
 def times_of_a_team(monkeypatch, alone, together):
     """Make the clock of the small product say these seconds a call, round by round."""
     monkeypatch.setattr(blocks, "_team_seconds", lambda *given: {1: alone, _driver.max_threads(): together})
@@ -183,11 +218,13 @@ def test_a_real_search_ends_with_right_products(monkeypatch):
     packed, shown = gemmlab.get_backend("cpu-packed"), []
     few = {name: replace(param, choices=param.choices[:1]) for name, param in packed.params.items()}
     monkeypatch.setattr(type(packed), "params", few)
-    (found,) = tune.tune("cpu-packed", ["float64"], rounds=1, edges=(48,), progress=lambda *step: shown.append(step))
+    (found,) = tune.tune(
+        "cpu-packed", ["float64"], rounds=1, edges=(48,), minutes=0.01, progress=lambda *step: shown.append(step)
+    )
     assert found.dtype == "float64"
     assert isinstance(found, tune.Disturbed) or found.after >= found.before > 0
     assert [step[0] for step in shown] == sorted(step[0] for step in shown)
-    assert {step[1] for step in shown} == {400}
+    assert shown[-1][:2] == (1000, 1000)
     a, b = RNG.integers(-8, 9, (2, 300, 300)).astype(float)
     assert np.array_equal(gemmlab.matmul(a, b), a @ b)
 

@@ -29,7 +29,7 @@ from gemmlab.measure.isolated.child_server import serve
 from gemmlab.measure.isolated.process import Answer
 from gemmlab.measure.isolated.worker import ResidentProduct, check
 from gemmlab.measure.problems import Case, operands
-from gemmlab.tune.devices.ranking import ratio
+from gemmlab.tune.search.ranking import ratio
 
 RUNS = 5  # of a configuration and of the best, in turns; twice as many if it is ahead
 SLOW = 1.5  # times as long as the best: no more runs

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, wait
 from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -18,7 +17,6 @@ import numpy as np
 
 from gemmlab import _profile
 from gemmlab._api import get_backend
-from gemmlab._config import config
 from gemmlab._cpu.machine import usable_cpus
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._gpu import configurations
@@ -26,12 +24,13 @@ from gemmlab._gpu.backend import RungBackend
 from gemmlab._gpu.runtime import Device
 from gemmlab._version import __version__
 from gemmlab.measure.isolated.process import Answer
-from gemmlab.tune.devices import log as logs
 from gemmlab.tune.devices import workers
-from gemmlab.tune.devices.log import Log
-from gemmlab.tune.devices.ranking import TIMED, Fastest, Ranking, Values
-from gemmlab.tune.devices.space import Space
-from gemmlab.tune.devices.strategy import Strategy
+from gemmlab.tune.devices.space import RungSpace
+from gemmlab.tune.search import log as logs
+from gemmlab.tune.search.clock import Clock
+from gemmlab.tune.search.log import Log
+from gemmlab.tune.search.ranking import TIMED, Fastest, Ranking, Values
+from gemmlab.tune.search.strategy import Strategy
 
 Shape = tuple[int, int, int]
 Progress = Callable[[int, int, str], None]
@@ -44,7 +43,6 @@ MINUTES = 5.0
 MAX_BUILDERS = 8
 AHEAD = 2  # builds that are begun, for each builder
 LEAST_WAIT_S = 0.5
-STEPS = 1000  # of progress
 
 
 class DeviceSearch:
@@ -129,13 +127,13 @@ class DeviceSearch:
     ) -> None:
         device, seed = Device(**described["device"]), int(np.random.SeedSequence().generate_state(1)[0])
         header = self._header(device, described, seed)
-        self.log_path = self.log_path or _usual_path(header)
+        self.log_path = self.log_path or logs.usual_path(header)
         with Log(self.log_path, header) as log:
             self._rankings = logs.rankings_of(log.header, log.entries)
             for pair in ((dtype, shape) for dtype in self.dtypes for shape in self.shapes):
                 self._rankings.setdefault(pair, logs.ranking_of(pair, log.entries))
             rng = np.random.default_rng([log.header["seed"], len(log.entries)])
-            clock = _Clock(self.seconds, self.dtypes, progress)
+            clock = Clock(self.seconds, self.dtypes, progress)
             try:
                 for dtype in self.dtypes:
                     clock.begin(dtype)
@@ -168,52 +166,17 @@ class DeviceSearch:
             configurations.forget()
 
 
-class _Clock:
-    """Shares the time among the dtypes, and tells the progress; what one dtype leaves over is the others'."""
-
-    def __init__(self, seconds: float, dtypes: Sequence[str], progress: Progress) -> None:
-        self.start_s = self._since_s = monotonic()
-        self._end_s, self._progress, self._dtypes = self.start_s + seconds, progress, list(dtypes)
-        self._deadline_s = self.start_s
-
-    def begin(self, dtype: str) -> None:
-        """The time of a dtype begins."""
-        self._since_s = monotonic()
-        left = len(self._dtypes) - self._dtypes.index(dtype)
-        self._deadline_s = self._since_s + max(0.0, self._end_s - self._since_s) / left
-
-    @property
-    def left_s(self) -> float:
-        """Seconds that the dtype has left."""
-        return max(0.0, self._deadline_s - monotonic())
-
-    @property
-    def share(self) -> float:
-        """How much of the dtype's time has gone, from 0 to 1."""
-        whole = self._deadline_s - self._since_s
-        return 1.0 if whole <= 0 else min(1.0, (monotonic() - self._since_s) / whole)
-
-    def tell(self, doing: str) -> None:
-        """Show the progress."""
-        whole = max(self._end_s - self.start_s, 1e-9)
-        self._progress(min(STEPS - 1, int(STEPS * (monotonic() - self.start_s) / whole)), STEPS, doing)
-
-    def end(self) -> None:
-        """All is done, maybe before the time is over."""
-        self._progress(STEPS, STEPS, "done")
-
-
 class _OneDtype:
     """The search for one dtype: each configuration is built once, and tried on every shape."""
 
     def __init__(
         self, search: DeviceSearch, dtype: str, device: Device, key: str, trials: workers.Trials,
-        builders: workers.Builders, log: Log, clock: _Clock, rng: np.random.Generator,
+        builders: workers.Builders, log: Log, clock: Clock, rng: np.random.Generator,
     ) -> None:  # fmt: skip
         self.dtype, self.shapes, self.trials, self.builders = dtype, search.shapes, trials, builders
         self.log, self.clock, self.defaults = log, clock, search._defaults
         self.rankings = [search._rankings[dtype, shape] for shape in search.shapes]
-        self.space = Space(search.backend.rung, dtype, device)
+        self.space = RungSpace(search.backend.rung, dtype, device)
         known = _profile.configurations(key, plain_name(search.backend.name), dtype)
         first = [tuple(search.backend.rung.resolve(one.parameters, device.kind)[name] for name in self.space.names)
                  for one in known if configurations.belongs(one, search.backend)]  # fmt: skip
@@ -296,30 +259,9 @@ class _OneDtype:
         return f"{self.dtype}: {len(self.rankings[0].outcomes)} tried, {best:.4g} GFLOP/s"
 
 
-def replay(path: Path) -> list[Fastest]:
-    """What a log says is the fastest, by dtype and shape; no device is needed.
-
-    Raises
-    ------
-    CannotGoOn
-        If the file is no log.
-    OSError
-        If it cannot be read.
-    """
-    header, entries = logs.read(path)
-    defaults = tuple(header["defaults"])
-    found = (ranking.fastest(header["names"], defaults) for ranking in logs.rankings_of(header, entries).values())
-    return [one for one in found if one is not None]
-
-
 def plain_name(backend: str) -> str:
     """A backend's name without a device."""
     return backend.partition(":")[0]
-
-
-def _usual_path(header: logs.Header) -> Path:
-    digest = sha256(repr([header[name] for name in logs.SAME]).encode()).hexdigest()[:12]
-    return config.cache_dir / "tune" / f"{header['backend']}-{digest}.jsonl"
 
 
 def _rounded(answer: Answer) -> Answer:

@@ -5,8 +5,8 @@
 
 The outcome of an entry is "measured", "slow" (left after its first run), "wrong", or "failed", with a reason; the last
 two count for every shape, and have none. `against_defaults` marks the last comparison. `values` are in the order of the
-header's `names`. A search goes on from its log: what is in it is not tried again. A last line that a kill has cut is
-left out.
+header's `names`, and so are `defaults`, by dtype where each has its own. A search goes on from its log: what is in it
+is not tried again. A last line that a kill has cut is left out.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from gemmlab._config import config
 from gemmlab._errors import CannotWrite, GemmlabError
-from gemmlab.tune.devices.ranking import Entry, Ranking, Values
+from gemmlab.tune.search.ranking import Entry, Fastest, Ranking, Values
 
 try:
     import fcntl
@@ -146,6 +148,34 @@ def ranking_of(pair: tuple[str, tuple[int, int, int]], entries: list[Entry]) -> 
         if pair[0] == entry["dtype"] and (not entry["shape"] or shape_of(entry) == pair[1]):
             ranking.add(values_of(entry), entry)
     return ranking
+
+
+def replay(path: Path) -> list[Fastest]:
+    """What a log says is the fastest, by dtype and shape; nothing is measured.
+
+    Raises
+    ------
+    CannotGoOn
+        If the file is no log.
+    OSError
+        If it cannot be read.
+    """
+    header, entries = read(path)
+    rankings = rankings_of(header, entries).values()
+    found = (ranking.fastest(header["names"], defaults_of(header, ranking.dtype)) for ranking in rankings)
+    return [one for one in found if one is not None]
+
+
+def defaults_of(header: Header, dtype: str) -> Values:
+    """The values of the defaults for a dtype."""
+    given = header["defaults"]
+    return tuple(given[dtype] if isinstance(given, Mapping) else given)
+
+
+def usual_path(header: Header) -> Path:
+    """The log in the cache of the searches that can go on from one another."""
+    digest = sha256(repr([header[name] for name in SAME]).encode()).hexdigest()[:12]
+    return config.cache_dir / "tune" / f"{header['backend']}-{digest}.jsonl"
 
 
 def shape_of(entry: Entry) -> tuple[int, int, int]:

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gemmlab.tune.devices.ranking import Ranking
-from gemmlab.tune.devices.space import Space, Values
+from gemmlab.tune.search.ranking import Ranking
+from gemmlab.tune.search.space import Space, Values
 
 SAMPLE, SAMPLE_SHARE = 100, 0.25
 LEADERS = 5
