@@ -159,6 +159,8 @@ def test_named_backends_refuse_other_types() -> None:
     for backend, dtype in product(RUNGS, (int, bool, np.float16, np.complex64, np.complex128, np.longdouble, object)):
         if backend == "cpu-packed" and dtype not in (np.longdouble, object):
             continue  # it has them all
+        if backend.endswith("-tuned") and dtype is np.float16:
+            continue  # with sums in float32
         a = np.ones((2, 2), dtype)
         with pytest.raises(gemmlab.UnsupportedProblem, match=backend) as refusal:
             gemmlab.matmul(a, a, backend=backend)

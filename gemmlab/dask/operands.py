@@ -20,12 +20,14 @@ from dask.array.core import Array as DaskArray
 from dask.array.core import asanyarray, common_blockdim, from_array
 from dask.base import tokenize
 
+from gemmlab._errors import UnsupportedProblem
 from gemmlab._problem import AnyArray, DType
 from gemmlab.dask.plan import Side
 from gemmlab.dask.tasks import Region
 from gemmlab.dask.workers import current_client
 
 Chunks: TypeAlias = tuple[int, ...]
+MOST_DIMENSIONS = 32  # of numpy.ndarray.flat, on which Dask's rechunk rests
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,9 @@ class Operand:
 def operands(a: AnyArray, b: AnyArray, unit: Sequence[int] | None = None) -> tuple[Operand, Operand]:
     """A and B on one grid, whose lines are multiples of `unit`: what is written at once to a result in Zarr."""
     a, b = _chunked(a, like=b), _chunked(b, like=a)
+    dimensions = max(a.ndim, b.ndim)
+    if dimensions > MOST_DIMENSIONS:
+        raise UnsupportedProblem(f"Dask takes up to {MOST_DIMENSIONS} dimensions, not {dimensions}: reshape the arrays")
     one, other = _operand("A", a), _operand("B", b)
     batch = _common_batch(one, other)
     chunked = [x.inner for x in (one, other) if not x.is_stored]

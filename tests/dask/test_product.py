@@ -195,6 +195,8 @@ def test_wrong_operands_are_refused_at_once():
         gemmlab.matmul(a, b[b[:, 0] > 0].T)
     with pytest.raises(gemmlab.UnsupportedProblem, match="multiplied with plain arrays"):
         gemmlab.matmul(a, gemmlab.pack(whole(5, 4)))
+    with pytest.raises(gemmlab.UnsupportedProblem, match="up to 32 dimensions, not 33: reshape"):
+        gemmlab.matmul(a, np.ones((1,) * 31 + (5, 4)))
     with pytest.raises(gemmlab.UnsupportedProblem, match="int64"):
         gemmlab.matmul(a.astype("int64"), a.astype("int64").T, backend="cpu-naive")
 

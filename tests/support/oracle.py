@@ -78,6 +78,10 @@ def _on_device(call: Call) -> bool:
     return call.backend.startswith(("opencl", "sycl", "cuda"))
 
 
+def _device_has(call: Call, loop: Loop) -> bool:
+    return loop in (np.float32, np.float64) or (loop == np.float16 and call.backend.endswith("-tuned"))
+
+
 def _packed_has(loop: Loop) -> bool:
     return loop == BFLOAT16 or (loop is not None and loop.kind in "biufc" and real_of(loop).itemsize <= 8)
 
@@ -149,9 +153,9 @@ DIFFERENCES = (
         lambda call, loop: _below_packed(call) and loop not in (np.float32, np.float64),
     ),
     Difference(
-        "On devices: float32 and float64",
+        "On devices: float32 and float64, and float16 by `RT-tuned`, with sums in float32 that are rounded once.",
         "UnsupportedProblem",
-        lambda call, loop: _on_device(call) and loop not in (np.float32, np.float64),
+        lambda call, loop: _on_device(call) and not _device_has(call, loop),
     ),
     Difference(
         "bool, integers of 8 to 64 bits (modulo 2^bits, as in NumPy), float16, bfloat16, float32, float64, complex64 "
@@ -166,14 +170,19 @@ DIFFERENCES = (
         lambda call, loop: _is_named(call) and bool(_kinds(call) & DISPATCHED),
     ),
     Difference(
-        'They take no `dtype`, `axes`, `accumulate`, or other `casting` than `"same_kind"`, the default.',
+        'They take no `dtype`, `axes`, `accumulate`, or other `casting` than `"same_kind"`, the default,',
         "TypeError",
         lambda call, loop: "dask" in _kinds(call) and (call.out is not None or _has_options_of_numpy(call)),
     ),
     Difference(
-        'They take no `dtype`, `axes`, `accumulate`, or other `casting` than `"same_kind"`, the default.',
+        'They take no `dtype`, `axes`, `accumulate`, or other `casting` than `"same_kind"`, the default,',
         "UnsupportedProblem",
         lambda call, loop: "dask" in _kinds(call) and call.accumulates,
+    ),
+    Difference(
+        "and have up to 32 dimensions.",
+        "UnsupportedProblem",
+        lambda call, loop: "dask" in _kinds(call) and max(len(array.shape) for array in call.arrays.values()) > 32,
     ),
     Difference(
         "Arrays that come through DLPack are multiplied with arrays of the same library only",

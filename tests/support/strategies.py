@@ -151,6 +151,8 @@ def _operands(draw: st.DrawFn, shapes: Shapes, dtypes: Sequence[str]) -> tuple[A
     values = draw(VALUES)
     a = _operand(draw, shapes.a, dtypes[0], values)
     b = _operand(draw, shapes.b, dtypes[1], values)
+    if "matrix" in (a.kind, b.kind) and max(len(a.shape), len(b.shape)) > 2:  # numpy.matrix drops axes of its stacks
+        a, b = (replace(x, kind="ndarray") if x.kind == "matrix" else x for x in (a, b))
     pair = draw(PAIRS)
     if pair == "shared" and dtypes[0] == dtypes[1]:
         b = replace(b, within="a", shift=a.shift + draw(SHARED_AT) * dtype_of(b.dtype).itemsize)
