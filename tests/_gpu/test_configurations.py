@@ -187,6 +187,12 @@ def test_a_rung_may_have_the_local_memory_that_was_probed(backend, monkeypatch):
     assert "40000 a group" in rung.obstacle(params, "float64", reports_little)
 
 
+def test_a_cpu_follows_the_product_that_is_nearest_in_size(backend):
+    keep(backend, (SMALL, 256, 1000.0), (LARGE, 1024, 100.0))  # the rate of what fits the caches
+    assert params_of(1000, 900, 1100) == LARGE
+    assert params_of(300, 200, 300) == SMALL
+
+
 def test_the_model_counts_waves():
     rung = RUNGS[RUNG_NAMES.index("tuned")]
     values = {"local_copy": 0, "tile_x": 32, "tile_y": 32, "split_k": 2}

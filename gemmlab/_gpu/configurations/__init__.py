@@ -1,11 +1,11 @@
 """Which parameters a rung takes for a product: those of a profile, else its defaults.
 
-    model.py           the time that a configuration is predicted to take, from the product that it was measured on
+    model.py           how well a configuration is predicted to suit a product
     check.py           one small product, which a configuration must get right before it is used
     local_memory.py    how much local memory a kernel may declare
 
 `gemmlab tune` measures configurations, a few for each device, backend and dtype: one for each shape that it was given.
-For a product, the one with the least predicted time is taken. What the caller gives goes before it.
+For a product, the one that is predicted to suit it best is taken. What the caller gives goes before it.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _around(given: Params, backend: RungBackend, queue: Queue, problem: Problem)
 
 
 def _fastest(backend: RungBackend, queue: Queue, problem: Problem, checked: bool) -> Configuration | None:
-    """The configuration with the least predicted time, of those that can run; with `checked`, that are right too."""
+    """The configuration that suits a problem best, of those that can run; with `checked`, that are right too."""
     dtype, rung = problem.dtype.name, backend.rung
     if dtype not in rung.dtypes or 0 in (problem.m, problem.n, problem.k, problem.batch):
         return None
@@ -106,13 +106,12 @@ def _fastest(backend: RungBackend, queue: Queue, problem: Problem, checked: bool
     measured = _profile.configurations(key, name, dtype)
     if dtype == "float16" and not measured:  # its tiles are those of float32 once they are in local memory
         measured = _profile.configurations(key, name, "float32")
-    kind = queue.device.kind
+    device, size = queue.device, GemmSize(problem.m, problem.n, problem.k, problem.batch)
     fitting = [
         one for one in measured
-        if belongs(one, backend) and rung.obstacle(rung.resolve(one.parameters, kind), dtype, queue.device) is None
+        if belongs(one, backend) and rung.obstacle(rung.resolve(one.parameters, device.kind), dtype, device) is None
     ]  # fmt: skip
-    size, units = GemmSize(problem.m, problem.n, problem.k, problem.batch), queue.device.compute_units
-    for one in sorted(fitting, key=lambda one: model.predicted_s(one, rung, kind, size, units)):
+    for one in sorted(fitting, key=lambda one: model.cost(one, rung, device, size)):
         usable = check.passes if checked else check.has_not_failed
         if usable(backend, queue, dtype, one):
             return one

@@ -1,19 +1,37 @@
-"""The time that a configuration is predicted to take, from the product that it was measured on.
+"""How well a configuration is predicted to suit a product, from the product that it was measured on.
 
-A device computes a product in waves: each of its compute units takes one work-group, and the next wave begins when
+A GPU computes a product in waves: each of its compute units takes one work-group, and the next wave begins when
 these are done. A wave takes as long as one group's block of C, whose work grows with k. So the last wave costs as much
 as a full one, and of two configurations the one with smaller blocks may be faster for a small product, though it is
 slower for a large one.
 
 The time of a wave is that of the measured product, divided by its waves; the prediction for that product is thus its
 measured time.
+
+On a CPU, groups are small and waves many. There the caches decide, and a rate that was measured in L2 says nothing of a
+product that does not fit it. So the configuration of the product that is nearest in size is the best guess.
 """
 
 from __future__ import annotations
 
+import math
+
 from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.ladder.rungs import Rung
+from gemmlab._gpu.runtime import Device
 from gemmlab._profile import Configuration
+
+
+def cost(one: Configuration, rung: Rung, device: Device, size: GemmSize) -> float:
+    """The less the better: on a GPU the predicted seconds, on a CPU the distance between the two products."""
+    if device.kind != "cpu":
+        return predicted_s(one, rung, device.kind, size, device.compute_units)
+    return doublings(one.shape, (size.m, size.n, size.k))
+
+
+def doublings(one: tuple[int, int, int], other: tuple[int, int, int]) -> float:
+    """How often m, n and k are doubled or halved, taken together, from one product to another."""
+    return sum(abs(math.log2(x / y)) for x, y in zip(one, other, strict=True))
 
 
 def predicted_s(one: Configuration, rung: Rung, kind: str, size: GemmSize, compute_units: int) -> float:
