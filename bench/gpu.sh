@@ -3,10 +3,12 @@
 #
 #     bench/gpu.sh --out DIR [--wheels DIR] STEP ...
 #
-# Steps: setup, tests, verify, roofline, report (of the GPU and its host), streaming, and the studies by name; in as many runs as
-# one likes. For a machine without a package index, --wheels names a folder with wheels (pyopencl and what it needs) and
-# Debian packages (libclblast1, ocl-icd-libopencl1) that setup installs first. Only the GPU's own OpenCL platform is
-# asked.
+# Steps, in as many runs as one likes: setup, tests, verify, roofline, report (of the GPU and its host), streaming,
+# products (the rung tuned beside the vendors' libraries), float64, small, clblast (tuned by its own tuner), search, and
+# the studies by name. For a machine without a package index, --wheels names a folder with wheels (pyopencl and what it
+# needs) and Debian packages (libclblast1, clblast-utils, ocl-icd-libopencl1) that setup installs first; a built.tgz in
+# it, of compiled modules (find gemmlab -name '*.so' | tar -czf built.tgz -T -), saves the build. Only the GPU's own
+# OpenCL platform is asked.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 out= wheels= steps=()
@@ -38,7 +40,11 @@ setup() {
         for package in "$wheels"/*.deb; do dpkg -x "$package" /; done
         ldconfig
     fi
-    python3 setup.py -q build_ext --inplace --parallel 8 > "$out/build.log" 2>&1 || tail -20 "$out/build.log"
+    if [ -n "$wheels" ] && [ -e "$wheels/built.tgz" ]; then
+        tar -xzf "$wheels/built.tgz"
+    else
+        python3 setup.py -q build_ext --inplace --parallel 8 > "$out/build.log" 2>&1 || tail -20 "$out/build.log"
+    fi
     python3 -m gemmlab info > "$out/info.txt"
     python3 -m gemmlab backends
 }
@@ -58,12 +64,51 @@ verify() {
     return $wrong
 }
 
-rungs=(naive private local local4 register register-global)
+on_device() { python3 bench/devices/on_device.py "$@"; }
+
+products() {
+    local quads=opencl-tuned[quads=1]
+    on_device cuda-cublas opencl-tuned cuda-tuned "$quads" "cuda-tuned[quads=1]" opencl-clblast opencl-register
+    on_device cuda-cublas opencl-tuned cuda-tuned "$quads" --cases odd
+    on_device cuda-cublas opencl-tuned "$quads" --cases 4096 --layouts NN NT TN TT padded
+}
+
+float64() {
+    local tile common=step_k=8,warp_y=4,buffers=2 given=()
+    for tile in tile_y=8,warps_y=2 tile_y=8,warps_y=4 tile_y=4,warps_y=4; do
+        tile=tile_x=8,warps_x=2,$tile
+        given+=("opencl-tuned[$tile,$common,quads=0]" "opencl-tuned[$tile,$common,quads=1]")
+    done
+    on_device cuda-cublas opencl-tuned "${given[@]}" --cases 4096 --dtype float64
+}
+
+clblast() {
+    local size=(-m 4096 -n 4096 -k 4096)
+    (cd "$out" && timeout 150 clblast_tuner_xgemm -precision 32 "${size[@]}" -fraction 8 -runs 3 > clblast.txt)
+    on_device cuda-cublas opencl-clblast opencl-tuned --clblast-tuned "$out"/clblast_xgemm_*_32.json
+}
+
+one_search() {  # BACKEND DTYPE SIZES MINUTES
+    python3 -m gemmlab tune "$1" --dtype "$2" --sizes "$3" --minutes "$4" --log "$out/$1-$2.jsonl"
+}
+
+search() {
+    local shapes=1024,4096,16384x128x2048,128x16384x2048,65536x64x1024,64x65536x1024
+    one_search opencl-tuned float32 $shapes 3
+    one_search cuda-tuned float32 $shapes 2
+    one_search opencl-tuned float64 1024,4096 2
+    one_search opencl-tuned float16 4096 1
+    cp "$(python3 -c 'import gemmlab; print(gemmlab.config.cache_dir)')/profile.json" "$out/"
+}
+
+rungs=(naive private local local4 register register-global tuned)
 for name in "${steps[@]}"; do
     case $name in
         setup) step setup ;;
         tests) step timeout 240 python3 -m pytest -q -p no:cacheprovider -m "" tests/_gpu ;;
         verify) step verify "${rungs[@]/#/opencl-}" "${rungs[@]/#/cuda-}" opencl-clblast cuda-cublas ;;
+        products | float64 | clblast | search) step $name ;;
+        small) step timeout 200 python3 bench/devices/small_products.py opencl-tuned cuda-tuned cuda-cublas ;;
         streaming) step timeout 200 python3 bench/scale/streaming.py cuda-cublas opencl-register --in-one-piece --cases \
             4096 8192 16384 32768@third 65536x65536x1024@third ;;
         roofline) step python3 -m gemmlab roofline --backends opencl-register,cuda-register --out "$out/roofline" ;;
