@@ -16,6 +16,7 @@ from gemmlab._gpu import RUNTIMES
 from gemmlab._problem import Problem
 
 if TYPE_CHECKING:
+    from gemmlab._backend import Params
     from gemmlab._gpu.backend import DeviceBackend
 
 __all__ = ["Explanation", "explain"]
@@ -108,9 +109,8 @@ def explain(
     rows = sorted((_considered(each, problem, wanted, name) for each in names), key=lambda row: not row[1])
     if best and rows[0][1]:
         rows[0] = wanted, True, f"{rows[0][2]}: {best}"
-    forecast = getattr(_registry.get(wanted), "forecast", None) if rows[0][1] else None
-    if forecast is not None and (text := forecast(problem, **params)):
-        rows[0] = wanted, True, f"{rows[0][2]}; {text}"
+    if rows[0][1]:
+        rows[0] = wanted, True, _with_forecast(rows[0][2], wanted, problem, params)
     backend_plan = getattr(_registry.get(wanted), "plan", None) if rows[0][1] else None
     if backend_plan is None:
         return Explanation(tuple(rows))
@@ -129,19 +129,22 @@ def _row_of_another_kind(a: Any, b: Any, name: str, accumulate: bool) -> tuple[s
         why = "does not add to out" if accumulate else "for each chunk, by gemmlab.dask; see gemmlab.dask.advise"
         return name, not accumulate, why
     if (kind := array_owner(a, b)) in _registry.AUTO_ON:
-        why = f"auto: what comes with arrays of {kind}" if name == "auto" else f"asked for as {name}"
-        return _row_on_device(a, b, _registry.AUTO_ON[str(kind)] if name == "auto" else name, why)
+        return _row_on_device(a, b, str(kind), name)
     if (foreign := foreign_operand(a, b, None)) is not None:
         what, taken = type(foreign).__name__, name in ("auto", "cpu-numpy") and not accumulate
         return ("cpu-numpy", True, f"NumPy's own dispatch, for {what}") if taken else (name, False, f"takes no {what}")
     return None
 
 
-def _row_on_device(a: Any, b: Any, name: str, why: str) -> tuple[str, bool, str]:
+def _row_on_device(a: Any, b: Any, runtime: str, asked: str) -> tuple[str, bool, str]:
     """The row for device arrays. The best rung of a family depends on the product."""
+    why = f"auto: what comes with arrays of {runtime}" if asked == "auto" else f"asked for as {asked}"
+    name = _registry.AUTO_ON[runtime] if asked == "auto" else asked
     wanted = _registry.resolve_name(name)
-    if _registry.plain(name) not in RUNTIMES or not _registry.availability(wanted).ok:
-        return wanted, True, why
+    if not (found := _registry.availability(wanted)).ok:
+        return wanted, False, _registry.why_not_here(found)
+    if getattr(getattr(_registry.get(wanted), "runtime", None), "name", None) != runtime:
+        return wanted, False, f"takes no arrays of {runtime}"
     from gemmlab._gpu.device_arrays import problem_to_explain
 
     scoped = scope.get() or Scope()
@@ -149,8 +152,16 @@ def _row_on_device(a: Any, b: Any, name: str, why: str) -> tuple[str, bool, str]
         problem = problem_to_explain(cast("DeviceBackend", _registry.get(wanted)), a, b)
     except UnsupportedProblem as error:
         return wanted, False, str(error)
-    wanted, best = _registry.choice(name, problem, scoped.params)
-    return wanted, True, f"{why}: {best}" if best else why
+    best = ""
+    if _registry.plain(name) in RUNTIMES:
+        wanted, best = _registry.choice(name, problem, scoped.params)
+    return wanted, True, _with_forecast(f"{why}: {best}" if best else why, wanted, problem, scoped.params)
+
+
+def _with_forecast(why: str, wanted: str, problem: Problem, params: Params) -> str:
+    """The reason, and what the backend says of how it will compute the product."""
+    forecast = getattr(_registry.get(wanted), "forecast", None)
+    return "; ".join(filter(None, (why, forecast(problem, **params) if forecast else "")))
 
 
 def _explained_einsum(arguments: tuple[Any, ...], backend: str | None, dtype: Any) -> Explanation:

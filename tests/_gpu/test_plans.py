@@ -480,6 +480,8 @@ def test_a_family_goes_the_short_way_and_explains_itself(starts):
     assert row[2].startswith("asked for as opencl:0: opencl-")
     assert "9 x 7 x 5 of float32" in row[2]
     assert gemmlab.explain(a.get(), b.get(), backend="opencl:0").rows[0] == row
+    assert gemmlab.explain(a, b, backend=rung).rows[0][2].count("profile") == row[2].count("profile")
+    assert not gemmlab.explain(a, b, backend="cpu-packed").rows[0][1]
     assert not gemmlab.explain(a, b.astype("float64"), backend="opencl:0").rows[0][1]
     with gemmlab.trace() as calls:
         repeat(1, (9, 5), (5, 7), backend="opencl:0")
