@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -70,12 +70,14 @@ def is_tuned(machine: str, backend: str, dtype: str) -> bool:
     return dtype in _own().machines.get(machine, {}).get(backend, {})
 
 
-def configurations(device: str, backend: str, dtype: str) -> tuple[Configuration, ...]:
-    """The configurations of a device: this machine's own or, if it has none, those that ship."""
+def configurations(
+    device: str, backend: str, dtype: str, belongs: Callable[[Configuration], bool] = lambda one: True
+) -> tuple[Configuration, ...]:
+    """The configurations of a device that belong: this machine's own or, if it has none, those that ship."""
     found: tuple[Configuration, ...] = ()
     for content in (_own, _shipped):
         listed = content().devices.get(device, {}).get(backend, {}).get(dtype, ())
-        if found := tuple(one for one in map(_configuration, listed) if one is not None):
+        if found := tuple(one for one in map(_configuration, listed) if one is not None and belongs(one)):
             break
     return found
 

@@ -49,7 +49,7 @@ def _search(arguments: Namespace) -> int:
             search.run(show)
     finally:
         _print(search.found, arguments.json)
-        if search.found and search.log_path is not None:
+        if search.log_path is not None:
             print(f"log: {search.log_path}", file=sys.stderr)
             _draw(search.log_path)
     return 0

@@ -35,7 +35,7 @@ def of_backend(backend: Backend, dtype: DType, threads: int | None) -> dict[str,
         found["threads"] = threads or active.threads or config.threads or machine.usable_cpus()
     if _registry.on_runtime(backend.name):
         found["device memory"] = config.device_memory or "what is free"
-    if isinstance(backend, RungBackend) and (own := configurations.known(backend, dtype.name)):
+    if isinstance(backend, RungBackend) and (own := configurations.known(backend, backend.queue, dtype.name)):
         found["configurations"] = [dict(one.parameters) for one in own]
     return found
 

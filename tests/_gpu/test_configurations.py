@@ -123,6 +123,23 @@ def test_the_machines_own_go_before_those_that_ship(backend, monkeypatch):
     assert params_of(8, 8, 8) == SMALL
 
 
+def test_those_without_a_parameter_of_today_give_way_to_those_that_ship(backend, monkeypatch):
+    shipped = {"parameters": LARGE, "shape": [64, 64, 64], "gflop_per_s": 10.0, "driver": "elsewhere"}
+    table = {configurations.device_key(backend.queue): {NAME: {"float32": [shipped]}}}
+    monkeypatch.setattr(_profile, "_shipped", lambda: _profile.Content({}, table))
+    keep(backend, ({name: value for name, value in SMALL.items() if name != "group_y"}, 64, 100.0))
+    assert params_of(8, 8, 8) == LARGE
+
+
+def test_float16_has_the_configurations_of_float32(monkeypatch):
+    tuned = gemmlab.get_backend("opencl-tuned")
+    of_float32 = configurations.known(tuned, tuned.queue, "float32")
+    one = Configuration(tuned.rung.resolve({}, tuned.device.kind), (64, 64, 64), 100.0, "")
+    _profile.store_configurations(configurations.device_key(tuned.queue), "opencl-tuned", {"float32": [one]})
+    configurations.forget()
+    assert configurations.known(tuned, tuned.queue, "float16") == (one,) != of_float32
+
+
 @pytest.mark.parametrize("damage", [
     {"parameters": {"tile_x": 0}}, {"parameters": {"surprise": 3}}, {"parameters": {"tile_x": 5000}},
     {"parameters": SMALL | {"tile_x": 2.0}}, {"parameters": SMALL | {"more": 1}}, {"parameters": {}},

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from time import monotonic
 
 import made_up_records as made
 import numpy as np
@@ -185,8 +186,85 @@ def test_a_search_goes_on_from_its_log(session, tmp_path):
     (replayed,) = tune.replay(path)
     assert replayed.parameters["kc"] == 192
     assert replayed.speedup == pytest.approx(2, rel=1e-3)
-    with pytest.raises(log.CannotGoOn, match="is of another driver"):
+    with pytest.raises(log.CannotGoOn, match=r"squares of 48, 64, not \d+ threads, squares of 48: give another"):
         tune.tune("cpu-packed", ["float32"], rounds=1, edges=(48,), log=path)
+
+
+@pytest.mark.parametrize("says", [
+    faster("kc", 192), faster("kc", 192, 1.015), NOISE["rounds disagree"],
+    lambda choice, one: sped_up(one, 1.0 + choice["kc"] / 1e6 + choice["mc"] / 1e5),
+])  # fmt: skip
+def test_a_replay_says_what_was_kept(says, session, tmp_path):
+    session(says)
+    path = tmp_path / "log.jsonl"
+    tune.tune("cpu-packed", ["float32"], **SMALL, log=path)
+    (replayed,) = tune.replay(path)
+    assert replayed.parameters == in_force()
+    assert replayed.speedup is not None
+    tune.tune("cpu-packed", ["float32"], **SMALL, log=path)
+    assert tune.replay(path)[0].parameters == in_force()
+
+
+def test_without_a_time_of_the_defaults_nothing_is_tried(session, tmp_path):
+    usual, path = in_force(), tmp_path / "log.jsonl"
+
+    def says(choice, one):
+        skipped = {"status": "skipped", "reason": "predicted 9 s"}
+        return one | (skipped if choice == usual and one["problem"]["n"] == 64 else {})
+
+    session(says)
+    (found,) = tune.tune("cpu-packed", ["float32"], **SMALL, log=path)
+    assert found == tune.Disturbed("float32", "the defaults: not measured (predicted 9 s)")
+    assert log.read(path)[1] == []
+
+
+def test_a_last_comparison_without_an_edge_leaves_a_log_to_go_on_from(session, tmp_path):
+    usual, path, seen = in_force(), tmp_path / "log.jsonl", []
+
+    def says(choice, one):
+        if choice != usual:
+            return sped_up(one, 2.0 if choice["kc"] == 192 else 1.5)
+        seen.append(one)
+        return one | ({"status": "skipped", "reason": "predicted 9 s"} if len(seen) == 4 else {})
+
+    session(says)
+    (found,) = tune.tune("cpu-packed", ["float32"], **SMALL, log=path)
+    assert found.parameters["kc"] == 192
+    assert len(seen) == 4
+    assert tune.replay(path)[0].parameters["kc"] == 192
+
+
+def test_ctrl_c_keeps_the_dtypes_that_are_done(session, capsys):
+    def says(choice, one):
+        if one["problem"]["dtype"] == "float64":
+            raise KeyboardInterrupt
+        return faster("kc", 192)(choice, one)
+
+    session(says)
+    assert cli.main(["tune", "--rounds", "1", "--sizes", "48,64"]) == 130
+    out, err = capsys.readouterr()
+    assert out.startswith("float32 ")
+    assert f"stored in {_profile.path()}" in out
+    assert "log: " in err
+    assert in_force()["kc"] == 192
+
+
+def test_the_log_counts_the_seconds_of_the_search(session, tmp_path):
+    session(faster("kc", 192))
+    start_s = monotonic()
+    tune.tune("cpu-packed", ["float32", "float64"], **SMALL, log=tmp_path / "log.jsonl")
+    elapsed_s = monotonic() - start_s
+    seconds = [entry["seconds"] for entry in log.read(tmp_path / "log.jsonl")[1]]
+    assert seconds == sorted(seconds)
+    assert seconds[-1] <= elapsed_s + 0.001
+
+
+@pytest.mark.parametrize("dtype", sorted({dtype for dtype, out in gemmlab.get_backend("cpu-packed").kernels
+                                          if dtype == out} - blocks.UNTUNED))  # fmt: skip
+def test_the_check_of_a_configuration_is_of_every_dtype(dtype):
+    packed = gemmlab.get_backend("cpu-packed")
+    usual = dict(zip(packed.params, packed.usual_blocks(dtype, dtype), strict=True))
+    assert blocks.is_right(packed, dtype, usual)
 
 
 def test_the_fastest_that_is_most_like_the_defaults_is_taken(session):

@@ -72,9 +72,16 @@ def note(backend: RungBackend, queue: Queue, problem: Problem) -> str:
     return "; ".join(filter(None, (text, wrong)))
 
 
-def known(backend: RungBackend, dtype: str) -> tuple[Configuration, ...]:
-    """All configurations of the backend's device."""
-    return _profile.configurations(device_key(backend.queue), _plain_name(backend), dtype)
+def known(backend: RungBackend, queue: Queue, dtype: str) -> tuple[Configuration, ...]:
+    """All configurations for products of a dtype on the backend's device.
+
+    Without its own, float16 has those of float32: in local memory and in the sums, its numbers are of float32.
+    """
+    key, name = device_key(queue), _plain_name(backend)
+    for of in (dtype, *(["float32"] if dtype == "float16" else [])):
+        if found := _profile.configurations(key, name, of, lambda one: belongs(one, backend)):
+            return found
+    return ()
 
 
 def forget() -> None:
@@ -102,14 +109,10 @@ def _fastest(backend: RungBackend, queue: Queue, problem: Problem, checked: bool
     dtype, rung = problem.dtype.name, backend.rung
     if dtype not in rung.dtypes or 0 in (problem.m, problem.n, problem.k, problem.batch):
         return None
-    key, name = device_key(queue), _plain_name(backend)
-    measured = _profile.configurations(key, name, dtype)
-    if dtype == "float16" and not measured:  # its tiles are those of float32 once they are in local memory
-        measured = _profile.configurations(key, name, "float32")
     device, size = queue.device, GemmSize(problem.m, problem.n, problem.k, problem.batch)
     fitting = [
-        one for one in measured
-        if belongs(one, backend) and rung.obstacle(rung.resolve(one.parameters, device.kind), dtype, device) is None
+        one for one in known(backend, queue, dtype)
+        if rung.obstacle(rung.resolve(one.parameters, device.kind), dtype, device) is None
     ]  # fmt: skip
     for one in sorted(fitting, key=lambda one: model.cost(one, rung, device, size)):
         usable = check.passes if checked else check.has_not_failed

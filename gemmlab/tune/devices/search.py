@@ -86,7 +86,8 @@ class DeviceSearch:
         given = tuple(dict.fromkeys(shapes)) or SHAPES["cpu" if here.kind == "cpu" else "gpu"]
         self.shapes = tuple(sorted(given, key=lambda shape: (np.prod(shape, dtype=float), shape)))
         self.seconds = 60 * minutes
-        self.log_path = log
+        self.log_path: Path | None = None  # known once it is open
+        self._log = log
         self._rankings: dict[tuple[str, Shape], Ranking] = {}
         self._defaults: Values = ()
 
@@ -127,8 +128,8 @@ class DeviceSearch:
     ) -> None:
         device, seed = Device(**described["device"]), int(np.random.SeedSequence().generate_state(1)[0])
         header = self._header(device, described, seed)
-        self.log_path = self.log_path or logs.usual_path(header)
-        with Log(self.log_path, header) as log:
+        with Log(self._log or logs.usual_path(header), header) as log:
+            self.log_path = log.path
             self._rankings = logs.rankings_of(log.header, log.entries)
             for pair in ((dtype, shape) for dtype in self.dtypes for shape in self.shapes):
                 self._rankings.setdefault(pair, logs.ranking_of(pair, log.entries))
@@ -184,7 +185,6 @@ class _OneDtype:
         self.strategy = Strategy(self.space, self.rankings, self.tried, [search._defaults, *first], rng)
         self.overlaps = device.kind != "cpu"
         self.has_tried = False
-        self.before_s = log.entries[-1]["seconds"] if log.entries else 0.0  # of earlier calls
 
     def search(self) -> None:
         """Until the time is over, nothing is left to try, or the log is full."""
@@ -247,7 +247,7 @@ class _OneDtype:
 
     def _note(self, values: Values, shape: Shape | None, answer: Answer) -> None:
         """Write an entry to the log, and to the rankings that it is about."""
-        seconds = round(self.before_s + monotonic() - self.clock.start_s, 3)
+        seconds = round(self.log.before_s + monotonic() - self.clock.start_s, 3)
         entry = {"seconds": seconds, "dtype": self.dtype, "shape": shape, "values": values, **_rounded(answer)}
         self.log.append(entry)
         for ranking in self.rankings:

@@ -4,7 +4,8 @@
     {"seconds", "dtype", "shape", "values", "outcome", ...}
 
 The outcome of an entry is "measured", "slow" (left after its first run), "wrong", or "failed", with a reason; the last
-two count for every shape, and have none. `against_defaults` marks the last comparison. `values` are in the order of the
+two count for every shape, and have none. `against_defaults` marks the last comparison; `kept` says there whether more
+than the speed was asked for, and the answer. `values` are in the order of the
 header's `names`, and so are `defaults`, by dtype where each has its own. A search goes on from its log: what is in it
 is not tried again. A last line that a kill has cut is left out.
 """
@@ -44,7 +45,7 @@ class Log:
     Raises
     ------
     CannotGoOn
-        The file is of another backend, device, driver or kernel.
+        The file is of another backend, device, driver or kernel; on a CPU, of other threads or sizes.
     CannotWrite
         It cannot be written, or another process writes it.
     """
@@ -63,6 +64,7 @@ class Log:
             raise CannotWrite(f"cannot write {path}: {error.strerror or error}") from None
         try:
             self.header, self.entries = self._begun(header)
+            self.before_s = self.entries[-1].get("seconds", 0.0) if self.entries else 0.0  # of earlier calls
         except BaseException:
             self.close()
             raise
@@ -80,10 +82,8 @@ class Log:
         old, entries = parsed(content, self.path)
         for name in SAME:
             if old.get(name) != header[name]:
-                raise CannotGoOn(
-                    f"{self.path} is of another {'kernel' if name in ('text_sha256', 'names') else name} "
-                    f"({old.get(name)}, not {header[name]}): give another --log"
-                )
+                other = "another kernel" if name in ("text_sha256", "names") else f"{old.get(name)}, not {header[name]}"
+                raise CannotGoOn(f"{self.path} is of {other}: give another --log")
         self._file.truncate(content.rindex(b"\n") + 1)
         return old, entries
 

@@ -52,6 +52,8 @@ class Ranking:
         self.scores: dict[Values, float] = {}  # of those that were timed, the slow ones too
         self.rates: dict[Values, float] = {}  # GFLOP/s of those that passed every check
         self.speedups: dict[Values, float] = {}  # of those that were compared with the defaults
+        self.compared: Values | None = None  # what was compared with the defaults since the best was found
+        self.kept: dict[Values, bool] = {}  # whether it won
 
     def add(self, values: Values, entry: Entry) -> None:
         """Take an entry of the log into account; what failed for another shape counts for this one too."""
@@ -60,13 +62,15 @@ class Ranking:
             self._leave_out(values)
             return
         if entry.get("against_defaults"):
+            self.compared = values
             self.speedups[values] = ratio(entry["times_s"], entry["best_times_s"])
+            self.kept[values] = entry.get("kept", self.speedups[values] >= 1)
             return
         self.scores[values] = self._score(entry)
         if entry["outcome"] == "measured":
             self.rates[values] = self._rate(entry)
             if self.best is None or self.scores[values] > self.scores[self.best]:
-                self.best = values
+                self.best, self.compared = values, None
 
     def leaders(self, count: int) -> list[Values]:
         """The fastest ones, the best first."""
@@ -78,11 +82,14 @@ class Ranking:
         return None if self.best is None else 2e-9 * m * n * k / self.rates[self.best]
 
     def fastest(self, names: Sequence[str], defaults: Values) -> Fastest | None:
-        """The best one; None if nothing was measured. The defaults, if they beat it in the last comparison."""
-        if self.best is None:
+        """What the last comparison was about, else the best one; None if nothing was measured. The defaults, if they
+        won that comparison."""
+        best = self.best if self.compared is None else self.compared
+        if best is None:
             return None
-        speedup = 1.0 if self.best == defaults else self.speedups.get(self.best)
-        best = defaults if speedup is not None and speedup < 1 and defaults in self.rates else self.best
+        speedup = 1.0 if best == defaults else self.speedups.get(best)
+        if not self.kept.get(best, True) and defaults in self.rates:
+            best = defaults
         failed = sum(outcome not in TIMED for outcome in self.outcomes.values())
         named = dict(zip(names, best, strict=True))
         return Fastest(self.dtype, self.shape, named, self.rates[best], 1.0 if best == defaults else speedup,
@@ -91,6 +98,8 @@ class Ranking:
     def _leave_out(self, values: Values) -> None:
         self.scores.pop(values, None)
         self.rates.pop(values, None)
+        if self.compared == values:
+            self.compared = None
         if self.best == values:
             self.best = max(self.rates, key=lambda one: self.scores[one], default=None)
 
