@@ -107,10 +107,8 @@ def explain(
         wanted = best = ""  # auto has nothing left: every row says why not
     names = dict.fromkeys([wanted] * bool(wanted) + _registry.names())  # one with a device is in no list
     rows = sorted((_considered(each, problem, wanted, name) for each in names), key=lambda row: not row[1])
-    if best and rows[0][1]:
-        rows[0] = wanted, True, f"{rows[0][2]}: {best}"
     if rows[0][1]:
-        rows[0] = wanted, True, _with_forecast(rows[0][2], wanted, problem, params)
+        rows[0] = wanted, True, _in_full(rows[0][2], best, wanted, problem, params)
     backend_plan = getattr(_registry.get(wanted), "plan", None) if rows[0][1] else None
     if backend_plan is None:
         return Explanation(tuple(rows))
@@ -155,13 +153,14 @@ def _row_on_device(a: Any, b: Any, runtime: str, asked: str) -> tuple[str, bool,
     best = ""
     if _registry.plain(name) in RUNTIMES:
         wanted, best = _registry.choice(name, problem, scoped.params)
-    return wanted, True, _with_forecast(f"{why}: {best}" if best else why, wanted, problem, scoped.params)
+    return wanted, True, _in_full(why, best, wanted, problem, scoped.params)
 
 
-def _with_forecast(why: str, wanted: str, problem: Problem, params: Params) -> str:
-    """The reason, and what the backend says of how it will compute the product."""
+def _in_full(why: str, best: str, wanted: str, problem: Problem, params: Params) -> str:
+    """The reason, why it is the best rung of its family, and what it says of how it will compute the product."""
     forecast = getattr(_registry.get(wanted), "forecast", None)
-    return "; ".join(filter(None, (why, forecast(problem, **params) if forecast else "")))
+    chosen = f"{why}: {best}" if best else why
+    return "; ".join(filter(None, (chosen, forecast(problem, **params) if forecast else "")))
 
 
 def _explained_einsum(arguments: tuple[Any, ...], backend: str | None, dtype: Any) -> Explanation:

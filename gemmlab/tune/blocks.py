@@ -234,29 +234,31 @@ class _OneDtype:
 
     def _compared_with_defaults(self) -> Tuned:
         chosen, usual = self.search.chosen, self.space.parameters(self.defaults)
-        best = self.space.parameters(self._best())
+        fastest = self._best()
+        best = self.space.parameters(fastest)
         cost = {"team_flop": _team_flop(chosen, self.dtype, best, self.search.rounds)}
         if best == usual:
             speed = self.ranking.rates[self.defaults]
             m, n, k = self.ranking.shape
-            self._note_last([2e-9 * m * n * k / speed], [2e-9 * m * n * k / speed], False)
+            same_s = [2e-9 * m * n * k / speed]
+            self._note_last(fastest, same_s, same_s, False)
             return Tuned(self.dtype, usual | cost, speed, speed)
-        records = self._measured([self.defaults, self._best()], self.search.rounds)
+        records = self._measured([self.defaults, fastest], self.search.rounds)
         speed, gains = _gains("all together", [usual, best], records)
         is_kept = False
         try:
             is_kept = 1 in gains and gains[1].is_over(MIN_GAIN)
         finally:  # also where noise may explain it
-            self._note_last(self._scaled(best, records), self._scaled(usual, records), is_kept)
+            self._note_last(fastest, self._scaled(best, records), self._scaled(usual, records), is_kept)
         if is_kept:
             return Tuned(self.dtype, best | cost, speed, speed * gains[1].ratio)
         return Tuned(self.dtype, usual | cost, speed, speed)
 
-    def _note_last(self, own: Sequence[float], of_defaults: Sequence[float], is_kept: bool) -> None:
+    def _note_last(self, values: Values, own: Sequence[float], of_defaults: Sequence[float], is_kept: bool) -> None:
         """Write the last comparison to the log, so that a replay of it says the same."""
         if own and of_defaults:
             times = {"times_s": own, "best_times_s": of_defaults}
-            self._note(self._best(), {"outcome": "measured", **times, "against_defaults": True, "kept": is_kept})
+            self._note(values, {"outcome": "measured", **times, "against_defaults": True, "kept": is_kept})
 
     def _best(self) -> Values:
         """Of the fastest, and those that are slower by less than counts, the one that is most like the defaults.
@@ -264,9 +266,9 @@ class _OneDtype:
         If the defaults are not among these, it is faster than they are by more than counts.
         """
         scores = self.ranking.scores
-        least = max(scores.values()) / (1 + MIN_GAIN)
-        if scores.get(self.defaults, 0.0) < least:
-            least = max(least, scores.get(self.defaults, 0.0) * (1 + MIN_GAIN))
+        least, of_defaults = max(scores.values()) / (1 + MIN_GAIN), scores.get(self.defaults, 0.0)
+        if of_defaults < least:
+            least = max(least, of_defaults * (1 + MIN_GAIN))
         alike = [values for values in self.ranking.rates if scores[values] >= least]
         changed = {values: sum(x != y for x, y in zip(values, self.defaults, strict=True)) for values in alike}
         return min(alike, key=lambda values: (changed[values], -scores[values]))

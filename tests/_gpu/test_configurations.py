@@ -131,7 +131,7 @@ def test_those_without_a_parameter_of_today_give_way_to_those_that_ship(backend,
     assert params_of(8, 8, 8) == LARGE
 
 
-def test_float16_has_the_configurations_of_float32(monkeypatch):
+def test_float16_has_the_configurations_of_float32():
     tuned = gemmlab.get_backend("opencl-tuned")
     of_float32 = configurations.known(tuned, tuned.queue, "float32")
     one = Configuration(tuned.rung.resolve({}, tuned.device.kind), (64, 64, 64), 100.0, "")

@@ -178,9 +178,12 @@ class _OneDtype:
         self.log, self.clock, self.defaults = log, clock, search._defaults
         self.rankings = [search._rankings[dtype, shape] for shape in search.shapes]
         self.space = RungSpace(search.backend.rung, dtype, device)
-        known = _profile.configurations(key, plain_name(search.backend.name), dtype)
-        first = [tuple(search.backend.rung.resolve(one.parameters, device.kind)[name] for name in self.space.names)
-                 for one in known if configurations.belongs(one, search.backend)]  # fmt: skip
+        backend = search.backend
+        known = _profile.configurations(
+            key, plain_name(backend.name), dtype, lambda one: configurations.belongs(one, backend)
+        )
+        first = [tuple(backend.rung.resolve(one.parameters, device.kind)[name] for name in self.space.names)
+                 for one in known]  # fmt: skip
         self.tried = set.intersection(*(set(ranking.outcomes) for ranking in self.rankings))
         self.strategy = Strategy(self.space, self.rankings, self.tried, [search._defaults, *first], rng)
         self.overlaps = device.kind != "cpu"
