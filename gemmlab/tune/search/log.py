@@ -4,10 +4,10 @@
     {"seconds", "dtype", "shape", "values", "outcome", ...}
 
 The outcome of an entry is "measured", "slow" (left after its first run), "wrong", or "failed", with a reason; the last
-two count for every shape, and have none. `against_defaults` marks the last comparison; `kept` says there
-whether the configuration was kept; where it is missing, the faster of the two was. `values` are in the order of the header's `names`, and so are
-`defaults`, by dtype where each has its own. A search goes on from its log: what is in it is not tried again. A last
-line that a kill has cut is left out.
+two count for every shape, and have none. `against_defaults` marks the last comparison; `kept` says there whether the
+configuration was kept; where it is missing, the faster of the two was. `values` are in the order of the header's
+`names`, and so are `defaults`, by dtype where each has its own. A search goes on from its log: what is in it is not
+tried again. A last line that a kill has cut is left out.
 """
 
 from __future__ import annotations
