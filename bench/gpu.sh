@@ -4,11 +4,11 @@
 #     bench/gpu.sh --out DIR [--wheels DIR] STEP ...
 #
 # Steps, in as many runs as one likes: setup, tests, verify, roofline, report (of the GPU and its host), streaming,
-# products (the rung tuned beside the vendors' libraries), float64, small, clblast (tuned by its own tuner), search, and
-# the studies by name. For a machine without a package index, --wheels names a folder with wheels (pyopencl and what it
-# needs) and Debian packages (libclblast1, clblast-utils, ocl-icd-libopencl1) that setup installs first; a built.tgz in
-# it, of compiled modules (find gemmlab -name '*.so' | tar -czf built.tgz -T -), saves the build. Only the GPU's own
-# OpenCL platform is asked.
+# products (the rung tuned beside the vendors' libraries), float64, counters (of the rung tuned, by Nsight Compute),
+# small, clblast (tuned by its own tuner), search, and the studies by name. For a machine without a package index,
+# --wheels names a folder with wheels (pyopencl and what it needs) and Debian packages (libclblast1, clblast-utils,
+# ocl-icd-libopencl1) that setup installs first; a built.tgz in it, of compiled modules (find gemmlab -name '*.so' |
+# tar -czf built.tgz -T -), saves the build. Only the GPU's own OpenCL platform is asked.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 out= wheels= steps=()
@@ -74,12 +74,28 @@ products() {
 }
 
 float64() {
-    local tile common=step_k=8,warp_y=4,buffers=2 given=()
-    for tile in tile_y=8,warps_y=2 tile_y=8,warps_y=4 tile_y=4,warps_y=4; do
-        tile=tile_x=8,warps_x=2,$tile
-        given+=("opencl-tuned[$tile,$common,quads=0]" "opencl-tuned[$tile,$common,quads=1]")
+    local rows step quads given=()
+    for rows in tile_y=8,warps_y=2 tile_y=8,warps_y=4 tile_y=4,warps_y=4; do
+        for step in 8 16; do
+            for quads in 0 1; do
+                given+=("opencl-tuned[tile_x=8,warps_x=2,$rows,warp_y=4,buffers=2,step_k=$step,quads=$quads]")
+            done
+        done
     done
-    on_device cuda-cublas opencl-tuned "${given[@]}" --cases 4096 --dtype float64
+    on_device cuda-cublas opencl-tuned "${given[@]}" --cases 4096 8192 --dtype float64 --rounds 5
+}
+
+counters() {  # Nsight Compute's counters of the first product of each configuration
+    local dtype names
+    for dtype in float32 float64; do
+        names=("cuda-tuned[quads=0]" "cuda-tuned[quads=1]")
+        [ $dtype = float32 ] || names=("${names[@]/#cuda-tuned[/cuda-tuned[tile_x=8,tile_y=8,warps_y=2,}")
+        timeout 90 ncu --set full --page raw --clock-control none --kernel-name gemm --launch-count 2 \
+            python3 bench/devices/on_device.py "${names[@]}" --cases 4096 --dtype $dtype --rounds 1 \
+            > "$out/counters-$dtype.txt" || return
+        grep -E "gpu__time_duration.sum|pipe_fp64_cycles_active|data_bank_conflicts|mem_shared.sum |registers_per_thread |\
+warps_active.avg.pct|issue_stalled.*per_warp_active" "$out/counters-$dtype.txt"
+    done
 }
 
 clblast() {
@@ -107,7 +123,7 @@ for name in "${steps[@]}"; do
         setup) step setup ;;
         tests) step timeout 240 python3 -m pytest -q -p no:cacheprovider -m "" tests/_gpu ;;
         verify) step verify "${rungs[@]/#/opencl-}" "${rungs[@]/#/cuda-}" opencl-clblast cuda-cublas ;;
-        products | float64 | clblast | search) step $name ;;
+        products | float64 | counters | clblast | search) step $name ;;
         small) step timeout 200 python3 bench/devices/small_products.py opencl-tuned cuda-tuned cuda-cublas ;;
         streaming) step timeout 200 python3 bench/scale/streaming.py cuda-cublas opencl-register --in-one-piece --cases \
             4096 8192 16384 32768@third 65536x65536x1024@third ;;
