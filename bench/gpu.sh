@@ -52,13 +52,13 @@ setup() {
 verify() {
     local name wrong=0 audits=()
     for name in "$@"; do
-        timeout 90 python3 -m gemmlab verify "$name" > "$out/verify-$name.txt" 2> /dev/null \
+        timeout 200 python3 -m gemmlab verify "$name" > "$out/verify-$name.txt" 2> /dev/null \
             || echo "status $?" >> "$out/verify-$name.txt" &
         audits+=($!)
     done
     wait "${audits[@]}"
     for name in "$@"; do
-        grep -m1 "^$name:" "$out/verify-$name.txt" || { wrong=1; echo "$name: no audit within 90 s"; }
+        grep -m1 "^$name:" "$out/verify-$name.txt" || { wrong=1; echo "$name: no audit within 200 s"; }
         ! grep -H "^status" "$out/verify-$name.txt" || wrong=1
     done
     return $wrong
@@ -90,7 +90,7 @@ counters() {  # Nsight Compute's counters of the first product of each configura
     for dtype in float32 float64; do
         names=("cuda-tuned[quads=0]" "cuda-tuned[quads=1]")
         [ $dtype = float32 ] || names=("${names[@]/#cuda-tuned[/cuda-tuned[tile_x=8,tile_y=8,warps_y=2,}")
-        timeout 90 ncu --set full --page raw --clock-control none --kernel-name gemm --launch-count 2 \
+        timeout 90 ncu --set full --page raw --clock-control none --kernel-name gemm --launch-count 6 \
             python3 bench/devices/on_device.py "${names[@]}" --cases 4096 --dtype $dtype --rounds 1 \
             > "$out/counters-$dtype.txt" || return
         grep -E "gpu__time_duration.sum|pipe_fp64_cycles_active|data_bank_conflicts|mem_shared.sum |registers_per_thread |\

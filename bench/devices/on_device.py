@@ -135,12 +135,12 @@ def measured(
 ) -> dict[str, list[float]]:  # fmt: skip
     """Seconds of each backend that can, in turn; each product is checked first."""
     found: dict[str, list[float]] = {}
-    rows = np.random.default_rng().choice(len(a), min(len(a), 8), replace=False)
+    rows, columns = some_of(len(a), 8), some_of(b.shape[1], 512)
     for one in timed:
         try:
             one.place(a, b, layout)
             one.seconds()
-            error = gemmlab.verify.error_over_bound(a, b, one.result(), rows=np.sort(rows))
+            error = gemmlab.verify.error_over_bound(a, b, one.result(), rows=rows, columns=columns)
             if not error <= 1:
                 print(f"{one.label} is wrong: {error:.2g} times its error bound")
                 continue
@@ -157,6 +157,10 @@ def measured(
 def parsed(case: str) -> tuple[int, int, int]:
     m, n, k = map(int, case.split("x") if "x" in case else [case] * 3)
     return m, n, k
+
+
+def some_of(extent: int, most: int) -> np.ndarray:
+    return np.sort(np.random.default_rng().choice(extent, min(extent, most), replace=False))
 
 
 def random(rows: int, columns: int, dtype: str) -> np.ndarray:

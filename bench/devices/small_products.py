@@ -51,7 +51,7 @@ def references(runtime: str, backends: list[DeviceBackend], arrays: tuple[Any, A
     if runtime == "cuda":
         import cupy
 
-        return {"cupy.matmul": lambda: cupy.matmul(a, b), "cupy.matmul out=": lambda: cupy.matmul(a, b, out)}
+        return {"cupy.matmul": lambda: cupy.matmul(a, b), "cupy.matmul out=": lambda: cupy.matmul(a, b, out=out)}
     if runtime != "opencl":
         return {}
     import pyopencl as cl
