@@ -98,7 +98,7 @@ def fault(
     """What is wrong with a product of whole numbers of this size; "" if nothing is."""
     m, n, k = size
     rng = np.random.default_rng(seed)
-    a, b = (rng.integers(-LARGEST, LARGEST + 1, shape) for shape in ((m, k), (k, n)))
+    a, b = (rng.integers(-LARGEST, LARGEST + 1, shape).astype(float) for shape in ((m, k), (k, n)))  # NumPy is fast
     out = np.full((m, n), np.nan, dtype)
     problem = Problem.from_call(a.astype(dtype), b.astype(dtype), out)
     backend.gemm(problem, **parameters).wait()

@@ -1,9 +1,10 @@
-// tuned: as register, with seven ideas more. On a GPU (LOCAL_COPY 1):
+// tuned: as register, with eight ideas more. On a GPU (LOCAL_COPY 1):
 //
 //     local memory     a work-group copies tiles of A and B there, STEP_K deep, and all its work-items read them
 //     wide accesses    16 bytes at a time (WIDE elements), in local memory and, where the layout allows, in global memory
 //     double buffers   the next tiles come to registers during the work and, with BUFFERS 2, then to the other buffer
 //     warp tiles       the 32 work-items of a warp, WARP_Y of them down, compute a compact tile of C; QUADS: see below
+//     serpentine       odd rows of a tile go backwards: each multiply-add shares a or b with the one before it
 //     padding          PAD elements between the columns of a tile, so that writes to it hit different banks
 //     tile order       work-groups go down PANEL tiles of C, then to the next column: A and B are found in L2
 //     split k          `parts` work-groups share the sums of a tile of C; `add_parts` adds what they found, in order
@@ -185,8 +186,10 @@ __kernel GROUP void gemm(OPERANDS, const int parts)
             #pragma unroll
             for (int y = 0; y < TILE_Y; y++)
                 #pragma unroll
-                for (int x = 0; x < TILE_X; x++)
+                for (int i = 0; i < TILE_X; i++) {
+                    const int x = SERPENTINE && y % 2 ? TILE_X - 1 - i : i;
                     c[y][x] += a[y] * b[x];
+                }
         }
         if (BUFFERS == 2)
             buffer = 1 - buffer;

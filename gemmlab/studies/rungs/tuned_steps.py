@@ -35,6 +35,7 @@ WITHOUT: Mapping[str, Mapping[str, Callable[[Configuration], Configuration]]] = 
         "wide accesses": lambda best: {"vector_bytes": 8},
         "double buffers": lambda best: {"buffers": 1},
         "quads": lambda best: {"quads": 0},
+        "serpentine": lambda best: {"serpentine": 0},
         "warp tiles": lambda best: {
             "warp_y": 1, "quads": 0, "warps_x": 1, "warps_y": best["warps_x"] * best["warps_y"]
         },
