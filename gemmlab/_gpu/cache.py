@@ -4,6 +4,8 @@
         gemmlab-program 1 <key> <SHA-256 of the binary>
         <binary>
 
+An empty program says that a configuration has passed its check (`configurations/check.py`).
+
 A binary runs on the device, so a file that another user could have written is never read. If anything is wrong with an
 entry or with the disk, the program counts as not cached and is compiled from its source.
 """

@@ -195,10 +195,7 @@ class Queue(ABC):
 
     def _load_or_build(self, source: str, name: str, defines: Defines) -> Kernel:
         start = perf_counter()
-        entry = cache.Entry(
-            source=self.prelude() + source, options=repr(sorted(defines.items())), runtime=self.device.runtime,
-            device=self.device.name, driver=self.device.driver, platform=self.device.platform, target=self.target(),
-        ) if self.caches_programs else None  # fmt: skip
+        entry = self.cached(source, repr(sorted(defines.items())))
         if entry is not None and (binary := entry.load()) is not None:
             try:
                 kernel = self._from_binary(binary, name)
@@ -212,6 +209,16 @@ class Queue(ABC):
         if entry is not None and binary:
             entry.store(self._binary_to_cache(binary, name))
         return kernel
+
+    def cached(self, source: str, options: str) -> cache.Entry | None:
+        """The entry of the disk cache for what is made of a source on this device; None if this runtime has none."""
+        if not self.caches_programs:
+            return None
+        device = self.device
+        return cache.Entry(
+            source=self.prelude() + source, options=options, runtime=device.runtime, device=device.name,
+            driver=device.driver, platform=device.platform, target=self.target(),
+        )  # fmt: skip
 
     compute_capability: int | None = None  # of NVIDIA's devices, such as 90
     vector_bits: int | None = None  # of a CPU's vectors, as the runtime sees them

@@ -113,6 +113,21 @@ def test_a_wrong_one_is_named_and_not_used(backend, monkeypatch):
     assert usual != LARGE
 
 
+def test_one_that_has_passed_is_not_checked_in_later_processes(backend, monkeypatch):
+    checked = []
+    monkeypatch.setattr(
+        configurations.check, "_why_wrong", lambda backend, queue, dtype, values: checked.append(values["group_x"]) or ""
+    )
+    keep(backend, (SMALL, 64, 100.0))
+    for _ in range(2):
+        assert params_of(8, 8, 8) == SMALL
+        configurations.forget()  # as a new process has
+    assert len(checked) == 1
+    monkeypatch.setattr(gemmlab._gpu.cache, "__version__", "another")
+    assert params_of(8, 8, 8) == SMALL
+    assert len(checked) == 2
+
+
 def test_the_machines_own_go_before_those_that_ship(backend, monkeypatch):
     shipped = {"parameters": LARGE, "shape": [64, 64, 64], "gflop_per_s": 10.0, "driver": "elsewhere"}
     table = {configurations.device_key(backend.queue): {NAME: {"float32": [shipped]}}}

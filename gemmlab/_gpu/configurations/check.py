@@ -2,8 +2,9 @@
 
 A new driver may compile a kernel wrongly that was right when it was tuned. The product has more than one block of C in
 both directions, odd edges, and whole numbers, so that its result is exact. A rung with another text for aligned
-operands gets a second one. They run once in a process for each configuration. One that fails is named in a warning, and
-is not used.
+operands gets a second one. They run once for each configuration: that it has passed is kept beside the compiled
+programs, until the device, its driver, the kernel's text or gemmlab is another one. One that fails is named in a warning,
+and is not used.
 """
 
 from __future__ import annotations
@@ -36,14 +37,19 @@ def odd_size(columns: int, rows: int) -> tuple[int, int, int]:
 
 
 def passes(backend: RungBackend, queue: Queue, dtype: str, one: Configuration) -> bool:
-    """Whether a configuration gets the small product right, with a warning if not; computed once in a process."""
+    """Whether a configuration gets the small product right, with a warning if not."""
     key = _key(backend, queue, dtype, one)
     with _checking:  # another thread waits for the result
         if key not in _reasons:
             _reasons[key] = ""  # the product below may come here again
+            record = queue.cached(backend.rung.text, repr(("passed", dtype, sorted(one.parameters.items()))))
+            if record is not None and record.load() is not None:
+                return True
             if reason := _why_wrong(backend, queue, dtype, one.parameters):
                 _reasons[key] = _sentence(backend, dtype, one, reason)
                 warnings.warn(_reasons[key], stacklevel=2)
+            elif record is not None:
+                record.store(b"")
         return not _reasons[key]
 
 
