@@ -187,7 +187,7 @@ def test_every_idea_of_a_rung_with_several_is_explained(course):
     assert {page: {"introduction", *names, "end"} for page, names in ideas.items() if names} == {
         page: set(texts) for page, texts in told.items()
     }
-    assert len(ideas["gpu-tuned"]) == 7
+    assert len(ideas["gpu-tuned"]) == 8
     page = course["pages"].page(rungs["gpu-tuned"])
     assert re.findall(r"^### (\d)\. (.*)$", page, re.MULTILINE) == [
         (str(count), f"{name[0].upper()}{name[1:]}") for count, name in enumerate(ideas["gpu-tuned"], 1)
