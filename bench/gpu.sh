@@ -80,7 +80,7 @@ float64() {
     on_device cuda-cublas opencl-tuned cuda-tuned "${given[@]}" --cases 2048 4096 8192 --dtype float64
 }
 
-counters() {  # Nsight Compute's counters of the first product of each configuration
+counters() {  # of the first products, by Nsight Compute; small ones, which check the configurations, may come before
     local dtype names
     for dtype in float32 float64; do
         names=("cuda-tuned[quads=0]" "cuda-tuned[quads=1]")
@@ -89,7 +89,7 @@ counters() {  # Nsight Compute's counters of the first product of each configura
             python3 bench/devices/on_device.py "${names[@]}" --cases 4096 --dtype $dtype --rounds 1 \
             > "$out/counters-$dtype.txt" || return
         grep -E "gpu__time_duration.sum|pipe_fp64_cycles_active|data_bank_conflicts|mem_shared.sum |registers_per_thread |\
-warps_active.avg.pct|issue_stalled.*per_warp_active" "$out/counters-$dtype.txt"
+warps_active.avg.pct|issue_stalled.*per_issue_active" "$out/counters-$dtype.txt"
     done
 }
 

@@ -115,9 +115,12 @@ def test_a_wrong_one_is_named_and_not_used(backend, monkeypatch):
 
 def test_one_that_has_passed_is_not_checked_in_later_processes(backend, monkeypatch):
     checked = []
-    monkeypatch.setattr(
-        configurations.check, "_why_wrong", lambda backend, queue, dtype, values: checked.append(values["group_x"]) or ""
-    )
+
+    def right(backend, queue, dtype, parameters):
+        checked.append(parameters)
+        return ""
+
+    monkeypatch.setattr(configurations.check, "_why_wrong", right)
     keep(backend, (SMALL, 64, 100.0))
     for _ in range(2):
         assert params_of(8, 8, 8) == SMALL

@@ -3,8 +3,8 @@
 A new driver may compile a kernel wrongly that was right when it was tuned. The product has more than one block of C in
 both directions, odd edges, and whole numbers, so that its result is exact. A rung with another text for aligned
 operands gets a second one. They run once for each configuration: that it has passed is kept beside the compiled
-programs, until the device, its driver, the kernel's text or gemmlab is another one. One that fails is named in a warning,
-and is not used.
+programs, until the device, its driver, the kernel's text or gemmlab is another one. One that fails is named in a
+warning, and is not used.
 """
 
 from __future__ import annotations
