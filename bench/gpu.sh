@@ -83,8 +83,7 @@ float64() {
 counters() {  # of the first products, by Nsight Compute; small ones, which check the configurations, may come before
     local dtype names
     for dtype in float32 float64; do
-        names=("cuda-tuned[quads=0]" "cuda-tuned[quads=1]")
-        [ $dtype = float32 ] || names=("${names[@]/#cuda-tuned[/cuda-tuned[tile_x=8,tile_y=8,warps_y=2,}")
+        names=("cuda-tuned[quads=0,serpentine=0]" "cuda-tuned[quads=1,serpentine=0]")
         timeout 90 ncu --set full --page raw --clock-control none --kernel-name gemm --launch-count 6 \
             python3 bench/devices/on_device.py "${names[@]}" --cases 4096 --dtype $dtype --rounds 1 \
             > "$out/counters-$dtype.txt" || return
@@ -96,7 +95,9 @@ warps_active.avg.pct|issue_stalled.*per_issue_active" "$out/counters-$dtype.txt"
 clblast() {  # its tuner writes a file for each of its searches; one that takes longer is left out
     local size=(-m 2048 -n 2048 -k 2048)
     (cd "$out" && timeout 200 clblast_tuner_xgemm -precision 32 "${size[@]}" > clblast.txt)
-    on_device cuda-cublas opencl-clblast opencl-tuned --clblast-tuned "$out"/clblast_xgemm_*_32.json
+    local found=("$out"/clblast_xgemm_*_32.json)
+    [ -e "${found[0]}" ] || { echo "the tuner of CLBlast has finished no search"; return 1; }
+    on_device cuda-cublas opencl-clblast opencl-tuned --clblast-tuned "${found[@]}"
 }
 
 one_search() {  # BACKEND DTYPE SIZES MINUTES

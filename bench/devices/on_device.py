@@ -9,7 +9,7 @@ of A, B and C with 64 elements between them.
 
 CLBlast's tuner (Debian: clblast-utils) writes what it found to a file, which is used here with `--clblast-tuned`:
 
-    clblast_tuner_xgemm -precision 32 -m 4096 -n 4096 -k 4096 -fraction 8 -runs 3
+    clblast_tuner_xgemm -precision 32 -m 2048 -n 2048 -k 2048
     python bench/devices/on_device.py cuda-cublas opencl-clblast opencl-tuned --clblast-tuned clblast_xgemm_*_32.json
 """
 

@@ -3,8 +3,7 @@
     <config.cache_dir>/programs/<key>.program      key: SHA-256 of everything that the program depends on
         gemmlab-program 1 <key> <SHA-256 of the binary>
         <binary>
-
-An empty program says that a configuration has passed its check (`configurations/check.py`).
+    <config.cache_dir>/programs/<key>.passed       without a binary: programs passed configurations/check.py
 
 A binary runs on the device, so a file that another user could have written is never read. If anything is wrong with an
 entry or with the disk, the program counts as not cached and is compiled from its source.
@@ -26,12 +25,12 @@ from gemmlab._config import config
 from gemmlab._version import __version__
 
 LIMIT_BYTES = 256 * 2**20  # total size of all programs
-_OWN_NAME = re.compile(r"[0-9a-f]{64}\.program(\..+\.tmp)?")
+_OWN_NAME = re.compile(r"[0-9a-f]{64}\.(program|passed)(\..+\.tmp)?")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """The cache entry of one program. Its key is a hash of all fields and gemmlab's version.
+    """The cache entry of one program, or of a check (`kind`). Its key is a hash of all fields and gemmlab's version.
 
     `target` is anything else that the binary depends on, such as the architecture.
     """
@@ -43,6 +42,7 @@ class Entry:
     driver: str
     platform: str
     target: str
+    kind: str = "program"
 
     def load(self) -> bytes | None:
         """Return the binary; None unless the file is complete, belongs to this user and has this key."""
@@ -83,7 +83,7 @@ class Entry:
 
     def _path(self) -> Path:
         key = json.dumps([__version__, *astuple(self)])
-        return _folder() / f"{sha256(key.encode()).hexdigest()}.program"
+        return _folder() / f"{sha256(key.encode()).hexdigest()}.{self.kind}"
 
     def _header(self, binary: bytes) -> bytes:
         return f"gemmlab-program 1 {self._path().stem} {sha256(binary).hexdigest()}".encode()
@@ -91,7 +91,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Summary:
-    """The programs in the cache. `bytes` includes partial files that killed processes have left."""
+    """The programs in the cache. `bytes` includes checks, and partial files that killed processes have left."""
 
     folder: Path
     programs: int

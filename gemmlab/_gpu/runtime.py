@@ -210,14 +210,14 @@ class Queue(ABC):
             entry.store(self._binary_to_cache(binary, name))
         return kernel
 
-    def cached(self, source: str, options: str) -> cache.Entry | None:
+    def cached(self, source: str, options: str, kind: str = "program") -> cache.Entry | None:
         """The entry of the disk cache for what is made of a source on this device; None if this runtime has none."""
         if not self.caches_programs:
             return None
         device = self.device
         return cache.Entry(
             source=self.prelude() + source, options=options, runtime=device.runtime, device=device.name,
-            driver=device.driver, platform=device.platform, target=self.target(),
+            driver=device.driver, platform=device.platform, target=self.target(), kind=kind,
         )  # fmt: skip
 
     compute_capability: int | None = None  # of NVIDIA's devices, such as 90

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import replace
+from pathlib import Path
+from statistics import geometric_mean
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,13 +17,15 @@ from randomness import RNG
 
 import gemmlab
 from gemmlab import _profile, _registry
-from gemmlab._gpu import configurations
+from gemmlab._gpu import cache, configurations
 from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.configurations import local_memory, model
 from gemmlab._gpu.configurations.check import odd_size
 from gemmlab._gpu.ladder.rungs import RUNG_NAMES, RUNGS
 from gemmlab._profile import Configuration
+from gemmlab.tune.search import log
 
+LOGS = Path(__file__).parents[1] / "tune" / "logs"
 NAME = "opencl-register"
 SMALL = {"tile_x": 2, "tile_y": 2, "length": 4, "group_x": 4, "group_y": 4}
 LARGE = {"tile_x": 4, "tile_y": 8, "length": 2, "group_x": 32, "group_y": 8}
@@ -126,7 +130,10 @@ def test_one_that_has_passed_is_not_checked_in_later_processes(backend, monkeypa
         assert params_of(8, 8, 8) == SMALL
         configurations.forget()  # as a new process has
     assert len(checked) == 1
-    monkeypatch.setattr(gemmlab._gpu.cache, "__version__", "another")
+    programs = gemmlab.config.cache_dir / "programs"
+    assert len(list(programs.glob("*.passed"))) == 1
+    assert cache.summary().programs == len(list(programs.glob("*.program")))
+    monkeypatch.setattr(cache, "__version__", "another")
     assert params_of(8, 8, 8) == SMALL
     assert len(checked) == 2
 
@@ -230,13 +237,39 @@ def test_a_cpu_follows_the_product_that_is_nearest_in_size(backend):
 
 def test_the_model_counts_waves():
     rung = RUNGS[RUNG_NAMES.index("tuned")]
-    values = {"local_copy": 0, "tile_x": 32, "tile_y": 32, "split_k": 2}
-    one = Configuration(values, (64, 64, 64), 10.0, "")
-    own_s = 2e-9 * 64**3 / 10
-    for (m, n, k, batch), times in (
-        ((64, 64, 64, 1), 1), ((65, 64, 64, 1), 2), ((1, 1, 640, 1), 10), ((32, 32, 64, 9), 3),
-    ):  # 8 groups are one wave
-        assert model.predicted_s(one, rung, "gpu", GemmSize(m, n, k, batch), 8) == pytest.approx(times * own_s)
+    for warps, at_a_time in ((4, 8), (1, 2)):  # groups of 256 work-items, or of 64, of which four run at a time
+        values = {"tile_x": 8, "tile_y": 8, "warp_y": 4, "warps_x": 2, "warps_y": warps, "split_k": 2}
+        rows = 32 * warps
+        one = Configuration(values, (2 * rows, 256, 64), 0.1, "")
+        own_s = 2e-9 * 2 * rows * 256 * 64 / 0.1
+        for (m, n, k, batch), times in (
+            ((2 * rows, 256, 64, 1), 1), ((2 * rows + 1, 256, 64, 1), 2), ((1, 1, 640, 1), 10), ((rows, 128, 64, 9), 3),
+        ):  # 8 groups are one wave
+            expected = model.START_S + times * (own_s - model.START_S)
+            assert model.predicted_s(one, rung, "gpu", GemmSize(m, n, k, batch), at_a_time) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", ["opencl-tuned", "opencl-tuned-float64", "cuda-tuned"])
+def test_what_is_chosen_on_an_h100_was_fast_there(name):
+    rung = RUNGS[RUNG_NAMES.index("tuned")]
+    header, entries = log.read(LOGS / f"{name}-h100.jsonl")
+    shares = []
+    for (dtype, shape), ranking in log.rankings_of(header, entries).items():
+        shipped = _profile.configurations(header["device"], header["backend"], dtype)
+        chosen = min(shipped, key=lambda one: model.predicted_s(one, rung, "gpu", GemmSize(*shape, 1), 132))
+        rate = ranking.rates.get(tuple(chosen.parameters[name] for name in header["names"]))
+        if rate is not None:
+            shares.append(rate / max(ranking.rates.values()))
+    assert len(shares) > 2
+    assert geometric_mean(shares) > 0.95
+    assert min(shares) > 0.8
+
+
+def test_short_measurements_are_not_all_start():
+    rung = RUNGS[RUNG_NAMES.index("tuned")]
+    one = Configuration({}, (64, 64, 64), 1000.0, "")  # half a microsecond
+    own_s = 2e-9 * 64**3 / 1000
+    assert model.predicted_s(one, rung, "gpu", GemmSize(64, 64, 128, 1), 8) == pytest.approx(1.5 * own_s)
 
 
 def test_the_small_product_has_edges():

@@ -85,7 +85,7 @@ def known(backend: RungBackend, queue: Queue, dtype: str) -> tuple[Configuration
 
 
 def forget() -> None:
-    """Have the next products read the profile and check its configurations again."""
+    """Have the next products read the profile again, and check what is not known to have passed."""
     _choices.clear()
     table.forget_all()
     check.forget()

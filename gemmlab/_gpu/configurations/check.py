@@ -3,8 +3,8 @@
 A new driver may compile a kernel wrongly that was right when it was tuned. The product has more than one block of C in
 both directions, odd edges, and whole numbers, so that its result is exact. A rung with another text for aligned
 operands gets a second one. They run once for each configuration: that it has passed is kept beside the compiled
-programs, until the device, its driver, the kernel's text or gemmlab is another one. One that fails is named in a
-warning, and is not used.
+programs, where the runtime has them on disk, until the device, its driver, a kernel's text or gemmlab's version is
+another one. One that fails is named in a warning, and is not used.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from gemmlab._errors import GemmlabError
+from gemmlab._gpu import cache
+from gemmlab._gpu.ladder.rungs import kernel_text
 from gemmlab._gpu.runtime import Queue
 from gemmlab._problem import Problem
 from gemmlab._profile import Configuration
@@ -27,11 +29,13 @@ if TYPE_CHECKING:
 K = 131  # odd, and longer than two tiles of most kernels
 VECTOR = 8  # elements: a multiple of every vector
 LARGEST = 3  # of the numbers: sums of 131 products are exact in float16 too
+Size: TypeAlias = tuple[int, int, int]
+
 _checking = threading.RLock()
 _reasons: dict[Hashable, str] = {}  # why a configuration is wrong; "" if it is right
 
 
-def odd_size(columns: int, rows: int) -> tuple[int, int, int]:
+def odd_size(columns: int, rows: int) -> Size:
     """An m x n x k product with more than one block of C in both directions, and remainders."""
     return rows + max(1, rows // 2) | 1, columns + max(1, columns // 2) | 1, K
 
@@ -42,19 +46,18 @@ def passes(backend: RungBackend, queue: Queue, dtype: str, one: Configuration) -
     with _checking:  # another thread waits for the result
         if key not in _reasons:
             _reasons[key] = ""  # the product below may come here again
-            record = queue.cached(backend.rung.text, repr(("passed", dtype, sorted(one.parameters.items()))))
-            if record is not None and record.load() is not None:
-                return True
-            if reason := _why_wrong(backend, queue, dtype, one.parameters):
-                _reasons[key] = _sentence(backend, dtype, one, reason)
-                warnings.warn(_reasons[key], stacklevel=2)
-            elif record is not None:
-                record.store(b"")
+            record = _record(backend, queue, dtype, one.parameters)
+            if record is None or record.load() is None:
+                if reason := _why_wrong(backend, queue, dtype, one.parameters):
+                    _reasons[key] = _sentence(backend, dtype, one, reason)
+                    warnings.warn(_reasons[key], stacklevel=2)
+                elif record is not None:
+                    record.store(b"")
         return not _reasons[key]
 
 
 def has_not_failed(backend: RungBackend, queue: Queue, dtype: str, one: Configuration) -> bool:
-    """Whether the configuration has passed in this process, or has not been checked."""
+    """Whether the configuration has passed, or has not been checked."""
     return not _reasons.get(_key(backend, queue, dtype, one))
 
 
@@ -65,7 +68,7 @@ def reasons(backend: RungBackend, queue: Queue, dtype: str) -> list[str]:
 
 
 def forget() -> None:
-    """Have every configuration checked again."""
+    """Have every configuration that is not known to have passed checked again."""
     _reasons.clear()
 
 
@@ -80,31 +83,45 @@ def _sentence(backend: RungBackend, dtype: str, one: Configuration, reason: str)
     return f"{name}, {dtype}: the profile's {named} is not used, {reason}; `gemmlab tune {name}` finds another"
 
 
+def _record(backend: RungBackend, queue: Queue, dtype: str, parameters: Mapping[str, int]) -> cache.Entry | None:
+    """The entry of the disk cache that says that a configuration has passed; None where there is no cache."""
+    rung = backend.rung
+    resolved = rung.resolve(parameters, queue.device.kind)
+    texts = rung.text + "".join(map(kernel_text, ("add_parts.cl", "copy.cl")))
+    cases = _cases(backend, dtype, resolved)
+    return queue.cached(texts, repr((dtype, cases, rung.group(resolved), rung.variants(resolved, dtype))), "passed")
+
+
+def _cases(backend: RungBackend, dtype: str, resolved: dict[str, int]) -> list[tuple[Size, dict[str, int]]]:
+    """The sizes of the products, with their parameters."""
+    m, n, k = odd_size(*backend.rung.block(resolved))
+    cases = [((m, n, k), resolved)]
+    if len(backend.rung.variants(resolved, dtype)) > 1:  # its text is another one where vectors fit
+        in_parts = {"split_k": 2} if "split_k" in resolved else {}
+        cases.append(((_rounded(m), _rounded(n), _rounded(k)), {**resolved, **in_parts}))
+    return cases
+
+
 def _why_wrong(backend: RungBackend, queue: Queue, dtype: str, parameters: Mapping[str, int]) -> str:
     rung, index = backend.rung, queue.device.index
     if queue.device not in backend.runtime.devices:
         return "its device is not one of the runtime's"
     there = type(backend)(backend.runtime, rung, str(index))
-    resolved = rung.resolve(parameters, queue.device.kind)
-    m, n, k = odd_size(*rung.block(resolved))
-    cases = [((m, n, k), resolved)]
-    if len(rung.variants(resolved, dtype)) > 1:  # its text is another one where vectors fit
-        in_parts = {"split_k": 2} if "split_k" in resolved else {}
-        cases.append(((_rounded(m), _rounded(n), _rounded(k)), {**resolved, **in_parts}))
+    cases = _cases(backend, dtype, rung.resolve(parameters, queue.device.kind))
     try:
-        return next(filter(None, (fault(there, size, values, dtype, m * n) for size, values in cases)), "")
+        return next(filter(None, (fault(there, size, values, dtype, size[0]) for size, values in cases)), "")
     except (GemmlabError, ValueError) as error:
         return " ".join(str(error).split())
 
 
 def fault(
-    backend: RungBackend, size: tuple[int, int, int], parameters: Mapping[str, int], dtype: str,
+    backend: RungBackend, size: Size, parameters: Mapping[str, int], dtype: str,
     seed: int | None = None,
 ) -> str:  # fmt: skip
     """What is wrong with a product of whole numbers of this size; "" if nothing is."""
     m, n, k = size
     rng = np.random.default_rng(seed)
-    a, b = (rng.integers(-LARGEST, LARGEST + 1, shape).astype(float) for shape in ((m, k), (k, n)))  # NumPy is fast
+    a, b = (rng.integers(-LARGEST, LARGEST + 1, shape).astype(float) for shape in ((m, k), (k, n)))  # for BLAS
     out = np.full((m, n), np.nan, dtype)
     problem = Problem.from_call(a.astype(dtype), b.astype(dtype), out)
     backend.gemm(problem, **parameters).wait()

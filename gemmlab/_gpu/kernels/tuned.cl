@@ -4,7 +4,7 @@
 //     wide accesses    16 bytes at a time (WIDE elements), in local memory and, where the layout allows, in global memory
 //     double buffers   the next tiles come to registers during the work and, with BUFFERS 2, then to the other buffer
 //     warp tiles       the 32 work-items of a warp, WARP_Y of them down, compute a compact tile of C; QUADS: see below
-//     serpentine       odd rows of a tile go backwards: each multiply-add shares a or b with the one before it
+//     serpentine       with SERPENTINE 1, odd rows of a tile go backwards: each multiply-add shares a or b with the last
 //     padding          PAD elements between the columns of a tile, so that writes to it hit different banks
 //     tile order       work-groups go down PANEL tiles of C, then to the next column: A and B are found in L2
 //     split k          `parts` work-groups share the sums of a tile of C; `add_parts` adds what they found, in order

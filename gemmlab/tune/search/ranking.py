@@ -65,6 +65,8 @@ class Ranking:
             self.compared = values
             self.speedups[values] = ratio(entry["times_s"], entry["best_times_s"])
             self.kept[values] = entry.get("kept", self.speedups[values] >= 1)
+            if values in self.rates:  # more runs than before
+                self.rates[values] = self._rate(entry)
             return
         self.scores[values] = self._score(entry)
         if entry["outcome"] == "measured":
