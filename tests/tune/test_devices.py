@@ -121,10 +121,12 @@ def test_ctrl_c_keeps_the_best_so_far(tmp_path):
     path = tmp_path / "log.jsonl"
     # a rung whose space takes minutes: a small one may be done before the signal comes
     command = [sys.executable, "-m", "gemmlab", "tune", "opencl-register", "--dtype", "float32", "--sizes", "32"]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # in a shell's background job all would ignore it
     ours = subprocess.Popen(
         [*command, "--minutes", "5", "--log", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "GEMMLAB_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}, start_new_session=True,
     )  # fmt: skip
+    signal.signal(signal.SIGINT, before)
     deadline = time.monotonic() + 60
     while not (path.exists() and path.read_bytes().count(b"\n") > 2) and time.monotonic() < deadline:
         time.sleep(0.05)
