@@ -153,12 +153,14 @@ def _operands(draw: st.DrawFn, shapes: Shapes, dtypes: Sequence[str]) -> tuple[A
     b = _operand(draw, shapes.b, dtypes[1], values)
     if "matrix" in (a.kind, b.kind) and max(len(a.shape), len(b.shape)) > 2:  # numpy.matrix drops axes of its stacks
         a, b = (replace(x, kind="ndarray") if x.kind == "matrix" else x for x in (a, b))
+    if {a.kind, b.kind} == {"masked", "dask"}:  # Dask has numpy.ma cast fill values, which not every dtype can hold
+        a, b = (replace(x, kind="ndarray") if x.kind == "masked" else x for x in (a, b))
     pair = draw(PAIRS)
     if pair == "shared" and dtypes[0] == dtypes[1]:
         b = replace(b, within="a", shift=a.shift + draw(SHARED_AT) * dtype_of(b.dtype).itemsize)
     elif pair == "dlpack" and dtypes[0] == dtypes[1] and dtypes[0] in COMMON[:-1]:
         a, b = (replace(x, kind="dlpack", readonly=False, shift=0) for x in (a, b))
-    elif pair == "packed" and len(shapes.b) == 2 and dtypes[1] not in SLOW:
+    elif pair == "packed" and len(shapes.b) == 2 and dtypes[1] not in SLOW and dtype_of(dtypes[1]).isnative:  # as a packed one is
         b = replace(b, kind="packed")
     return a, b
 
