@@ -73,11 +73,8 @@ products() {
 }
 
 float64() {
-    local less given=()
-    for less in quads=0 serpentine=0 quads=0,serpentine=0; do
-        given+=("opencl-tuned[$less]")
-    done
-    on_device cuda-cublas opencl-tuned cuda-tuned "${given[@]}" --cases 2048 4096 8192 --dtype float64
+    on_device cuda-cublas opencl-tuned cuda-tuned "opencl-tuned[quads=0]" "opencl-tuned[serpentine=0]" \
+        "opencl-tuned[quads=0,serpentine=0]" --cases 2048 4096 8192 --dtype float64
 }
 
 counters() {  # of the first products, by Nsight Compute; small ones, which check the configurations, may come before
@@ -93,8 +90,7 @@ warps_active.avg.pct|issue_stalled.*per_issue_active" "$out/counters-$dtype.txt"
 }
 
 clblast() {  # its tuner writes a file for each of its searches; one that takes longer is left out
-    local size=(-m 2048 -n 2048 -k 2048)
-    (cd "$out" && timeout 200 clblast_tuner_xgemm -precision 32 "${size[@]}" > clblast.txt)
+    (cd "$out" && timeout 200 clblast_tuner_xgemm -precision 32 -m 2048 -n 2048 -k 2048 > clblast.txt)
     local found=("$out"/clblast_xgemm_*_32.json)
     [ -e "${found[0]}" ] || { echo "the tuner of CLBlast has finished no search"; return 1; }
     on_device cuda-cublas opencl-clblast opencl-tuned --clblast-tuned "${found[@]}"

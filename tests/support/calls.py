@@ -211,6 +211,8 @@ def dtype_of(name: str) -> np.dtype[Any]:
 
 
 def _passed(view: Any, kind: str, for_numpy: bool) -> Any:
+    if for_numpy and kind == "packed" and not view.dtype.isnative:  # packing gives an operand the machine's byte order
+        return view.astype(view.dtype.newbyteorder("="))
     return view if for_numpy and kind in PLAIN_FOR_NUMPY else KINDS[kind](view)
 
 

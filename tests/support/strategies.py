@@ -160,7 +160,7 @@ def _operands(draw: st.DrawFn, shapes: Shapes, dtypes: Sequence[str]) -> tuple[A
         b = replace(b, within="a", shift=a.shift + draw(SHARED_AT) * dtype_of(b.dtype).itemsize)
     elif pair == "dlpack" and dtypes[0] == dtypes[1] and dtypes[0] in COMMON[:-1]:
         a, b = (replace(x, kind="dlpack", readonly=False, shift=0) for x in (a, b))
-    elif pair == "packed" and len(shapes.b) == 2 and dtypes[1] not in SLOW and dtype_of(dtypes[1]).isnative:
+    elif pair == "packed" and len(shapes.b) == 2 and dtypes[1] not in SLOW:
         b = replace(b, kind="packed")
     return a, b
 
