@@ -1,11 +1,11 @@
 """The compiled extensions: flags, OpenMP, and one build of each kernel per instruction set.
 
-One source cannot make two extensions, so each kernel is copied into a folder per instruction set (v2/, v3/, v4/ on x86,
-neon/ on AArch64, plain/ elsewhere; ignored by git) and built there. Which copy runs is decided at import, by the CPU
-that runs it: nothing here looks at the CPU that builds.
+The kernels are built once for each instruction set, into a folder of its name (v2/, v3/, v4/ on x86, neon/ on AArch64,
+plain/ elsewhere; ignored by git). Which build runs is decided at import, by the CPU that runs it: nothing here looks at
+the CPU that builds. What calls them is compiled once.
 
-cpu-packed's kernels are C++20 without Python: plain shared libraries. Each is compiled with other instructions, so no
-function may be shared with another library: exceptions, type information and the C++ library stay out.
+Kernels in C and C++ are plain shared libraries without Python. Each is compiled with other instructions, so no function
+may be shared with another library: exceptions, type information and the C++ library stay out.
 """
 
 import os
@@ -15,27 +15,29 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from copy import copy
+from hashlib import sha256
 from pathlib import Path
 
+import Cython
 import numpy
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
+from setuptools.modified import newer_group
 
 RUNGS, PACKED, ROOFLINE = "gemmlab/_cpu/rungs", "gemmlab/_cpu/packed", "gemmlab/roofline"
 WORKLOADS, TRANSFERS = "gemmlab/workloads", "gemmlab/_gpu/transfers"
 GLUE = "gemmlab/_cpu/packed_backend"
-KERNELS = {
-    RUNGS: ["naive.pyx", "ikj.pyx", "blocked.pyx", "blocked_local.pyx"],
-    ROOFLINE: ["_fma.pyx", "_stream.pyx"],
-    WORKLOADS: ["_gpp.pyx", "_postings.pyx"],
-    PACKED: ["kernels.cpp"],
-}
-PLAIN = ["gemmlab/_cpu/_features", "gemmlab/_cpu/_driver", "gemmlab/_auto/_choice", "gemmlab/_front", f"{GLUE}/_packed",
-         f"{ROOFLINE}/_cache", f"{TRANSFERS}/_copies"]
-INCLUDE = ["gemmlab/_cpu", RUNGS, PACKED, GLUE, ROOFLINE, f"{WORKLOADS}/loops", f"{WORKLOADS}/kernels",
-           TRANSFERS, numpy.get_include()]
+# For each instruction set; the one that takes longest is the first.
+LIBRARIES = [f"{PACKED}/kernels.cpp", f"{WORKLOADS}/loops/postings.c", f"{WORKLOADS}/loops/gpp.c",
+             f"{ROOFLINE}/loops/fma.c", f"{ROOFLINE}/loops/stream.c"]
+ONCE = [f"{GLUE}/_packed", "gemmlab/_cpu/_driver", "gemmlab/_front", "gemmlab/_cpu/_features", "gemmlab/_auto/_choice",
+        f"{WORKLOADS}/_postings", f"{WORKLOADS}/_gpp", f"{ROOFLINE}/_cache", f"{ROOFLINE}/_fma", f"{ROOFLINE}/_stream",
+        f"{TRANSFERS}/_copies"]
+INCLUDE = ["gemmlab/_cpu", RUNGS, PACKED, GLUE, ROOFLINE, f"{ROOFLINE}/loops", f"{WORKLOADS}/loops",
+           f"{WORKLOADS}/kernels", TRANSFERS, numpy.get_include()]
 C_HEADERS = [path.as_posix() for folder in ("gemmlab/_cpu", ROOFLINE, WORKLOADS, TRANSFERS)
              for path in Path(folder).rglob("*.h")]
 CXX_HEADERS = [*C_HEADERS, *(path.as_posix() for path in Path("gemmlab/_cpu").rglob("*.hpp"))]
@@ -44,7 +46,7 @@ GNU_STYLE = os.name != "nt"
 MACHINE = platform.machine().lower()
 X86, AARCH64 = MACHINE in ("x86_64", "amd64"), MACHINE in ("aarch64", "arm64")
 V4 = ["-march=x86-64-v4", "-mprefer-vector-width=512"]
-ISA_FLAGS = {"v2": ["-march=x86-64-v2"], "v3": ["-march=x86-64-v3"], "v4": V4}
+ISA_FLAGS = {"v4": V4, "v3": ["-march=x86-64-v3"], "v2": ["-march=x86-64-v2"]}
 EXTRA_FLAGS = {  # what only some CPUs of x86-64-v4 have, for cpu-packed
     "dot": [*V4, "-mavx512bf16", "-mavx512vnni"],
     "amx": [*V4, "-mamx-tile", "-mamx-bf16", "-mamx-int8"],
@@ -55,14 +57,14 @@ if not (X86 and GNU_STYLE):
 # A rung's loops stay as they are written: GCC's unroll-and-jam would turn one rung into another. And every
 # multiply-add is fused: for some processors GCC leaves chains of them unfused, and a tile of one row had other bits.
 # On AArch64, instructions ordered before registers are assigned make a register tile spill.
-GNU_FLAGS = ["-O3", "-ffp-contract=fast", "--param=avoid-fma-max-bits=0", "-fno-loop-unroll-and-jam",
+GNU_FLAGS = ["-O3", "-g0", "-ffp-contract=fast", "--param=avoid-fma-max-bits=0", "-fno-loop-unroll-and-jam",
              "-fno-schedule-insns"]
 RUNG_FLAGS = ["-fno-tree-loop-distribute-patterns"]  # no `rep stos` to clear a buffer of eight vectors: it takes longer
 # Their inner loops have one vector in each pass, and as many instructions for addresses and the loop's end.
 UNROLLED, UNROLLED_FLAGS = (".ikj", ".blocked"), ["-funroll-loops"]
 # Both cases of a choice are computed, so that a loop of choices runs in vectors; without OpenMP too.
 WORKLOAD_FLAGS = ["-fno-trapping-math", "-fopenmp-simd"]
-CXX_FLAGS = ["-std=c++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-fvisibility=hidden", "-g0",
+CXX_FLAGS = ["-std=c++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-fvisibility=hidden",
              "-Wno-uninitialized"]  # GCC 12 warns of its own intrinsics
 OPENMP_CHOICES = [(["-fopenmp"], ["-fopenmp"]), (["-Xpreprocessor", "-fopenmp"], ["-lomp"]), (["/openmp:llvm"], [])]
 OPENMP_PROBE = "#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n"
@@ -77,12 +79,22 @@ EMPTY = "int main(void) { return 0; }\n"
 
 def extensions() -> list[Extension]:
     """All extensions, the kernels once for each instruction set."""
-    sources = [(name, f"{name}.pyx", []) for name in PLAIN]
-    for folder, kernels in KERNELS.items():
-        for isa, flags in (ISA_FLAGS | (EXTRA_FLAGS if folder == PACKED else {})).items():
-            sources += [(f"{folder}/{isa}/{Path(kernel).stem}", copied(folder, isa, kernel), flags)
-                        for kernel in kernels]
-    return [extension(*source) for source in sources]
+    rungs = sorted(path.with_suffix("").as_posix() for path in Path(RUNGS).glob("*.pyx"))
+    once, of_rungs = (cythonize([extension(name, f"{name}.pyx", []) for name in names], nthreads=0,
+                                quiet="--quiet" in sys.argv, compiler_directives={"language_level": 3})
+                      for names in (ONCE, rungs))
+    built = [extension(of_isa(source, isa), source, flags)
+             for source in LIBRARIES
+             for isa, flags in (EXTRA_FLAGS | ISA_FLAGS if source.startswith(PACKED) else ISA_FLAGS).items()]
+    return built + once + [extension(of_isa(rung.sources[0], isa), rung.sources[0], flags)
+                           for rung in of_rungs for isa, flags in ISA_FLAGS.items()]
+
+
+def of_isa(source: str, isa: str) -> str:
+    """The name of a kernel's build for an instruction set, in a folder that an editable installation fills."""
+    path = Path(source)
+    (path.parent / isa).mkdir(exist_ok=True)
+    return (path.parent / isa / path.stem).as_posix()
 
 
 def extension(name: str, source: str, flags: list[str]) -> Extension:
@@ -90,17 +102,8 @@ def extension(name: str, source: str, flags: list[str]) -> Extension:
     cxx = name.startswith((PACKED, GLUE))
     return Extension(name.replace("/", "."), [source], include_dirs=INCLUDE, depends=CXX_HEADERS if cxx else C_HEADERS,
                      extra_compile_args=flags, language="c++" if cxx else None,
-                     optional=name.endswith(("_fma", "_stream", "dot/kernels", "amx/kernels")),  # for some compilers
+                     optional=name.endswith(("/fma", "/stream", "dot/kernels", "amx/kernels")),  # for some compilers
                      define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")])
-
-
-def copied(folder: str, isa: str, kernel: str) -> str:
-    """Copy a kernel into its instruction set's folder, leaving an unchanged copy alone (no rebuild)."""
-    source, copy = Path(folder, kernel), Path(folder, isa, kernel)
-    copy.parent.mkdir(exist_ok=True)
-    if not copy.exists() or copy.read_bytes() != source.read_bytes():
-        shutil.copyfile(source, copy)
-    return copy.as_posix()
 
 
 class BuildExt(build_ext):
@@ -121,17 +124,39 @@ class BuildExt(build_ext):
             workload_flags = self.accepted(WORKLOAD_FLAGS)
         if not self.probe(CXX_PROBE, CXX_FLAGS, [], ".cpp"):
             raise CompileError("gemmlab needs a C++20 compiler, GCC 12 or Clang (on Debian or Ubuntu: apt install g++)")
-        for one in self.extensions:
-            of_folder = rung_flags if one.name.startswith("gemmlab._cpu.rungs") else []
-            if one.name.endswith(UNROLLED):
+        for each in self.extensions:
+            of_folder = rung_flags if each.name.startswith("gemmlab._cpu.rungs") else []
+            if each.name.endswith(UNROLLED):
                 of_folder = of_folder + unrolled_flags
-            if one.name.startswith("gemmlab.workloads"):
+            if each.name.startswith("gemmlab.workloads"):
                 of_folder = workload_flags
-            own = CXX_FLAGS if one.language == "c++" else of_folder
-            one.extra_compile_args = compile_flags + own + one.extra_compile_args
-            one.extra_link_args = link_flags
-            one.language = "c"  # links without the C++ library
+            of_language = CXX_FLAGS if each.language == "c++" else of_folder
+            each.extra_compile_args = compile_flags + of_language + each.extra_compile_args
+            each.extra_link_args = link_flags
+            each.language = "c"  # links without the C++ library
         super().build_extensions()
+
+    def build_extension(self, ext: Extension) -> None:
+        """Compile what has changed; for the rest, take what the last build with the same flags has left in `build/`.
+
+        pip keeps nothing between an installation and an editable one. An extension has a folder for its objects, as one
+        source makes some of them.
+        """
+        built = Path(self.get_ext_fullpath(ext.name))
+        what = (ext.extra_compile_args, ext.extra_link_args, self.compiler.compiler_so, self.compiler.compiler_type,
+                numpy.__version__, Cython.__version__)
+        key = sha256(repr(what).encode()).hexdigest()[:12]
+        kept = Path("build", "kept", key, self.get_ext_filename(ext.name))
+        if newer_group([*ext.sources, *ext.depends], str(kept)):
+            alone = copy(self)
+            alone.build_temp, alone.force = f"{self.build_temp}/{ext.name}", True
+            super(BuildExt, alone).build_extension(ext)
+            if not built.exists():  # optional, and not for this compiler
+                return
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(built, kept)
+        built.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(kept, built)
 
     def openmp_flags(self) -> tuple[list[str], list[str]]:
         for compile_flags, link_flags in OPENMP_CHOICES:
@@ -158,8 +183,4 @@ class BuildExt(build_ext):
                 return False
 
 
-setup(
-    ext_modules=cythonize(extensions(), nthreads=0, quiet="--quiet" in sys.argv,
-                          compiler_directives={"language_level": 3}),
-    cmdclass={"build_ext": BuildExt},
-)
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildExt})

@@ -19,12 +19,12 @@ import re
 import shutil
 import subprocess
 import sys
-from importlib import import_module
 from statistics import median
 
 from gemmlab._cpu.isa import chosen
 from gemmlab._cpu.machine import caches, usable_cpus
-from gemmlab.roofline.ceilings.bandwidth import measure_point, page_aligned
+from gemmlab.roofline._stream import Streams
+from gemmlab.roofline.ceilings.bandwidth import measure_point
 from gemmlab.roofline.ceilings.cpu import SCALAR, MultiplyAdds
 
 KB, MB = 1000, 1000 * 1000  # as likwid-bench counts
@@ -55,10 +55,8 @@ def multiply_add_rate(isa: str, dtype: str, threads: int) -> float:
 
 def bandwidth(operation: str, working_set: int, threads: int) -> float:
     """GB/s of our own loop."""
-    stream = import_module(f"gemmlab.roofline.{chosen()}._stream")
-    buffer = page_aligned(threads * (working_set + 3 * stream.PAGE_BYTES), stream.PAGE_BYTES)
-    stream.touch(buffer, threads)
-    return median(measure_point(stream, buffer, operation, working_set, threads, SECONDS).gb_per_s)
+    streams = Streams(working_set, threads)
+    return median(measure_point(streams, operation, working_set, threads, SECONDS).gb_per_s)
 
 
 def cases() -> list[tuple[str, int, str, str]]:

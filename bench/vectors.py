@@ -14,7 +14,6 @@ import argparse
 import json
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from statistics import median
 from time import perf_counter
 
@@ -25,7 +24,8 @@ from gemmlab._config import MAX_THREADS
 from gemmlab._cpu._driver import allowed_threads
 from gemmlab._cpu.isa import chosen
 from gemmlab._cpu.machine import caches
-from gemmlab.roofline.ceilings.bandwidth import measure_point, page_aligned
+from gemmlab.roofline._stream import Streams
+from gemmlab.roofline.ceilings.bandwidth import measure_point
 
 SAMPLE_S = 0.05
 
@@ -51,14 +51,12 @@ def bytes_per_second(multiply: Callable[[], object], matrix_bytes: int) -> float
 
 def measure(dtype: str, level: str, size: int, threads: int, rounds: int) -> list[dict[str, object]]:
     """Two rows: the row vector's and the column vector's, interleaved with loads of as many bytes."""
-    stream = import_module(f"gemmlab.roofline.{chosen()}._stream")
     extent = int((size / np.dtype(dtype).itemsize) ** 0.5) // 16 * 16
     rng = np.random.default_rng(1)
     matrix, vector = (rng.random(shape, dtype=dtype) for shape in ((extent, extent), (extent,)))  # type: ignore[call-overload]
     result = np.empty(extent, dtype)
     each = -(-matrix.nbytes // threads)
-    buffer = page_aligned(threads * (each + 3 * stream.PAGE_BYTES), stream.PAGE_BYTES)
-    stream.touch(buffer, threads)
+    streams = Streams(each, threads)
     # The same bytes for both: 1 x k x n reads B, m x k x 1 reads A.
     products = {
         "1 x k x n": partial(gemmlab.matmul, vector[None], matrix, out=result[None], backend="cpu-packed"),
@@ -67,7 +65,7 @@ def measure(dtype: str, level: str, size: int, threads: int, rounds: int) -> lis
     rates: dict[str, list[float]] = {shape: [] for shape in products}
     loads: list[float] = []
     for _ in range(rounds):
-        point = measure_point(stream, buffer, "load", each, threads, SAMPLE_S)
+        point = measure_point(streams, "load", each, threads, SAMPLE_S)
         loads.append(1e9 * median(point.gb_per_s))
         for shape, multiply in products.items():
             rates[shape].append(bytes_per_second(multiply, matrix.nbytes))

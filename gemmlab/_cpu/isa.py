@@ -7,6 +7,7 @@ of v4 have, `extras`, multiplies a few dtypes in `cpu-packed`.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 from functools import cache
@@ -70,14 +71,29 @@ def extras() -> tuple[str, ...]:
     return extras_here() if config.isa is None else tuple(e for e in extras_here() if e in config.isa.split("+")[1:])
 
 
-def libraries(package: str, name: str) -> list[str]:
-    """Files of the shared library `name` of `package`: the build for the instruction set in force, and those for the
-    extras; of these, one that was not compiled is left out."""
-    base = _library(f"{package}.{chosen()}.{name}")
-    if base is None:
-        raise ImportError(f"{package}.{chosen()}.{name} was not compiled")
-    found = [_library(f"{package}.{extra}.{name}") for extra in extras()]
-    return [base, *(path for path in found if path is not None)]
+def table(package: str, name: str, isa: str | None = None) -> int:
+    """The address of what the shared library `name` of `package` hands out, in the build for an instruction set, by
+    default the one in force; ImportError if that was not compiled."""
+    found = _table(f"{package}.{isa or chosen()}.{name}")
+    if found is None:
+        raise ImportError(f"{package}.{isa or chosen()}.{name} was not compiled")
+    return found
+
+
+def tables(package: str, name: str) -> list[int]:
+    """The same for the instruction set in force and the extras; of these, one that was not compiled is left out."""
+    found = [_table(f"{package}.{extra}.{name}") for extra in extras()]
+    return [table(package, name), *(address for address in found if address is not None)]
+
+
+@cache  # a library stays loaded
+def _table(module: str) -> int | None:
+    path = _library(module)
+    if path is None:
+        return None
+    function = ctypes.CDLL(path).gemmlab_kernels
+    function.restype = ctypes.c_void_p
+    return int(function())
 
 
 def _library(module: str) -> str | None:

@@ -6,12 +6,11 @@
 
 Compiled:
 
-    _fma.pyx  fma.h           the multiply-add loop, and the clock
-    _stream.pyx  stream.h     the bandwidth loops: load, copy, triad
-    vector.h                  the widest vectors of a build
-                 these three compiled once per instruction set into v2/ v3/ v4/ (or plain/)
+    _fma.pyx          multiply-adds, and the clock
+    _stream.pyx       bandwidth: load, copy, triad
+    loops/            the loops of these two in C, compiled once for each instruction set
     _cache.pyx  cache.h  replay.h     the simulated caches, and the rungs' loops on them
-    kernels/                  the loops of device ceilings: one text for every runtime
+    kernels/          the loops of device ceilings: one text for every runtime
 
 The model reads records alone, so a roofline can be made again from a file.
 """

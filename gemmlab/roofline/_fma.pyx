@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
-"""Multiply-adds a second of this build's vectors and of single numbers, and the clock; `fma.h` has the loops."""
+"""Multiply-adds a second of vectors and of single numbers, and the clock; `loops/fma.c` has the loops."""
 
 from time import perf_counter
 
@@ -7,41 +7,45 @@ from cython.parallel cimport prange
 
 from gemmlab._cpu._driver cimport usable_threads
 
-ctypedef void (*Loop)(long long) noexcept nogil
+from gemmlab._cpu import isa
 
-cdef extern from "fma.h" nogil:
-    void multiply_adds_float32(long long iterations)
-    void multiply_adds_float64(long long iterations)
-    void scalar_multiply_adds_float32(long long iterations)
-    void scalar_multiply_adds_float64(long long iterations)
-    int flops_of(int lanes)
-    void additions(long long iterations)
-    int ADDITIONS
-    int VECTOR_BYTES
+cdef extern from "loops.h" nogil:
+    ctypedef void (*repeated)(long long) noexcept nogil
+    ctypedef struct fma_loops:
+        repeated vectors[2]
+        repeated scalars[2]
+        int vector_flops[2]
+        int scalar_flops
+        repeated additions
+        int additions_an_iteration
 
-
-def flops_per_iteration(str dtype not None, bint scalar=False):
-    """Floating-point operations of one iteration on one thread: two a multiply-add."""
-    cdef bint float32 = _is_float32(dtype)
-    return flops_of(1 if scalar else VECTOR_BYTES // (4 if float32 else 8))
+DTYPES = ("float32", "float64")
 
 
-def run(str dtype not None, int threads, long long iterations, bint scalar=False):
-    """Seconds that `threads` threads take for `iterations` iterations each, all at the same time."""
-    cdef Loop loop
-    if _is_float32(dtype):
-        loop = scalar_multiply_adds_float32 if scalar else multiply_adds_float32
-    else:
-        loop = scalar_multiply_adds_float64 if scalar else multiply_adds_float64
-    return _seconds(loop, threads, iterations)
+cdef class Loops:
+    """The loops of one instruction set, by default the one in force; ImportError where they were not compiled."""
+
+    cdef const fma_loops *loops
+
+    def __init__(self, str isa_name=None):
+        self.loops = <const fma_loops *> <size_t> isa.table("gemmlab.roofline.loops", "fma", isa_name)
+
+    def flops_per_iteration(self, str dtype not None, bint scalar=False):
+        """Floating-point operations of one iteration on one thread: two a multiply-add."""
+        cdef int of_dtype = number_of(dtype)
+        return self.loops.scalar_flops if scalar else self.loops.vector_flops[of_dtype]
+
+    def run(self, str dtype not None, int threads, long long iterations, bint scalar=False):
+        """Seconds that `threads` threads take for `iterations` iterations each, all at the same time."""
+        cdef int of_dtype = number_of(dtype)
+        return seconds(self.loops.scalars[of_dtype] if scalar else self.loops.vectors[of_dtype], threads, iterations)
+
+    def clock_ghz(self, int threads, long long iterations):
+        """The clock of the slowest of `threads` cores, from chains of additions that all of them do at the same time."""
+        return iterations * self.loops.additions_an_iteration / seconds(self.loops.additions, threads, iterations) / 1e9
 
 
-def clock_ghz(int threads, long long iterations):
-    """The clock of the slowest of `threads` cores, from chains of additions that all of them do at the same time."""
-    return iterations * ADDITIONS / _seconds(additions, threads, iterations) / 1e9
-
-
-cdef double _seconds(Loop loop, int threads, long long iterations):
+cdef double seconds(repeated loop, int threads, long long iterations):
     cdef int _thread, team = usable_threads(threads)
     start = perf_counter()
     with nogil:
@@ -50,7 +54,7 @@ cdef double _seconds(Loop loop, int threads, long long iterations):
     return perf_counter() - start
 
 
-cdef bint _is_float32(str dtype) except -1:
-    if dtype not in ("float32", "float64"):
+cdef int number_of(str dtype) except -1:
+    if dtype not in DTYPES:
         raise ValueError(f"the multiply-add loop does float32 and float64, not {dtype}")
-    return dtype == "float32"
+    return DTYPES.index(dtype)

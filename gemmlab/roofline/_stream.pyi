@@ -1,11 +1,7 @@
-import numpy as np
-import numpy.typing as npt
-
 STREAMS: dict[str, int]
 BLOCK_BYTES: int
 PAGE_BYTES: int
 
-def touch(buffer: npt.NDArray[np.int8], threads: int) -> None: ...
-def run(
-    operation: str, buffer: npt.NDArray[np.int8], stream_bytes: int, threads: int, repeats: int
-) -> float: ...
+class Streams:
+    def __init__(self, working_set_bytes: int, threads: int) -> None: ...
+    def run(self, operation: str, stream_bytes: int, threads: int, repeats: int) -> float: ...

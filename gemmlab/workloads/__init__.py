@@ -9,8 +9,8 @@
     postings_made.py    collections to measure with
     postings_device.py  intersections on a device
     postings_pairs.py   the sizes of all pairs of lists' intersections: a product
-    _gpp.pyx  _postings.pyx            compiled loops, built for each instruction set
-    loops/              these loops in C
+    _gpp.pyx  _postings.pyx            compiled calls of the loops
+    loops/              the loops in C, compiled once for each instruction set
     kernels/            the kernels for devices, one text for OpenCL, SYCL and CUDA; weights.h is GPP's on the CPU too
 
 The core never imports a workload, and `import gemmlab` does not load one.

@@ -18,15 +18,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import gemmlab
 from gemmlab._config import check_threads
-from gemmlab._cpu import isa
 from gemmlab._cpu._driver import max_threads
+from gemmlab.workloads._gpp import Loops
 from gemmlab.workloads.gpp_device import DeviceProblem
 from gemmlab.workloads.gpp_problem import Numbers, Problem, Reals, frequencies, groups_of_bands
 
@@ -198,7 +197,7 @@ class _Run:
     ) -> None:
         self.problem, self.backend, self.threads, self.progress = problem, backend, threads, progress
         self.nb, self.ncouls, self.ngpown, self.nend = problem.nb, problem.ncouls, problem.ngpown, problem.nend
-        self.kernels: Any = isa.load("gemmlab.workloads", "_gpp")
+        self.kernels = Loops()
         self.team = threads or max_threads()
         self.sums = np.zeros((0, 2 * self.nend + 1), np.complex128)
         self.parts_s: dict[str, float] = {}
@@ -224,16 +223,16 @@ class _Run:
         arrays = [x.aqsm, x.aqsn, x.eps, x.wt]
         if loop.endswith("planes"):
             with self.part("planes"):
-                operands = [np.concatenate([array.real, array.imag]) for array in arrays]
+                aqsm, aqsn, eps, wt = (np.concatenate([array.real, array.imag]) for array in arrays)
             bands_im, rows_im = x.aqsm.size, x.eps.size
         else:
-            operands = [_pairs(array) for array in arrays]
+            aqsm, aqsn, eps, wt = map(_pairs, arrays)
         count = len(self.sums)
         step = count if self.progress is None else max(self.team, -(-count // PIECES))
         for first in range(0, count, step):
             with self.part("loops"):
                 self.kernels.run(
-                    loop, *operands, x.vcoul, x.wx.reshape(-1, self.nend), np.ascontiguousarray(x.columns), x.nvband,
+                    loop, aqsm, aqsn, eps, wt, x.vcoul, x.wx.reshape(-1, self.nend), np.ascontiguousarray(x.columns), x.nvband,
                     bands_im, rows_im, self.sums, first, min(first + step, count), self.team,
                 )  # fmt: skip
             self.done(min(first + step, count), count)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gemmlab._cpu import isa
 from gemmlab._cpu._driver import max_threads
 from gemmlab._cpu.machine import free_memory_bytes
+from gemmlab.workloads._postings import Loops, walk
 
 Ids = npt.NDArray[np.uint32]
 Integers = npt.NDArray[np.int64]
@@ -27,9 +27,10 @@ Path_ = str | os.PathLike[str]
 STRUCTURES = ("skip", "bucket", "bitmap")  # the methods that need something built
 
 
-def kernels() -> Any:
+@cache
+def kernels() -> Loops:
     """The compiled loops for the instruction set in force."""
-    return isa.load("gemmlab.workloads", "_postings")
+    return Loops()
 
 
 class Index:
@@ -109,7 +110,7 @@ class Index:
         if size % 4:
             raise ValueError(f"{path}: cut off at byte {size}, in the middle of a number")
         buffer = np.memmap(path, "<u4", "r") if size else np.empty(0, np.uint32)
-        starts, lengths, cut_off = kernels().walk(np.asarray(buffer, "=u4"))
+        starts, lengths, cut_off = walk(np.asarray(buffer, "=u4"))
         if cut_off >= 0:
             raise ValueError(
                 f"{path}: list {len(starts) - 1} says at byte {4 * cut_off} that it has {lengths[-1]} numbers, and the "
@@ -198,12 +199,10 @@ class Index:
 
     def _built(self, method: str) -> dict[str, Any]:
         lists = self.buffer, self.starts, self.lengths
-        names: tuple[str, ...]
         if method == "skip":
-            names, parts = ("ends", "first"), kernels().skips(*lists, max_threads())
+            built = kernels().skips(*lists, max_threads())
         elif method == "bucket":
-            names = "bounds", "first", "shifts"
-            parts = kernels().buckets(*lists, max(1, self.documents), max_threads())
+            built = kernels().buckets(*lists, max(1, self.documents), max_threads())
         else:
             needed = len(self) * -(-self.documents // 4096) * 12 + 8 * self.postings
             if needed > (free := free_memory_bytes()):
@@ -211,9 +210,8 @@ class Index:
                     f"bitmaps of this index may take {needed / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free: choose "
                     "another method, such as auto"
                 )
-            names = "words", "first", "summaries", "ranks"
-            parts = kernels().bitmaps(*lists, max(1, self.documents), max_threads())
-        return dict(zip(names, parts, strict=True)) | {"bytes": sum(part.nbytes for part in parts)}
+            built = kernels().bitmaps(*lists, max(1, self.documents), max_threads())
+        return built | {"bytes": sum(part.nbytes for part in built.values())}
 
 
 def _integers(given: npt.ArrayLike, name: str) -> Integers:

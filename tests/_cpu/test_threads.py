@@ -16,10 +16,8 @@ needs_limits = pytest.mark.skipif(sys.platform != "linux", reason="no limit on a
 # The parent opens a parallel region in its own way; the child's product must return.
 FORK = """
 import os, signal, warnings
-from importlib import import_module
 import numpy as np
 import gemmlab
-from gemmlab._cpu.isa import chosen
 
 a = np.random.default_rng(0).integers(-8, 9, (200, 200)).astype(float)
 right = a @ a
@@ -44,12 +42,9 @@ CEILINGS = """
 from gemmlab.roofline.ceilings.cpu import measure_ceilings
 records = measure_ceilings(seconds=0, threads=2, bandwidth=False)
 """
-FMA = 'import_module(f"gemmlab.roofline.{chosen()}._fma")'
+FMA = "from gemmlab.roofline._fma import Loops; Loops()"
 PACKING = "gemmlab.pack(np.ones((3000, 900)))"
-STREAM = """
-from gemmlab.roofline.ceilings.bandwidth import page_aligned
-import_module(f"gemmlab.roofline.{chosen()}._stream").touch(page_aligned(1 << 16, 4096), 2)
-"""
+STREAM = "from gemmlab.roofline._stream import Streams; Streams(1 << 15, 2)"
 
 
 @needs_fork

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from gemmlab._gpu import runtime_named
 from gemmlab._gpu.cuda import compile_source
 from gemmlab._gpu.ladder.rungs import kernel_text
 from gemmlab.workloads import postings, postings_device, postings_index, postings_made
+from gemmlab.workloads._postings import Loops
 from gemmlab.workloads.postings import DeviceIndex, Index, generate, intersect, read_queries, trigrams, write_queries
 from gemmlab.workloads.postings_index import Plan
 
@@ -61,14 +61,14 @@ def test_every_method_against_numpy(method, documents):
 
 @pytest.mark.parametrize("level", isa.available())
 def test_every_instruction_set(level):
-    kernels = import_module(f"gemmlab.workloads.{level}._postings")
+    loops = Loops(level)
     for documents in (40, 5000, 10**6):
         index = random_index(documents)
         queries = random_queries(index)
         plan = Plan(index, queries)
         for method in postings.METHODS:
-            agree(kernels.intersect(method, index.buffer, index.starts, index.lengths, plan.terms, plan.first,
-                                    index.structure(method), 2), queries, index)  # fmt: skip
+            agree(loops.intersect(method, index.buffer, index.starts, index.lengths, plan.terms, plan.first,
+                                  index.structure(method), 2), queries, index)  # fmt: skip
 
 
 @pytest.mark.parametrize("ratio", [1, 8, 100])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import numpy as np
 import pytest
 from randomness import RNG
 
 from gemmlab._cpu import isa
 from gemmlab.workloads import postings_pairs
+from gemmlab.workloads._postings import Loops
 from gemmlab.workloads.postings import Index, pair_counts
 from gemmlab.workloads.postings_made import even
 
@@ -37,13 +36,13 @@ def test_every_way_counts_the_same(lists, documents):
 
 @pytest.mark.parametrize("level", isa.available())
 def test_every_instruction_set_counts_the_same(level):
-    kernels = import_module(f"gemmlab.workloads.{level}._postings")
+    loops = Loops(level)
     index = random_index(41, 50_000)
-    for counting in kernels.countings():
+    for counting in loops.countings():
         for words in (128, 512):
             found = np.zeros((41, 41), np.int64)
             lists = index.buffer, index.starts, index.lengths, index.documents
-            kernels.count_pairs(*lists, found, counting, words, 8, 2)
+            loops.count_pairs(*lists, found, counting, words, 8, 2)
             assert (np.triu(found) == np.triu(expected(index))).all(), counting
 
 

@@ -7,7 +7,6 @@ change no bit. What `gemmlab tune cpu-packed` found on this machine goes before 
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping
 from functools import cache, cached_property
 from time import perf_counter
@@ -55,7 +54,7 @@ class Packed:
     @cached_property
     def tables(self) -> list[int]:
         """Addresses of the kernels for this CPU's instruction set, and for what it has beyond."""
-        return [_table(library) for library in isa.libraries("gemmlab._cpu.packed", "kernels")]
+        return isa.tables("gemmlab._cpu.packed", "kernels")
 
     @cached_property
     def kernels(self) -> dict[tuple[str, str], tuple[int, int, int]]:
@@ -173,13 +172,6 @@ def _in_rows(x: Array) -> Array:
     """A placeholder of the same shape and dtype with adjacent numbers in rows: what the models of traffic describe."""
     *_, rows, columns = x.shape
     return as_strided(x, (rows, columns), (columns * x.itemsize, x.itemsize), writeable=False)
-
-
-def _table(library: str) -> int:
-    """The address of the kernels in a library; it stays loaded."""
-    address = ctypes.CDLL(library).gemmlab_kernels
-    address.restype = ctypes.c_void_p
-    return int(address())
 
 
 @cache  # a dtype takes microseconds to tell its name

@@ -15,18 +15,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from itertools import chain, pairwise
 from time import perf_counter
-from types import ModuleType
 
 import numpy as np
-import numpy.typing as npt
 
 from gemmlab._cpu.isa import chosen
 from gemmlab._cpu.machine import caches
 from gemmlab.measure.noise import summarise
 from gemmlab.measure.records import Record
+from gemmlab.roofline._stream import BLOCK_BYTES, STREAMS, Streams
 from gemmlab.roofline.ceilings.timing import Timing, time_loop
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -75,13 +73,10 @@ def measure_bandwidths(threads: int, seconds: float, end_s: float = math.inf) ->
     known = caches()
     largest = largest_working_set(known, threads)
     levels = [*levels_seen(known, threads, largest), "DRAM"]
-    stream = import_module(f"gemmlab.roofline.{chosen()}._stream")
-    # A page more for each of the up to three streams, which begin on pages.
-    buffer = page_aligned(threads * (largest + 3 * stream.PAGE_BYTES), stream.PAGE_BYTES)
-    stream.touch(buffer, threads)
+    streams = Streams(largest, threads)
 
     def measured(operation: str, sizes: Sequence[int], seconds: float) -> list[Point]:
-        return [measure_point(stream, buffer, operation, size, threads, seconds / len(sizes)) for size in sizes]
+        return [measure_point(streams, operation, size, threads, seconds / len(sizes)) for size in sizes]
 
     loads = measured("load", sweep_sizes(largest)[:: 1 if perf_counter() < end_s else 2], LOAD_SHARE_OF_TIME * seconds)
     plateaus = dict(zip(levels, find_plateaus([np.median(p.gb_per_s) for p in loads], len(levels)), strict=True))
@@ -99,14 +94,12 @@ def measure_bandwidths(threads: int, seconds: float, end_s: float = math.inf) ->
     return sweep
 
 
-def measure_point(
-    stream: ModuleType, buffer: npt.NDArray[np.int8], operation: str, size: int, threads: int, seconds: float
-) -> Point:
-    """Time one loop of `stream` over `size` bytes a thread in `buffer`, which has room for that on each thread."""
-    streams = stream.STREAMS[operation]
-    stream_bytes = size // (streams * stream.BLOCK_BYTES) * stream.BLOCK_BYTES
-    timing = time_loop(partial(stream.run, operation, buffer, stream_bytes), threads, seconds)
-    return Point(operation, streams * stream_bytes, threads, timing)
+def measure_point(streams: Streams, operation: str, size: int, threads: int, seconds: float) -> Point:
+    """Time one loop over `size` bytes a thread, which `streams` has room for."""
+    count = STREAMS[operation]
+    stream_bytes = size // (count * BLOCK_BYTES) * BLOCK_BYTES
+    timing = time_loop(partial(streams.run, operation, stream_bytes), threads, seconds)
+    return Point(operation, count * stream_bytes, threads, timing)
 
 
 def _level(level: str, points: Sequence[Point]) -> Record:
@@ -187,10 +180,3 @@ def _inside(start: int, end: int, last: bool) -> range:
     if end - start >= 4:
         return range(start + (not first), end - (not last))
     return range(start, end - (end - start == 3 and not last))
-
-
-def page_aligned(count: int, page_bytes: int) -> npt.NDArray[np.int8]:
-    """A buffer of `count` bytes that begins on a page."""
-    raw = np.empty(count + page_bytes, np.int8)
-    start = -raw.ctypes.data % page_bytes
-    return raw[start : start + count]

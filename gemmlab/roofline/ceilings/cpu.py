@@ -14,15 +14,15 @@ working set; all threads do it at the same time.
 
 from __future__ import annotations
 
-from importlib import import_module
 from time import perf_counter
 
 from gemmlab._config import check_threads
 from gemmlab._cpu._driver import usable_threads
-from gemmlab._cpu.isa import available, chosen
+from gemmlab._cpu.isa import available
 from gemmlab._cpu.machine import usable_cpus
 from gemmlab.measure.noise import summarise
 from gemmlab.measure.records import Record
+from gemmlab.roofline._fma import Loops
 from gemmlab.roofline.ceilings.bandwidth import measure_bandwidths
 from gemmlab.roofline.ceilings.timing import time_loop
 
@@ -89,7 +89,7 @@ class MultiplyAdds:
     def __init__(self, isa: str, dtype: str, threads: int) -> None:
         self.isa, self.dtype, self.threads = isa, dtype, threads
         self._scalar = isa == SCALAR
-        self._fma = import_module(f"gemmlab.roofline.{chosen() if self._scalar else isa}._fma")
+        self._fma = Loops(None if self._scalar else isa)
         self._samples_s: list[float] = []
         self._calls = 1
         self._clock_ghz = 0.0

@@ -6,11 +6,9 @@ session (`gemmlab.measure.Session`) asks for it before and after each round, and
 
 from __future__ import annotations
 
-from importlib import import_module
-
-from gemmlab._cpu.isa import chosen
 from gemmlab.measure.isolated.child_server import serve
 from gemmlab.measure.isolated.process import Answer, child_command
+from gemmlab.roofline._fma import Loops
 
 DTYPE = "float32"
 PROBE_S = 10e-3
@@ -23,7 +21,7 @@ class Probe:
 
     def hello(self, threads: int) -> Answer:
         """Find the number of iterations, once for the life of this process."""
-        self._fma = import_module(f"gemmlab.roofline.{chosen()}._fma")
+        self._fma = Loops()
         self._threads, self._iterations = threads, 1000
         while (took_s := self._fma.run(DTYPE, 1, self._iterations)) < PROBE_S / 2:
             self._iterations *= 2

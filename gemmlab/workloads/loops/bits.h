@@ -9,17 +9,12 @@
 #ifndef GEMMLAB_BITS_H
 #define GEMMLAB_BITS_H
 
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
+
+#include "tables.h"
 #ifdef __AVX2__
 #include <immintrin.h>
 #endif
-
-#define TILE 4
-#define STEP 128  /* words of a row are a multiple: what the adders take at once with the widest vectors */
-
-enum counting { WORDS, ADDERS, VPOPCNT };
 
 static inline int64_t shared_words(const uint64_t *a, const uint64_t *b, size_t words) {
     int64_t sums[4] = {0};

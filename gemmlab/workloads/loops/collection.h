@@ -15,31 +15,6 @@
 
 #include "lists.h"
 
-enum method { AUTOMATIC, MERGE, SVS, ADP, SKIP, BUCKET, BITMAP };
-
-#define IN_BUCKET 8  /* numbers of a bucket, about */
-
-typedef struct {
-    const number *buffer;
-    const int64_t *starts, *lengths;
-    const number *ends;           /* skip: the last number of each whole block; those of a list begin at first[t] */
-    const number *bounds;         /* bucket: where in its list each begins; those of a list begin at first[t] */
-    const int64_t *first;
-    const uint8_t *shifts;        /* bucket: the bits of a number that do not count, for each list */
-    const uint64_t *summaries;    /* bitmap: `summary_words` for each list */
-    const uint32_t *ranks;        /* bitmap: words of the list before each word of its summary */
-    const uint64_t *words;        /* bitmap: those of a list begin at first[t] */
-    size_t summary_words;
-} collection;
-
-/* What a thread has found: the results of its queries, one after the other, and room for what is between. */
-typedef struct {
-    number *found, *between;
-    size_t used, found_room, between_room;
-    void *lists;
-    size_t lists_room;
-} worker;
-
 static inline int grown(void **memory, size_t *room, size_t needed, size_t size) {
     if (needed <= *room)
         return 1;
@@ -50,6 +25,17 @@ static inline int grown(void **memory, size_t *room, size_t needed, size_t size)
     *memory = larger;
     *room = more;
     return 1;
+}
+
+/* Where a number stands in a list that is not more than the one before it; 0 if none does. */
+static inline size_t out_of_order(const number *list, size_t length) {
+    int wrong = 0;
+    for (size_t i = 1; i < length; i++)  // without an end of its own, it runs in vectors
+        wrong |= list[i] <= list[i - 1];
+    for (size_t i = 1; wrong && i < length; i++)
+        if (list[i] <= list[i - 1])
+            return i;
+    return 0;
 }
 
 /* Building */

@@ -14,12 +14,13 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "tables.h"
 #ifdef __SSE4_1__
 #include <immintrin.h>
 #endif
 
 #define PAD 8     /* numbers that a whole vector may write past the last common one */
-#define BLOCK 32  /* numbers that a search compares with one number at once */
 #define GALLOP_RATIO 16  /* from lists so many times as long on, galloping is faster than merging: measured, 8 to 20 */
 
 typedef uint32_t number;

@@ -6,9 +6,7 @@
    The chains are separate variables, because an array of them is spilled to the stack.
 
    Each chain tends to y / (1 - x) = 1: never infinite, never denormal, so always at full speed. */
-#ifndef GEMMLAB_FMA_H
-#define GEMMLAB_FMA_H
-
+#include "loops.h"
 #include "vector.h"
 
 #if defined(__ARM_NEON) || defined(__VSX__)
@@ -45,7 +43,7 @@ DEFINE_MULTIPLY_ADDS(scalar_multiply_adds_float32, float, float)
 DEFINE_MULTIPLY_ADDS(scalar_multiply_adds_float64, double, double)
 
 /* A multiply and an add for each lane of each chain. */
-static int flops_of(int lanes) { return 2 * CHAINS * lanes; }
+#define FLOPS_OF(lanes) (2 * CHAINS * (lanes))
 
 /* Additions of which each waits for the one before: a core does one in a cycle, so that they tell its clock. The
    second number is not known to the compiler, and not an immediate one, which some cores add for nothing. */
@@ -60,4 +58,13 @@ static void additions(long long iterations) {
 #undef ADD
 }
 
-#endif
+static const fma_loops LOOPS = {
+    .vectors = {multiply_adds_float32, multiply_adds_float64},
+    .scalars = {scalar_multiply_adds_float32, scalar_multiply_adds_float64},
+    .vector_flops = {FLOPS_OF(VECTOR_BYTES / 4), FLOPS_OF(VECTOR_BYTES / 8)},
+    .scalar_flops = FLOPS_OF(1),
+    .additions = additions,
+    .additions_an_iteration = ADDITIONS,
+};
+
+__attribute__((visibility("default"))) const void *gemmlab_kernels(void) { return &LOOPS; }

@@ -12,12 +12,10 @@
        row_of_product       p, blocks of g, w, g: the sum over n is a product of matrices that is already there
 
    `hoisted` and `blocked` take complex numbers, or planes of real and of imaginary parts. */
-#ifndef GEMMLAB_GPP_H
-#define GEMMLAB_GPP_H
-
 #include <complex.h>
 #include <math.h>
-#include <stddef.h>
+
+#include "tables.h"
 
 #define FUNCTION static inline __attribute__((always_inline))
 #include "weights.h"
@@ -25,15 +23,6 @@
 #define COLUMNS 256  /* of a block: its planes are 12 KiB, so that they stay in L1 for all frequencies */
 
 typedef double _Complex number;
-
-/* The facts' arrays, row-major. In planes the imaginary parts are `bands_im` and `rows_im` doubles further. */
-typedef struct {
-    ptrdiff_t nb, nvband, ncouls, ngpown, nend;
-    const double *aqsm, *aqsn, *eps, *wt, *vcoul, *wx;
-    ptrdiff_t wx_step;   /* from a band's frequencies to the next band's: nend, or 0 */
-    const int *column;   /* P(p): the column of aqsm, and the element of vcoul, of a row of eps */
-    ptrdiff_t bands_im, rows_im;
-} gpp_problem;
 
 /* One term as it is written: every factor is loaded, multiplied and divided where it stands. */
 FUNCTION void term(const gpp_problem *x, ptrdiff_t n, ptrdiff_t p, ptrdiff_t g, ptrdiff_t w, number *sums) {
@@ -206,12 +195,10 @@ static void row_of_product(double *all, const double *occupied, const double *ep
     }
 }
 
-/* One band or row of the loop with this number. */
-static void run_loop(int loop, const gpp_problem *x, ptrdiff_t outer, number *sums) {
-    static void (*const LOOPS[])(const gpp_problem *, ptrdiff_t, number *) = {
-        ngpw, npgw, pgnw, hoisted, hoisted_planes, blocked, blocked_planes,
-    };
-    LOOPS[loop](x, outer, sums);
-}
+static const gpp_loops LOOPS = {
+    .names = {"ngpw", "npgw", "pgnw", "hoisted", "hoisted-planes", "blocked", "blocked-planes"},
+    .loops = {ngpw, npgw, pgnw, hoisted, hoisted_planes, blocked, blocked_planes},
+    .row_of_product = row_of_product,
+};
 
-#endif
+__attribute__((visibility("default"))) const void *gemmlab_kernels(void) { return &LOOPS; }
