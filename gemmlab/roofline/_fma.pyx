@@ -41,8 +41,9 @@ cdef class Loops:
         return seconds(self.loops.scalars[of_dtype] if scalar else self.loops.vectors[of_dtype], threads, iterations)
 
     def clock_ghz(self, int threads, long long iterations):
-        """The clock of the slowest of `threads` cores, from chains of additions that all of them do at the same time."""
-        return iterations * self.loops.additions_an_iteration / seconds(self.loops.additions, threads, iterations) / 1e9
+        """The clock of the slowest of `threads` cores, from chains of additions that all do at the same time."""
+        took_s = seconds(self.loops.additions, threads, iterations)
+        return iterations * self.loops.additions_an_iteration / took_s / 1e9
 
 
 cdef double seconds(repeated loop, int threads, long long iterations):

@@ -70,11 +70,12 @@ cdef class Streams:
         cdef size_t page = PAGE_BYTES
         cdef size_t pitch = (stream_bytes + page - 1) // page * page
         cdef int thread, team = usable_threads(threads)
-        if stream_bytes % BLOCK_BYTES or streams * pitch > self.region or threads * self.region > <size_t> self.memory.size:
+        if (stream_bytes % BLOCK_BYTES or streams * pitch > self.region
+                or threads * self.region > <size_t> self.memory.size):
             raise ValueError(
                 f"{operation} over {stream_bytes} bytes a stream on {threads} threads: needs a multiple of "
-                f"{BLOCK_BYTES}, {streams * pitch} of the {self.region} bytes that each thread has, and no more threads "
-                "than there is memory for"
+                f"{BLOCK_BYTES}, {streams * pitch} of the {self.region} bytes that each thread has, and no more "
+                "threads than there is memory for"
             )
         start = perf_counter()
         with nogil:

@@ -116,7 +116,8 @@ cdef class Loops:
         return {"ends": ends, "first": first}
 
     def buckets(self, cnp.ndarray[uint32_t, mode="c"] buffer,
-                cnp.ndarray[int64_t, mode="c"] starts, cnp.ndarray[int64_t, mode="c"] lengths, int64_t documents, int threads):
+                cnp.ndarray[int64_t, mode="c"] starts, cnp.ndarray[int64_t, mode="c"] lengths,
+                int64_t documents, int threads):
         """What the method "bucket" needs: where each bucket begins, where those of each list begin, the lists' shifts.
 
         A list's buckets are as wide as a power of two, so that they have about IN_BUCKET numbers each.
@@ -136,7 +137,8 @@ cdef class Loops:
         return {"bounds": bounds, "first": first, "shifts": shifts}
 
     def bitmaps(self, cnp.ndarray[uint32_t, mode="c"] buffer,
-                cnp.ndarray[int64_t, mode="c"] starts, cnp.ndarray[int64_t, mode="c"] lengths, int64_t documents, int threads):
+                cnp.ndarray[int64_t, mode="c"] starts, cnp.ndarray[int64_t, mode="c"] lengths,
+                int64_t documents, int threads):
         """What the method "bitmap" needs: words, where those of each list begin, summaries, and ranks."""
         cdef Py_ssize_t t, count = starts.shape[0]
         cdef size_t summary_words = (documents + 4095) // 4096
@@ -159,7 +161,8 @@ cdef class Loops:
         return {"words": words, "first": first, "summaries": summaries, "ranks": ranks}
 
     def intersect(self, str how not None, cnp.ndarray[uint32_t, mode="c"] buffer,
-                  cnp.ndarray[int64_t, mode="c"] starts, cnp.ndarray[int64_t, mode="c"] lengths, cnp.ndarray[int64_t, mode="c"] terms,
+                  cnp.ndarray[int64_t, mode="c"] starts, cnp.ndarray[int64_t, mode="c"] lengths,
+                  cnp.ndarray[int64_t, mode="c"] terms,
                   cnp.ndarray[int64_t, mode="c"] first, dict structure not None, int threads):
         """The numbers that the lists of each query share, as arrays.
 
@@ -212,7 +215,8 @@ cdef class Loops:
         return COUNTINGS[:self.loops.best_counting() + 1]
 
     def count_pairs(self, cnp.ndarray[uint32_t, mode="c"] buffer,
-                    cnp.ndarray[int64_t, mode="c"] starts, cnp.ndarray[int64_t, mode="c"] lengths, int64_t documents,
+                    cnp.ndarray[int64_t, mode="c"] starts, cnp.ndarray[int64_t, mode="c"] lengths,
+                    int64_t documents,
                     cnp.ndarray[int64_t, ndim=2, mode="c"] counts, str counting not None, Py_ssize_t words,
                     Py_ssize_t panel, int threads):
         """Add the numbers that lists i and j share to counts[i, j], for j >= i.

@@ -232,8 +232,8 @@ class _Run:
         for first in range(0, count, step):
             with self.part("loops"):
                 self.kernels.run(
-                    loop, aqsm, aqsn, eps, wt, x.vcoul, x.wx.reshape(-1, self.nend), np.ascontiguousarray(x.columns), x.nvband,
-                    bands_im, rows_im, self.sums, first, min(first + step, count), self.team,
+                    loop, aqsm, aqsn, eps, wt, x.vcoul, x.wx.reshape(-1, self.nend), np.ascontiguousarray(x.columns),
+                    x.nvband, bands_im, rows_im, self.sums, first, min(first + step, count), self.team,
                 )  # fmt: skip
             self.done(min(first + step, count), count)
 
