@@ -1,16 +1,29 @@
-"""`pytest` runs the tests, `pytest --benchmark-only` the benchmarks. Random input comes from one seed, `--seed`."""
+"""`pytest` runs the tests on all cores, `pytest --benchmark-only` the benchmarks in one process. Random input comes from
+one seed, `--seed`."""
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 ROOT = Path(__file__).parent
+started_s = 0.0  # CPU seconds at the start of the test that runs
+MOST_WORKERS = 8  # each loads every library, and some tests need much memory
 
 
 def pytest_addoption(parser):
     parser.addoption("--seed", type=int, help="repeat a run on the random input that it had")
     parser.addoption("--cases", type=int, default=20_000, help="calls that tests/test_fuzz.py draws, with -m ''")
+
+
+def pytest_xdist_auto_num_workers(config):
+    if config.getoption("benchmark_only", default=False):
+        return 0
+    # Workers share the cores: threads that wait actively would take them from the others.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # of NumPy's and SciPy's threads: 2**4 cycles
+    return min(MOST_WORKERS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -38,6 +51,18 @@ def pytest_runtest_setup(item):
         randomness.start(item.config.option.seed, item.nodeid)
 
 
+def pytest_runtest_logstart(nodeid, location):
+    global started_s
+    started_s = sum(os.times()[:4])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item, call):
+    """Note in the results what a test costs: CPU seconds of this process, and of the children that have ended."""
+    if call.when == "teardown":
+        item.user_properties.append(("cpu_s", f"{sum(os.times()[:4]) - started_s:.2f}"))
+
+
 @pytest.fixture(autouse=True, scope="session")
 def without_shipped_rows():
     """`auto` is `cpu-packed` on every processor that the tests run on; tests/_auto puts rows of its own in force."""
@@ -46,6 +71,14 @@ def without_shipped_rows():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table, "of_this_processor", tuple)
         yield
+
+
+@pytest.fixture
+def quick_builds(request, monkeypatch):
+    """For tests of many OpenCL programs, which take longer to compile than to run: without optimisation, but for
+    `-m ""`."""
+    if request.config.option.markexpr:
+        monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -37,7 +37,8 @@ BRIEF = ["--benchmark-min-rounds=1", "--benchmark-max-time=0.01"]
 @pytest.fixture
 def run(pytester, monkeypatch):
     """Runs pytest on one test file."""
-    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER"):
+        monkeypatch.delenv(name, raising=False)
 
     def run(test, *arguments):
         pytester.makepyfile(test)

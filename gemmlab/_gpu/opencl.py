@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -233,7 +234,8 @@ class OpenCLQueue(Queue):
         return 32 * int(self.queue.device.native_vector_width_float)
 
     def target(self) -> str:
-        return str(self.queue.device.version)
+        forced = os.environ.get("PYOPENCL_BUILD_OPTIONS", "")  # pyopencl adds these to every build
+        return f"{self.queue.device.version} {forced}".rstrip()
 
     def _from_source(self, source: str, name: str, defines: Defines) -> tuple[Kernel, bytes]:
         import pyopencl as cl

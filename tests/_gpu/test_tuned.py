@@ -16,6 +16,8 @@ from gemmlab._gpu.ladder import tuned
 from gemmlab._gpu.ladder.rungs import RUNG_NAMES, RUNGS
 from gemmlab._gpu.runtime import Device
 
+pytestmark = pytest.mark.usefixtures("quick_builds")
+
 RUNG = RUNGS[RUNG_NAMES.index("tuned")]
 # As on a GPU, but small: a CPU device runs its work-items one after another.
 AS_ON_A_GPU = {

@@ -268,6 +268,8 @@ os.environ["POCL_DEVICES"] = sys.argv[1]
 import numpy as np, gemmlab
 from sub_devices import OpenCLOn, all_of, pocl_handles
 from gemmlab import _registry
+
+pytestmark = pytest.mark.usefixtures("quick_builds")
 handles = pocl_handles()
 print(len(handles))
 rng = np.random.default_rng(int(sys.argv[2]))

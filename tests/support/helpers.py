@@ -13,12 +13,12 @@ DOCS = ROOT / "docs"
 
 
 def run_python(*arguments, timeout=120, path=(), **environ):
-    """Run this Python with `arguments`, without our own GEMMLAB_* but with what `environ` gives.
+    """Run this Python with `arguments`, without our own GEMMLAB_* and pytest's settings but with what `environ` gives.
 
     `path` is put before PYTHONPATH. The working directory is not on the path (-P): it may hold the source
     without its compiled modules.
     """
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GEMMLAB_")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("GEMMLAB_", "PYTEST_"))}
     places = [*map(str, path), *filter(None, [os.environ.get("PYTHONPATH")])]
     environ = inherited | environ | ({"PYTHONPATH": os.pathsep.join(places)} if places else {})
     command = [sys.executable, "-P", *map(str, arguments)]

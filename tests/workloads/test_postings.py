@@ -20,6 +20,8 @@ from gemmlab.workloads._postings import Loops
 from gemmlab.workloads.postings import DeviceIndex, Index, generate, intersect, read_queries, trigrams, write_queries
 from gemmlab.workloads.postings_index import Plan
 
+pytestmark = pytest.mark.usefixtures("quick_builds")
+
 SIZES = (0, 1, 2, 7, 8, 9, 31, 32, 33, 63, 64, 65, 100, 1000, 4097)
 
 
@@ -71,7 +73,7 @@ def test_every_instruction_set(level):
                                   index.structure(method), 2), queries, index)  # fmt: skip
 
 
-@pytest.mark.parametrize("ratio", [1, 8, 100])
+@pytest.mark.parametrize("ratio", [1, 8, pytest.param(100, marks=pytest.mark.exhaustive)])
 def test_long_lists_of_all_ratios(ratio):
     index = Index.from_lists(postings_made.even(count, 0, 40_000 * ratio, RNG)
                              for count in (3000, 3000 * ratio, 3001, 3001 * ratio))  # fmt: skip
