@@ -1,5 +1,7 @@
-"""`pytest` runs the tests on all cores, `pytest --benchmark-only` the benchmarks in one process. Random input comes from
-one seed, `--seed`."""
+"""`pytest` runs the tests on all cores, `pytest --benchmark-only` the benchmarks in one process.
+
+Random input comes from one seed, `--seed`.
+"""
 
 import os
 from pathlib import Path

@@ -20,9 +20,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "batch.hpp"
 #include "cpu_features.h"
-#include "plan.hpp"
+#include "run.hpp"
 
 extern "C" const void *gemmlab_kernels(void);
 
@@ -325,7 +324,13 @@ template <int... I> CountedKernel counted_kernel(const Kernel &kernel, std::inte
 // Products
 
 /* What was done, of one kernel. */
-enum { PIECES = BY_ROWS + 1, SLICES, BATCHES, PACKED_B, ACCUMULATED, WAYS };
+enum { FIRST_IN_PLACE = 1, FIRST_VECTOR = 4, OF_PIECES = 7, OF_SLICES, BATCHES, PACKED_B, ACCUMULATED, WAYS };
+
+/* How the first part of a product is multiplied. */
+int way_of(const Part &part) {
+    if (part.strategy == FIVE_LOOPS) return 0;
+    return part.strategy == IN_PLACE ? FIRST_IN_PLACE + part.in_place.order : FIRST_VECTOR + part.by_vector.pass;
+}
 constexpr const char *NAMES[] = {"five loops", "strips", "rows of C", "rows of B", "dot products",
                                  "a vector by columns", "a vector by rows", "pieces", "slices of k", "batches", "packed B", "accumulated"};
 struct Done {
@@ -400,21 +405,21 @@ bool run(Asked &x, bool pack, Done &done) {
         p.packed = panels;
         if (!is_kept(panels + bytes)) return failed(x, "bytes after packed B", a, b, c);
     }
-    p.shares = one_in(2) ? shares_of(p) : random_shares(p);
-    const Count bytes = workspace_of_batch(p, x.batch);
+    Plan plan;
+    plan_with(p, one_in(2) ? shares_of(p) : random_shares(p), products_in(x.batch), plan);
+    const Count bytes = plan.bytes;
     p.buffer = workspace(arenas[3], bytes);
     std::vector<char> memory(c.low, c.low + c.bytes);
     const Product given = p;
     running = &x;
-    multiply_batch(given, x.batch);
+    run(given, plan, x.batch);
     running = NULL;
 
-    const Plan plan = plan_of(p);
-    const bool one_by_one = one_at_a_time(p, products_in(x.batch)), in_pieces = plan.pieces > 1;
+    const bool in_pieces = plan.down * plan.across > 1;
     x.exact = x.whole || is_integer(of_c) || (!is_dots(p) && p.kernel->group == 1);
     done.products += products_in(x.batch);
-    for (int way : {(int)plan.strategy, one_by_one && in_pieces ? (int)PIECES : -1,
-                    one_by_one && is_sliced(p) ? (int)SLICES : -1, x.batch.axes ? (int)BATCHES : -1,
+    for (int way : {way_of(plan.parts[0][0][0]), in_pieces ? (int)OF_PIECES : -1,
+                    plan.sharing == SLICES ? (int)OF_SLICES : -1, x.batch.axes ? (int)BATCHES : -1,
                     pack ? (int)PACKED_B : -1, p.accumulate ? (int)ACCUMULATED : -1})
         if (way >= 0) done.ways[way]++;
 
@@ -456,7 +461,9 @@ void set_depth_of_five_loops(Product &p) {
     p.cs_b = p.kernel->sum;
     for (Count k = least; k < 1 << 16; k *= 2) {
         set_depth(p, k, p.kernel->kc);
-        if (plan_of(p).strategy == FIVE_LOOPS) return;
+        Plan plan;
+        plan_of(p, 1, plan);
+        if (plan.parts[0][0][0].strategy == FIVE_LOOPS) return;
     }
     set_depth(p, least, p.kernel->kc);
 }
@@ -509,6 +516,13 @@ Asked asked_of_tile(const Kernel &kernel, Count rows, Count columns, bool is_pac
     return x;
 }
 
+void multiply(Product &p) {
+    Plan plan;
+    plan_of(p, 1, plan);
+    p.buffer = workspace(arenas[3], plan.bytes);
+    run(p, plan, Batch{});
+}
+
 /* Every number of 16 bits, multiplied by one: it stays what it is, and NaN stays NaN. */
 bool keeps_every_half(const Kernel &kernel) {
     const Count count = 1 << 16;
@@ -519,7 +533,6 @@ bool keeps_every_half(const Kernel &kernel) {
     p.mc = kernel.mc, p.kc = kernel.group, p.nc = 4096;
     p.a = (char *)a.data(), p.rs_a = p.cs_a = 2, p.b = (char *)b.data(), p.rs_b = 4, p.cs_b = 2;
     p.c = (char *)c.data(), p.rs_c = 4, p.cs_c = 2, p.narrows = kernel.narrows, p.packed_n = 2;
-    p.buffer = workspace(arenas[3], workspace_of(p));
     multiply(p);
     const int infinity = kernel.dtype[0] == 'f' ? 0x7c00 : 0x7f80, least = kernel.dtype[0] == 'f' ? 0x400 : 0x80;
     for (Count i = 0; i < 2 * count; i++) {
@@ -540,7 +553,7 @@ bool is_fused(const Kernel &kernel) {
     Product p = {};
     p.extents = &EXTENTS, p.kernel = &kernel, p.m = 1, p.n = 2, p.k = p.kc = 2, p.mc = kernel.mc, p.nc = 4096, p.threads = 1;
     p.a = (const char *)a, p.rs_a = 16, p.cs_a = 8, p.b = (const char *)b, p.rs_b = 16, p.cs_b = 8;
-    p.c = (char *)c, p.rs_c = 16, p.cs_c = 8, p.buffer = workspace(arenas[3], workspace_of(p));
+    p.c = (char *)c, p.rs_c = 16, p.cs_c = 8;
     multiply(p);
     return c[0] != 0;
 }
@@ -580,7 +593,7 @@ bool check(const Kernel &real, long products) {
         if (one_column && rows > kernel.unpacked_rows[1]) continue;  // in high panels C is one vector: dot products
         if (!take(kernel.unpacked_taken[tile], rows, vectors, tile % 2, false)) return false;
     }
-    for (int attempt = 0; in_place && attempt < 500 && !done.ways[FEW_ROWS_OF_A]; attempt++) {
+    for (int attempt = 0; in_place && attempt < 500 && !done.ways[FIRST_IN_PLACE + BY_ROWS_OF_B]; attempt++) {
         Asked x = asked(kernel, Shape::FEW_ROWS);
         if (!run(x, false, done)) return false;
     }
@@ -594,9 +607,10 @@ bool check(const Kernel &real, long products) {
     printf("%-10s into %-10s %6ld products:", kernel.dtype, kernel.out, done.products);
     bool all = !missing;
     for (int way = 0; way < WAYS; way++) {
-        const bool is_stored = way == STRIPS || way == ROWS_OF_C || way == FEW_ROWS_OF_A;
-        if ((is_stored && !in_place) || (way == DOT_PRODUCTS && !kernel.dot) || (way == BY_COLUMNS && !kernel.column.columns)
-            || (way == BY_ROWS && !kernel.row.rows)) continue;
+        const bool is_stored = way >= FIRST_IN_PLACE && way < FIRST_VECTOR;
+        if ((is_stored && !in_place) || (way == FIRST_VECTOR + DOTS && !kernel.dot)
+            || (way == FIRST_VECTOR + COLUMNS && !kernel.column.columns) || (way == FIRST_VECTOR + ROWS && !kernel.row.rows))
+            continue;
         printf(" %ld %s,", done.ways[way], NAMES[way]);
         all = all && done.ways[way];
     }

@@ -23,6 +23,8 @@ from gemmlab._gpu.opencl import OpenCLQueue
 from gemmlab._problem import Problem
 from gemmlab.scale import blocks, broadcast
 
+pytestmark = pytest.mark.usefixtures("quick_builds")
+
 HALVES = halves()
 needs_two = pytest.mark.skipif(len(HALVES) < 2, reason="no OpenCL CPU device of two cores that can be parted")
 needs_opencl = pytest.mark.skipif("opencl:0" not in FIRST_PLACES, reason="no OpenCL device here")
@@ -268,8 +270,6 @@ os.environ["POCL_DEVICES"] = sys.argv[1]
 import numpy as np, gemmlab
 from sub_devices import OpenCLOn, all_of, pocl_handles
 from gemmlab import _registry
-
-pytestmark = pytest.mark.usefixtures("quick_builds")
 handles = pocl_handles()
 print(len(handles))
 rng = np.random.default_rng(int(sys.argv[2]))

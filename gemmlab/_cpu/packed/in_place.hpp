@@ -6,7 +6,9 @@
                        many columns of them as L1 holds go through all rows of A
        by strips       else: a strip of B is in L1 for all rows of A; gathered first if its columns are not adjacent
 
-   Each sum is the chain of the five loops: where an order leaves it, it is put into a buffer, and goes on from there. */
+   Each sum is the chain of the five loops: where an order leaves it, it is put into a buffer, and goes on from there.
+
+   The first half of this file decides, for `in_place_of`; the second half multiplies as that says. */
 #pragma once
 
 #include "macrokernel.hpp"
@@ -46,6 +48,8 @@ INLINE bool is_in_place(const Product &x) {
     if (!has_rows_of_b(x)) return x.m <= FEW_ROWS_OF_PANELS || b_bytes(x) <= x.extents->in_place;
     return x.m <= few_rows(x) || is_short(x) || b_bytes(x) <= x.extents->in_place || stays_in_l2(x);
 }
+INLINE bool gathers_b(const Product &x) { return !x.packed && x.cs_b != x.kernel->sum; }
+
 /* Panels of A. Few rows make one panel, if its tiles still are two vectors wide. Else panels are as high as tiles that are
    as wide as C, or half of it, or `wide_vectors`. B is gathered first where its columns are not adjacent. */
 INLINE Panels unpacked_panels(const Product &x) {
@@ -54,180 +58,70 @@ INLINE Panels unpacked_panels(const Product &x) {
     const Count all = ceil_div_2(x.n, kernel.lanes), wide = kernel.wide_vectors;
     return even_panels(x.m, kernel.unpacked_rows[min(wide, all <= wide ? all : (all + 1) / 2) - 1]);
 }
-INLINE Count strip_columns(const Product &x) {
+INLINE Count strip_columns(const Product &x, const Panels &panels) {
     const Kernel &kernel = *x.kernel;
-    if (!kernel.unpacked) return kernel.nr;
-    const int vectors = kernel.unpacked_vectors[unpacked_panels(x).rows(0) - 1];
+    const int vectors = kernel.unpacked_vectors[panels.rows(0) - 1];
     if (x.packed) return min(kernel.nr, (1 << (31 - __builtin_clz(vectors))) * kernel.lanes);  // a part of a panel
     return vectors * kernel.lanes;
 }
-INLINE bool gathers_b(const Product &x) { return !x.packed && x.cs_b != x.kernel->sum; }
-
-INLINE Tile unpacked_tile_of(const Product &x, Count columns) {
-    return {.kernel = x.kernel, .rows = 0, .columns = columns, .depth = x.k, .a = x.a, .rs_a = x.rs_a, .cs_a = x.cs_a,
-            .b = x.b, .rs_b = x.rs_b, .c = x.c, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = x.accumulate, .resume = false,
-            .products = 1, .a_step = 0, .b_step = 0, .c_step = 0};
-}
-INLINE void run_unpacked(const Tile &tile, Count vectors, bool whole) {
-    tile.kernel->unpacked[((tile.rows - 1) * MAX_UNPACKED_VECTORS + vectors - 1) * 2 + whole](tile);
-}
-
-/* A strip of C, its panels one below the other. */
-INLINE void run_unpacked_rows(const Product &x, Tile tile, Count vectors, bool whole) {
-    const Panels panels = unpacked_panels(x);
-    for (Count panel = 0; panel < panels.count; panel++) {
-        tile.rows = panels.rows(panel);
-        run_unpacked(tile, vectors, whole);
-        tile.a += tile.rows * x.rs_a, tile.c += tile.rows * tile.rs_c;
-    }
-}
-
-/* A block of C, its panels one below the other, each from its first strip to its last: rows of C are passed from start to
-   end, and those of B too, unless it is copied strip by strip. */
-void run_unpacked_columns(const Product &x, Tile tile, Count columns, bool copied) {
-    const Kernel &kernel = *x.kernel;
-    const Panels panels = unpacked_panels(x);
-    const Count strip = strip_columns(x), strips = columns / strip, rest = columns - strips * strip;
-    const Count vectors = ceil_div_2(rest, kernel.lanes);
-    tile.b_step = strip * kernel.sum, tile.c_step = strip * tile.cs_c;
-    if (copied) tile.rs_b = tile.b_step, tile.b_step *= tile.depth;
-    for (Count panel = 0; panel < panels.count; panel++) {
-        tile.rows = panels.rows(panel);
-        tile.products = strips, tile.columns = strip;
-        if (strips) run_unpacked(tile, strip / kernel.lanes, true);
-        if (rest) {
-            Tile last = tile;
-            last.products = 1, last.columns = rest, last.b += strips * tile.b_step, last.c += strips * tile.c_step;
-            if (copied) last.rs_b = vectors * kernel.lanes * kernel.sum;
-            run_unpacked(last, vectors, copied || rest == vectors * kernel.lanes);
-        }
-        tile.a += tile.rows * x.rs_a, tile.c += tile.rows * tile.rs_c;
-    }
-}
-
-/* A short k: C is most of what is moved, so its rows are written from start to end, by as many columns as B has in L2.
-   Vectors as long as a cache line are two loads each where they begin in the middle of one: B is copied then. */
-INLINE bool copies_short_b(const Product &x) {
-    return has_long_vectors(x) && x.k >= COPIED_K && x.m >= COPIED_M && x.n > strip_columns(x);
-}
-INLINE Count short_k_columns(const Product &x) {
-    const Count strip = strip_columns(x);
-    return max(strip, x.extents->short_k_b / (x.k * x.kernel->sum) / strip * strip);
-}
-/* Strips of B, one after the other, each of whole vectors. */
-void copy_strips(const Product &x, const char *b, Count columns) {
-    const Kernel &kernel = *x.kernel;
-    const Count strip = strip_columns(x);
-    for (Count jr = 0; jr < columns; jr += strip) {
-        const Count width = min(strip, columns - jr);
-        kernel.pack_b({.kernel = &kernel, .to = x.buffer + jr * x.k * kernel.sum, .from = b + jr * kernel.sum,
-                       .across = kernel.sum, .along = x.rs_b, .width = width,
-                       .padded = round_up_2(width, kernel.lanes), .depth = x.k});
-    }
-}
-void multiply_short_k(const Product &x) {
-    const Count columns = short_k_columns(x);
-    const bool copied = copies_short_b(x);
-    for (Count jc = 0; jc < x.n; jc += columns) {
-        const Count here = min(columns, x.n - jc);
-        Tile tile = unpacked_tile_of(x, 0);
-        tile.b += jc * x.cs_b, tile.c += jc * x.cs_c;
-        if (copied) copy_strips(x, tile.b, here), tile.b = x.buffer;
-        run_unpacked_columns(x, tile, here, copied);
-    }
-}
-
-/* A few rows: B is most of what is moved, so it is read in the order of memory, some of its rows at a time: as many as
-   the processor reads ahead of. The sums of some columns stay in L2, in C or in the buffer, until a block of k is whole. */
-INLINE Count few_rows_depth(const Product &x) {
-    const Count depth = min(x.k, x.kc), streams = x.m == 1 && b_bytes(x) > x.extents->l2 ? ROWS_FOR_ONE : ROWS_OF_B;
-    return ceil_div(depth, ceil_div(depth, streams));
-}
-/* Columns whose rows of B stay in L1 from a panel to the next. All, if A is one panel, or if these rows would share sets,
-   being a quarter of a way apart or a multiple. */
-INLINE Count columns_in_l1(const Product &x) {
-    if (x.m <= x.kernel->unpacked_rows[1] || x.rs_b % (x.extents->conflict / 4) == 0) return x.n;
-    const Count strip = strip_columns(x), row = x.extents->rows_in_l1 / few_rows_depth(x);
-    return max(1, row / (strip * x.kernel->sum)) * strip;
-}
-INLINE bool buffers_sums(const Product &x) {
-    return x.accumulate || x.k > min(x.kc, BUFFERED_K) || x.cs_c != x.kernel->sum;
-}
-INLINE Count few_rows_columns(const Product &x) {
-    const Count strip = strip_columns(x), all = round_up_2(x.n, x.kernel->lanes);
-    return min(all, max(1, x.extents->few_rows_sums / (x.m * x.kernel->sum * strip)) * strip);
-}
-void multiply_few_rows(const Product &x) {
-    const Kernel &kernel = *x.kernel;
-    const Count columns = few_rows_columns(x), some = few_rows_depth(x), in_l1 = columns_in_l1(x);
-    const bool buffered = buffers_sums(x);
-    for (Count jc = 0; jc < x.n; jc += columns) {
-        const Count here = min(columns, x.n - jc);
-        char *const c = x.c + jc * x.cs_c;
-        for (Count pc = 0; pc < x.k; pc += x.kc) {
-            const Count depth = min(x.kc, x.k - pc);
-            Tile tile = unpacked_tile_of(x, 0);
-            tile.add = false, tile.c = c;
-            if (buffered) tile.c = x.buffer, tile.rs_c = columns * kernel.sum, tile.cs_c = kernel.sum;
-            for (Count p = 0; p < depth; p += some) {
-                tile.depth = min(some, depth - p), tile.resume = p > 0;
-                tile.a = x.a + (pc + p) * x.cs_a, tile.b = x.b + (pc + p) * x.rs_b + jc * x.cs_b;
-                for (Count jr = 0; jr < here; jr += in_l1) {
-                    Tile part = tile;
-                    part.b += jr * kernel.sum, part.c += jr * tile.cs_c;
-                    run_unpacked_columns(x, part, min(in_l1, here - jr), false);
-                }
-            }
-            if (buffered)
-                kernel.accumulate({.kernel = &kernel, .from = x.buffer, .rs_from = columns * kernel.sum, .c = c,
-                                   .rs_c = x.rs_c, .cs_c = x.cs_c, .rows = x.m, .columns = here,
-                                   .add = x.accumulate || pc > 0});
-        }
-    }
-}
-
-/* Else strips of C, one after the other: a strip of B is in L1 for all rows of A. */
-void multiply_strips(const Product &x) {
-    const Kernel &kernel = *x.kernel;
-    const Count strip = strip_columns(x), row_bytes = kernel.lanes * kernel.sum;
-    const bool gathers = gathers_b(x);
-    for (Count jr = 0; jr < x.n; jr += strip) {
-        const Count columns = min(strip, x.n - jr), vectors = ceil_div_2(columns, kernel.lanes);
-        const bool whole = x.packed || gathers || columns == vectors * kernel.lanes;
-        Tile tile = unpacked_tile_of(x, columns);
-        tile.c += jr * x.cs_c;
-        if (x.packed || gathers) tile.rs_b = (x.packed ? kernel.nr / kernel.lanes : vectors) * row_bytes;
-        for (Count pc = 0; pc < x.k; pc += x.kc) {
-            tile.depth = min(x.kc, x.k - pc), tile.add = x.accumulate || pc > 0;
-            tile.a = x.a + pc * x.cs_a, tile.b = x.b + pc * x.rs_b + jr * x.cs_b;
-            if (gathers) {
-                kernel.pack_b({.kernel = &kernel, .to = x.buffer, .from = tile.b, .across = x.cs_b, .along = x.rs_b,
-                               .width = columns, .padded = vectors * kernel.lanes, .depth = tile.depth});
-                tile.b = x.buffer;
-            }
-            if (x.packed)
-                tile.b = packed_panels(x, pc, jr & -kernel.nr, tile.depth) + (jr & (kernel.nr - 1)) * kernel.sum;
-            run_unpacked_rows(x, tile, vectors, whole);
-        }
-    }
-}
 
 /* The order: by what is moved most. */
-INLINE bool has_few_rows(const Product &x) {
-    return x.m <= FEW_ROWS && has_rows_of_b(x) && x.k > ROWS_OF_B && x.n > strip_columns(x)
-        && x.k * x.n * x.kernel->sum > x.extents->in_place;
-}
 enum OrderInPlace { BY_STRIPS, BY_ROWS_OF_C, BY_ROWS_OF_B };
-INLINE OrderInPlace order_in_place(const Product &x) {
+INLINE OrderInPlace order_in_place(const Product &x, Count strip) {
     if (is_short(x) && x.k <= x.kc) return BY_ROWS_OF_C;
-    return has_few_rows(x) ? BY_ROWS_OF_B : BY_STRIPS;
+    const bool has_few_rows = x.m <= FEW_ROWS && has_rows_of_b(x) && x.k > ROWS_OF_B && x.n > strip
+                            && x.k * x.n * x.kernel->sum > x.extents->in_place;
+    return has_few_rows ? BY_ROWS_OF_B : BY_STRIPS;
 }
-void multiply_in_order(const Product &x) {
-    switch (order_in_place(x)) {
-        case BY_ROWS_OF_C: return multiply_short_k(x);
-        case BY_ROWS_OF_B: return multiply_few_rows(x);
-        default: return multiply_strips(x);
-    }
+
+/* How the loops in place go through a product. */
+struct InPlace {
+    OrderInPlace order;
+    Panels panels;   // of A
+    Count strip;     // columns of a tile
+    Count columns;   // by rows: of a block of B or C
+    Count in_l1;     // by rows of B: of these columns, how many go through all panels of A
+    Count depth;     // by rows of B: how many of them are read at a time
+    bool gathers;    // by strips: a strip of B is gathered first
+    bool copies;     // by rows of C: B is copied first, strip by strip
+    bool buffers;    // by rows of B: sums are in the buffer until a block of k is whole
+    Count bytes;     // of the buffer
+};
+
+/* By rows of C: as many columns as B has in L2. Vectors as long as a cache line are two loads each where they begin in the
+   middle of one: B is copied then, where there is enough of it. */
+INLINE void by_rows_of_c(const Product &x, InPlace &plan) {
+    const Count row = x.k * x.kernel->sum;
+    plan.columns = max(plan.strip, x.extents->short_k_b / row / plan.strip * plan.strip);
+    plan.copies = has_long_vectors(x) && x.k >= COPIED_K && x.m >= COPIED_M && x.n > plan.strip;
+    if (plan.copies) plan.bytes = min(round_up_2(x.n, x.kernel->lanes), plan.columns) * row;
+}
+
+/* By rows of B: as many of them at a time as the processor reads ahead of, and as many columns as have their sums in L2.
+   Those that stay in L1 from a panel of A to the next are all, if there is one panel, or if these rows would share sets,
+   being a quarter of a way apart or a multiple. */
+INLINE void by_rows_of_b(const Product &x, InPlace &plan) {
+    const Kernel &kernel = *x.kernel;
+    const Count depth = min(x.k, x.kc), streams = x.m == 1 && b_bytes(x) > x.extents->l2 ? ROWS_FOR_ONE : ROWS_OF_B;
+    const Count strip = plan.strip, strip_bytes = strip * kernel.sum;
+    plan.depth = ceil_div(depth, ceil_div(depth, streams));
+    plan.columns = min(round_up_2(x.n, kernel.lanes), max(1, x.extents->few_rows_sums / (x.m * strip_bytes)) * strip);
+    plan.in_l1 = x.m <= kernel.unpacked_rows[1] || x.rs_b % (x.extents->conflict / 4) == 0
+                   ? x.n : max(1, x.extents->rows_in_l1 / plan.depth / strip_bytes) * strip;
+    plan.buffers = x.accumulate || x.k > min(x.kc, BUFFERED_K) || x.cs_c != kernel.sum;
+    if (plan.buffers) plan.bytes = x.m * plan.columns * kernel.sum;
+}
+
+INLINE InPlace in_place_of(const Product &x) {
+    InPlace plan;
+    plan.panels = unpacked_panels(x), plan.strip = strip_columns(x, plan.panels);
+    plan.order = order_in_place(x, plan.strip);
+    plan.columns = plan.in_l1 = plan.depth = plan.bytes = 0;
+    plan.gathers = gathers_b(x), plan.copies = plan.buffers = false;
+    if (plan.gathers) plan.bytes = min(x.k, x.kc) * plan.strip * x.kernel->sum;
+    if (plan.order == BY_ROWS_OF_C) by_rows_of_c(x, plan);
+    if (plan.order == BY_ROWS_OF_B) by_rows_of_b(x, plan);
+    return plan;
 }
 
 /* Columns of B before the first whole vector of memory. They are multiplied on their own where that pays: a vector that
@@ -244,41 +138,152 @@ INLINE Product without_columns(const Product &x, Count columns) {
     rest.n -= columns, rest.b += columns * x.cs_b, rest.c += columns * x.cs_c;
     return rest;
 }
-void multiply_in_place(const Product &x) {
-    Product peeled = x;
-    peeled.n = peeled_columns(x);
-    if (peeled.n) multiply_in_order(peeled);
-    multiply_in_order(without_columns(x, peeled.n));
+INLINE Product first_columns(const Product &x, Count columns) {
+    Product first = x;
+    first.n = columns;
+    return first;
 }
-INLINE Count in_place_bytes(const Product &x) {
-    const Count sum = x.kernel->sum;
-    if (gathers_b(x)) return min(x.k, x.kc) * strip_columns(x) * sum;
-    switch (order_in_place(x)) {
-        case BY_ROWS_OF_C:
-            return copies_short_b(x) ? min(round_up_2(x.n, x.kernel->lanes), short_k_columns(x)) * x.k * sum : 0;
-        case BY_ROWS_OF_B: return buffers_sums(x) ? x.m * few_rows_columns(x) * sum : 0;
-        default: return 0;
+
+/* A product of one strip and one block of k: in a batch, a tile goes through some products before the next does. */
+INLINE bool is_small(const Product &x, const InPlace &plan) {
+    return x.threads == 1 && x.k <= x.kc && x.n > 1 && has_rows_of_b(x) && x.n <= plan.strip;
+}
+
+
+INLINE Tile unpacked_tile_of(const Product &x, Count columns) {
+    return {.kernel = x.kernel, .rows = 0, .columns = columns, .depth = x.k, .a = x.a, .rs_a = x.rs_a, .cs_a = x.cs_a,
+            .b = x.b, .rs_b = x.rs_b, .c = x.c, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = x.accumulate, .resume = false,
+            .products = 1, .a_step = 0, .b_step = 0, .c_step = 0};
+}
+INLINE void run_unpacked(const Tile &tile, Count vectors, bool whole) {
+    tile.kernel->unpacked[((tile.rows - 1) * MAX_UNPACKED_VECTORS + vectors - 1) * 2 + whole](tile);
+}
+
+/* A strip of C, its panels one below the other. */
+INLINE void run_unpacked_rows(const Product &x, const Panels &panels, Tile tile, Count vectors, bool whole) {
+    for (Count panel = 0; panel < panels.count; panel++) {
+        tile.rows = panels.rows(panel);
+        run_unpacked(tile, vectors, whole);
+        tile.a += tile.rows * x.rs_a, tile.c += tile.rows * tile.rs_c;
     }
 }
 
-/* Products of a batch, each of one strip and one block of k: a tile goes through some of them before the next does. */
+/* A block of C, its panels one below the other, each from its first strip to its last: rows of C are passed from start to
+   end, and those of B too, unless it is copied strip by strip. */
+void run_unpacked_columns(const Product &x, const InPlace &plan, Tile tile, Count columns) {
+    const Kernel &kernel = *x.kernel;
+    const Count strip = plan.strip, strips = columns / strip, rest = columns - strips * strip;
+    const Count vectors = ceil_div_2(rest, kernel.lanes);
+    tile.b_step = strip * kernel.sum, tile.c_step = strip * tile.cs_c;
+    if (plan.copies) tile.rs_b = tile.b_step, tile.b_step *= tile.depth;
+    for (Count panel = 0; panel < plan.panels.count; panel++) {
+        tile.rows = plan.panels.rows(panel);
+        tile.products = strips, tile.columns = strip;
+        if (strips) run_unpacked(tile, strip / kernel.lanes, true);
+        if (rest) {
+            Tile last = tile;
+            last.products = 1, last.columns = rest, last.b += strips * tile.b_step, last.c += strips * tile.c_step;
+            if (plan.copies) last.rs_b = vectors * kernel.lanes * kernel.sum;
+            run_unpacked(last, vectors, plan.copies || rest == vectors * kernel.lanes);
+        }
+        tile.a += tile.rows * x.rs_a, tile.c += tile.rows * tile.rs_c;
+    }
+}
+
+/* A short k: C is most of what is moved, so its rows are written from start to end. */
+void copy_strips(const Product &x, const char *b, Count columns, Count strip) {
+    const Kernel &kernel = *x.kernel;
+    for (Count jr = 0; jr < columns; jr += strip) {
+        const Count width = min(strip, columns - jr);
+        kernel.pack_b({.kernel = &kernel, .to = x.buffer + jr * x.k * kernel.sum, .from = b + jr * kernel.sum,
+                       .across = kernel.sum, .along = x.rs_b, .width = width,
+                       .padded = round_up_2(width, kernel.lanes), .depth = x.k});
+    }
+}
+void multiply_short_k(const Product &x, const InPlace &plan) {
+    for (Count jc = 0; jc < x.n; jc += plan.columns) {
+        const Count here = min(plan.columns, x.n - jc);
+        Tile tile = unpacked_tile_of(x, 0);
+        tile.b += jc * x.cs_b, tile.c += jc * x.cs_c;
+        if (plan.copies) copy_strips(x, tile.b, here, plan.strip), tile.b = x.buffer;
+        run_unpacked_columns(x, plan, tile, here);
+    }
+}
+
+/* A few rows: B is most of what is moved, so it is read in the order of memory, some of its rows at a time. */
+void multiply_few_rows(const Product &x, const InPlace &plan) {
+    const Kernel &kernel = *x.kernel;
+    for (Count jc = 0; jc < x.n; jc += plan.columns) {
+        const Count here = min(plan.columns, x.n - jc);
+        char *const c = x.c + jc * x.cs_c;
+        for (Count pc = 0; pc < x.k; pc += x.kc) {
+            const Count depth = min(x.kc, x.k - pc);
+            Tile tile = unpacked_tile_of(x, 0);
+            tile.add = false, tile.c = c;
+            if (plan.buffers) tile.c = x.buffer, tile.rs_c = plan.columns * kernel.sum, tile.cs_c = kernel.sum;
+            for (Count p = 0; p < depth; p += plan.depth) {
+                tile.depth = min(plan.depth, depth - p), tile.resume = p > 0;
+                tile.a = x.a + (pc + p) * x.cs_a, tile.b = x.b + (pc + p) * x.rs_b + jc * x.cs_b;
+                for (Count jr = 0; jr < here; jr += plan.in_l1) {
+                    Tile part = tile;
+                    part.b += jr * kernel.sum, part.c += jr * tile.cs_c;
+                    run_unpacked_columns(x, plan, part, min(plan.in_l1, here - jr));
+                }
+            }
+            if (plan.buffers)
+                kernel.accumulate({.kernel = &kernel, .from = x.buffer, .rs_from = plan.columns * kernel.sum, .c = c,
+                                   .rs_c = x.rs_c, .cs_c = x.cs_c, .rows = x.m, .columns = here,
+                                   .add = x.accumulate || pc > 0});
+        }
+    }
+}
+
+/* Else strips of C, one after the other: a strip of B is in L1 for all rows of A. */
+void multiply_strips(const Product &x, const InPlace &plan) {
+    const Kernel &kernel = *x.kernel;
+    const Count row_bytes = kernel.lanes * kernel.sum;
+    for (Count jr = 0; jr < x.n; jr += plan.strip) {
+        const Count columns = min(plan.strip, x.n - jr), vectors = ceil_div_2(columns, kernel.lanes);
+        const bool whole = x.packed || plan.gathers || columns == vectors * kernel.lanes;
+        Tile tile = unpacked_tile_of(x, columns);
+        tile.c += jr * x.cs_c;
+        if (x.packed || plan.gathers) tile.rs_b = (x.packed ? kernel.nr / kernel.lanes : vectors) * row_bytes;
+        for (Count pc = 0; pc < x.k; pc += x.kc) {
+            tile.depth = min(x.kc, x.k - pc), tile.add = x.accumulate || pc > 0;
+            tile.a = x.a + pc * x.cs_a, tile.b = x.b + pc * x.rs_b + jr * x.cs_b;
+            if (plan.gathers) {
+                kernel.pack_b({.kernel = &kernel, .to = x.buffer, .from = tile.b, .across = x.cs_b, .along = x.rs_b,
+                               .width = columns, .padded = vectors * kernel.lanes, .depth = tile.depth});
+                tile.b = x.buffer;
+            }
+            if (x.packed)
+                tile.b = packed_panels(x, pc, jr & -kernel.nr, tile.depth) + (jr & (kernel.nr - 1)) * kernel.sum;
+            run_unpacked_rows(x, plan.panels, tile, vectors, whole);
+        }
+    }
+}
+
+void multiply_in_place(const Product &x, const InPlace &plan) {
+    switch (plan.order) {
+        case BY_ROWS_OF_C: return multiply_short_k(x, plan);
+        case BY_ROWS_OF_B: return multiply_few_rows(x, plan);
+        default: return multiply_strips(x, plan);
+    }
+}
+
+/* Products of a batch with equal steps from each to the next. */
 struct Steps {
     Count products, a, b, c;
 };
-INLINE bool is_small(const Product &x) {
-    const Kernel &kernel = *x.kernel;
-    return x.threads == 1 && kernel.unpacked && x.k <= x.kc && x.n > 1 && has_rows_of_b(x) && is_in_place(x)
-        && x.n <= strip_columns(x);
-}
-void multiply_small(const Product &x, const Steps &steps) {
+void multiply_small(const Product &x, const InPlace &plan, const Steps &steps) {
     const Kernel &kernel = *x.kernel;
     const Count vectors = ceil_div_2(x.n, kernel.lanes), one = (x.m * x.k + x.k * x.n + x.m * x.n) * kernel.sum;
-    const Count at_once = x.m <= kernel.unpacked_rows[1] ? steps.products : max(1, x.extents->at_once / one);
+    const Count at_once = plan.panels.count == 1 ? steps.products : max(1, x.extents->at_once / one);
     Tile tile = unpacked_tile_of(x, x.n);
     tile.a_step = steps.a, tile.b_step = steps.b, tile.c_step = steps.c;
     for (Count i = 0; i < steps.products; i += at_once) {
         tile.products = min(at_once, steps.products - i);
-        run_unpacked_rows(x, tile, vectors, x.n == vectors * kernel.lanes);
+        run_unpacked_rows(x, plan.panels, tile, vectors, x.n == vectors * kernel.lanes);
         tile.a += at_once * steps.a, tile.b += at_once * steps.b, tile.c += at_once * steps.c;
     }
 }

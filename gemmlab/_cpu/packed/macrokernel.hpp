@@ -35,6 +35,7 @@ constexpr Count MIN_ROWS = 32;               // of a block of A, and two tiles a
 constexpr Count MIN_COLUMNS = 1024;          // of a block of B, where k is so long that its memory would hold fewer
 constexpr Count MANY_COLUMNS = 1024;         // of B: what it costs to pack A is little beside its product
 constexpr Count STRIP_COLUMNS = 512;         // of a strip of C: each packed A is read once for so many
+constexpr Count THIN = 256;                  // rows or columns of a thin product at most
 
 /* The blocks of the five loops: see above. `mc` and `nc` of a product are upper bounds of these. */
 struct Blocks {
@@ -42,6 +43,10 @@ struct Blocks {
     bool packs_a;
     Count kept;     // blocks of packed A
     bool separate;  // a strip's sums are in a separate accumulator until they are whole
+    Count tasks;    // parts of C that the threads want, of each block of B
+    Count rows_of_b;        // that are packed at a time
+    Count of_a, of_thread;  // bytes of a packed block of A, and of all that a thread has
+    Count bytes;            // of that and of packed B
 };
 
 /* No thread is as fast as another, so each gets some blocks. */
@@ -54,8 +59,20 @@ INLINE Count bytes_of_a(const Kernel &x, Count depth) { return bytes_of(x, depth
 INLINE Count a_bytes(const Product &x, Count rows) {
     return round_up(rows, x.kernel->mr) * bytes_of_a(*x.kernel, min(x.k, x.kc));
 }
+/* Bytes of a packed block of B at most. What only few rows use is in L2 for them. */
+INLINE bool has_thin_b(const Product &x) { return x.threads == 1 && x.m <= THIN && !x.max_b; }
 INLINE Count max_b_bytes(const Product &x) {
+    if (has_thin_b(x)) return x.extents->thin_b;
     return x.max_b ? x.max_b : max(x.extents->min_b, x.threads * x.extents->b_of_a_thread);
+}
+INLINE Count max_columns(const Product &x) {
+    if (!has_thin_b(x)) return x.nc;
+    const Count fit = round_up_2(x.extents->thin_b / bytes_of(*x.kernel, min(x.k, x.kc)), x.kernel->nr);
+    return min(x.nc, max(x.kernel->nr, fit));
+}
+/* Rows of B that are packed at a time: where they are adjacent numbers, they are read in the order of memory. */
+INLINE Count rows_of_b_at_a_time(const Product &x) {
+    return x.cs_b == x.kernel->stored ? min(x.kc, ROWS_OF_B * x.kernel->group) : x.kc;
 }
 
 /* Rows of a block of A: few enough for kc of them to stay in L2, and the `k` that is packed at once near it; and where
@@ -85,42 +102,28 @@ INLINE bool packs_a(const Product &x) {
 Blocks blocks_of(const Product &x) {
     const Kernel &kernel = *x.kernel;
     const Count max_b = max_b_bytes(x), nr = kernel.nr;
-    Blocks blocks = {.mc = 0, .nc = x.n, .kr = x.k, .ns = 0, .packs_a = packs_a(x), .kept = 0,
-                     .separate = false};
+    Blocks blocks = {.mc = 0, .nc = x.n, .kr = x.k, .ns = 0, .packs_a = packs_a(x), .kept = 0, .separate = false,
+                     .tasks = x.threads > 1 ? blocks_a_thread(x.threads) * x.threads : 1,
+                     .rows_of_b = rows_of_b_at_a_time(x), .of_a = 0, .of_thread = 0, .bytes = 0};
     if (!x.packed) {
         const Count fit = max_b / bytes_of(kernel, x.k) & -nr;
-        const Count columns = min(x.nc, max(fit, x.narrows ? nr : MIN_COLUMNS));
+        const Count columns = min(max_columns(x), max(fit, x.narrows ? nr : MIN_COLUMNS));
         blocks.nc = min(x.n, round_up_2(ceil_div(x.n, ceil_div(x.n, columns)), nr));
         const Count block = round_up_2(blocks.nc, nr) * bytes_of(kernel, x.kc);
         if (!x.narrows) blocks.kr = min(x.k, x.kc * max(1, max_b / block));
     }
     blocks.mc = block_rows(x, blocks.kr);
-    blocks.kept = ceil_div(blocks.kr, x.kc);
-    if (blocks.kept * a_bytes(x, blocks.mc) > x.extents->a_of_a_thread) blocks.kept = 1;
+    blocks.kept = ceil_div(blocks.kr, x.kc), blocks.of_a = a_bytes(x, blocks.mc);
+    if (blocks.kept * blocks.of_a > x.extents->a_of_a_thread) blocks.kept = 1;
     blocks.ns = round_up_2(blocks.nc, nr);
     if (blocks.kr > x.kc || x.narrows) blocks.ns = min(blocks.ns, round_up_2(STRIP_COLUMNS, nr));
     blocks.separate = x.narrows || (blocks.kr == x.k && x.k > x.kc && x.rs_c % x.extents->conflict == 0);
+    blocks.of_thread = whole_lines(blocks.packs_a * blocks.kept * blocks.of_a
+                                   + blocks.separate * blocks.mc * blocks.ns * kernel.sum);
+    const Count panels = x.packed ? 0 : round_up_2(blocks.nc, nr) * bytes_of(kernel, blocks.kr);
+    blocks.bytes = whole_lines(panels) + x.threads * blocks.of_thread;
     return blocks;
 }
-
-/* Bytes of the block of B that all threads share, and of what each thread has: its A, and a separate accumulator. What
-   is enough for a product is enough for a part of it, whatever the blocks of that are. */
-Count shared_bytes(const Product &x) {
-    const Kernel &kernel = *x.kernel;
-    const Count nr = kernel.nr, all_of_k = bytes_of(kernel, x.k);
-    const Count block = round_up_2(min(x.n, MIN_COLUMNS), nr) * bytes_of(kernel, min(x.k, x.kc));
-    const Count max_b = max(max(max_b_bytes(x), block), x.narrows ? nr * all_of_k : 0);
-    if (x.packed) return 0;
-    return whole_lines(min(round_up_2(x.n, nr) * all_of_k, round_up_2(max_b, nr * kernel.step)));
-}
-Count own_bytes(const Product &x) {
-    const Kernel &kernel = *x.kernel;
-    const Count rows = min(x.m, x.mc), a = a_bytes(x, rows + (kernel.whole_panels ? kernel.mr : 0));
-    const Count sums = (rows + kernel.mr) * round_up_2(min(x.n, STRIP_COLUMNS), kernel.nr) * kernel.sum;
-    const bool separate = x.narrows || x.k > x.kc;
-    return whole_lines(min(ceil_div(x.k, x.kc) * a, max(x.extents->a_of_a_thread, a)) + separate * sums);
-}
-Count five_loops_bytes(const Product &x) { return shared_bytes(x) + x.threads * own_bytes(x); }
 
 /* Panels of some rows of A: all are of equal height up to one row, the taller ones first, so that none is a thin rest. */
 struct Panels {
@@ -189,15 +192,12 @@ struct PartOfB {
     Count pr, k, jc, columns;
 };
 
-/* Panels of a part of B, a block of k after the other: those that are this thread's to pack. Where rows of B are adjacent
-   numbers, they are read in the order of memory: some of them at a time, through all panels. */
-INLINE Count rows_of_b_at_a_time(const Product &x) {
-    return x.cs_b == x.kernel->stored ? min(x.kc, ROWS_OF_B * x.kernel->group) : x.kc;
-}
-void pack_panels_of_b(const Product &x, char *to, const PartOfB &part, Count thread, Count threads) {
+/* Panels of a part of B, a block of k after the other: those that are this thread's to pack, some rows of B at a time
+   through all panels. */
+void pack_panels_of_b(const Product &x, char *to, const PartOfB &part, Count some, Count thread, Count threads) {
     const Kernel &kernel = *x.kernel;
     const Count nr = kernel.nr, panels = ceil_div_2(part.columns, nr), all = ceil_div(part.k, x.kc) * panels;
-    const Count end = share(all, thread + 1, threads), some = rows_of_b_at_a_time(x);
+    const Count end = share(all, thread + 1, threads);
     for (Count i = share(all, thread, threads), next; i < end; i = next) {
         const Count pc = i / panels * x.kc, depth = min(x.kc, part.k - pc);
         next = min(end, i - i % panels + panels);
@@ -231,11 +231,11 @@ struct Strip {
     bool pack;  // A, which is not packed yet
 };
 
-/* 4th loop: a strip of C from packed B; `own` is the thread's memory. */
-void multiply_strip(const Product &x, const Blocks &blocks, const PartOfB &part, const Strip &strip, char *own) {
+/* 4th loop: a strip of C from packed B; `memory` is the thread's. */
+void multiply_strip(const Product &x, const Blocks &blocks, const PartOfB &part, const Strip &strip, char *memory) {
     const Kernel &kernel = *x.kernel;
-    const Count wide = round_up_2(part.columns, kernel.nr), one_block = a_bytes(x, blocks.mc);
-    char *const sums = own + blocks.kept * one_block;
+    const Count wide = round_up_2(part.columns, kernel.nr);
+    char *const sums = memory + blocks.packs_a * blocks.kept * blocks.of_a;
     const Sums whole = {.kernel = &kernel, .from = sums, .rs_from = blocks.ns * kernel.sum,
                         .c = x.c + strip.ic * x.rs_c + (part.jc + strip.js) * x.cs_c, .rs_c = x.rs_c, .cs_c = x.cs_c,
                         .rows = strip.rows, .columns = strip.columns, .add = false};
@@ -243,7 +243,7 @@ void multiply_strip(const Product &x, const Blocks &blocks, const PartOfB &part,
     for (Count pc = 0, slot = 0; pc < part.k; pc += x.kc, slot++) {
         const Count depth = min(x.kc, part.k - pc);
         if (slot == blocks.kept) slot = 0;
-        char *const packed_a = own + slot * one_block;
+        char *const packed_a = memory + slot * blocks.of_a;
         const char *const a = x.a + strip.ic * x.rs_a + (part.pr + pc) * x.cs_a;
         if (blocks.packs_a && (strip.pack || blocks.kept * x.kc < part.k))
             pack_block_of_a(x, packed_a, a, strip.rows, depth);
@@ -270,21 +270,20 @@ INLINE void barrier(int threads) {
 /* A thread and its team; `next` is the team's: the next block of C that nobody has taken. */
 struct Member {
     int thread, threads;
-    char *own;
+    char *memory;
     Count *next;
 };
 
 /* 5th and 3rd loop: one thread's part in them. */
 void multiply_blocks(const Product &x, const Blocks &blocks, const Member &member) {
     const Count nr = x.kernel->nr, of_rows = ceil_div(x.m, blocks.mc);
-    const Count wanted = x.threads > 1 ? blocks_a_thread(x.threads) * x.threads : 1;
     for (Count jc = 0; jc < x.n; jc += blocks.nc) {
         const Count columns = min(blocks.nc, x.n - jc), panels = ceil_div_2(columns, nr);
-        const Count across = min(panels, ceil_div(wanted, of_rows));  // parts of a block row of C
+        const Count across = min(panels, ceil_div(blocks.tasks, of_rows));  // parts of a block row of C
         for (Count pr = 0; pr < x.k; pr += blocks.kr) {
             const PartOfB part = {.pr = pr, .k = min(blocks.kr, x.k - pr), .jc = jc, .columns = columns};
             if (member.thread == 0) *member.next = 0;
-            if (!x.packed) pack_panels_of_b(x, x.buffer, part, member.thread, member.threads);
+            if (!x.packed) pack_panels_of_b(x, x.buffer, part, blocks.rows_of_b, member.thread, member.threads);
             barrier(member.threads);
             Count task, packed = -1;
             while ((task = __atomic_fetch_add(member.next, 1, __ATOMIC_RELAXED)) < of_rows * across) {
@@ -294,7 +293,7 @@ void multiply_blocks(const Product &x, const Blocks &blocks, const Member &membe
                 for (Count js = share(panels, piece, across) * nr; js < end; js += blocks.ns) {
                     const Strip strip = {.ic = ic, .rows = rows, .js = js, .columns = min(blocks.ns, end - js),
                                          .pack = i != packed};
-                    multiply_strip(x, blocks, part, strip, member.own);
+                    multiply_strip(x, blocks, part, strip, member.memory);
                     packed = i;
                 }
             }
@@ -303,20 +302,18 @@ void multiply_blocks(const Product &x, const Blocks &blocks, const Member &membe
     }
 }
 
-void five_loops(const Product &x) {
-    const Blocks blocks = blocks_of(x);
-    const Count own = own_bytes(x);
-    char *const owns = x.buffer + shared_bytes(x);
+void five_loops(const Product &x, const Blocks &blocks) {
+    char *const of_threads = x.buffer + blocks.bytes - x.threads * blocks.of_thread;
     Count next;
     if (x.threads == 1) {
-        multiply_blocks(x, blocks, {.thread = 0, .threads = 1, .own = owns, .next = &next});
+        multiply_blocks(x, blocks, {.thread = 0, .threads = 1, .memory = of_threads, .next = &next});
         return;
     }
     #pragma omp parallel num_threads(x.threads)
     {
         const int thread = omp_get_thread_num();
-        multiply_blocks(x, blocks, {.thread = thread, .threads = omp_get_num_threads(), .own = owns + thread * own,
-                                    .next = &next});
+        multiply_blocks(x, blocks, {.thread = thread, .threads = omp_get_num_threads(),
+                                    .memory = of_threads + thread * blocks.of_thread, .next = &next});
     }
 }
 

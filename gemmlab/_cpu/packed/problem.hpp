@@ -11,10 +11,10 @@
        in_place         loops on operands as they are stored
        vector_products  loops of a matrix by a vector
        sharing          how a product is shared out to threads, and the rule that chooses
-       strategies       all ways to go through a product
-       batch            many products of one shape
+       plan             how a product is computed: every decision, and the bytes that it takes
+       run              what carries a plan out, and decides nothing
 
-   Python's side is in `_cpu/packed_backend/`: calls on arrays, the plan, memory for panels, kernels that record.
+   Python's side is in `_cpu/packed_backend/`: calls on arrays, the plan in words, memory for panels, kernels that record.
 
    A is m x k, B is k x n, C is m x n. Strides are in bytes, as BLIS names them: rs_a leads from a row of A to the next,
    cs_a from a column to the next. Any stride will do, zero and negative ones too.
@@ -109,11 +109,6 @@ struct Kernel {
     PairProducts pair_products;  // of each row or column of a panel, what `Paired` subtracts (numeric.hpp); or NULL
 };
 
-/* How a product is shared out to its threads: see sharing.hpp. Without rows, there are no pieces. */
-struct Shares {
-    Count slices, rows, columns;  // of k; of a piece of C
-};
-
 /* One product, C = A B or, if it accumulates, C = C + A B. */
 struct Product {
     const Kernel *kernel;
@@ -123,7 +118,6 @@ struct Product {
     const char *b; Count rs_b, cs_b;
     char *c; Count rs_c, cs_c;
     int threads;
-    Shares shares;       // worked out before
     double team_flop;    // what a team of two threads costs, in floating-point operations of one
     Count mc, kc, nc;    // blocks: rows of A at most, depth, columns of B at most
     Count max_b;         // bytes of a packed block of B; 0 for the default

@@ -13,7 +13,7 @@
 
 namespace {
 
-constexpr Count THIN = 256, LONG_EDGE = 384;  // a thin product, and how long it is for each thread
+constexpr Count LONG_EDGE = 384;              // of a thin product, for each thread
 constexpr Count STREAMING_ROWS = 12;          // of A at most: memory is slower than arithmetic, and likes long rows of B
 constexpr Count SLICED_C = 128 << 10;         // numbers of C at most
 
@@ -24,6 +24,11 @@ constexpr Count SLICED_C = 128 << 10;         // numbers of C at most
 constexpr double OF_NUMBER = 2, OF_SHARED_ROW = 400, OF_PARTIAL = 8, OF_PART = 5000;
 constexpr Count MOST_TURNS = 4;
 INLINE double uneven_turns(int threads) { return threads > 8 ? 2 : (threads - 1) / 4.0; }
+
+/* Parts of k, and the pieces of C, each multiplied by one thread; without rows, there are no pieces. */
+struct Shares {
+    Count slices, rows, columns;
+};
 
 struct Grid {
     Count rows, columns;  // of a piece

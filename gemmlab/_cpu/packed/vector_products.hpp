@@ -28,93 +28,95 @@ INLINE bool is_row(const Product &x) {
 }
 INLINE bool is_vector(const Product &x) { return is_column(x) || is_row(x); }
 
-/* A product with one column, and the functions that pass its matrix, and which of them does. */
+/* The product with one column that a product with one row is: C' = B' A'. */
+INLINE Product as_column(const Product &given) {
+    Product x = given;
+    if (given.n == 1) return x;
+    x.m = given.n, x.n = 1;
+    x.a = given.b, x.rs_a = given.cs_b, x.cs_a = given.rs_b;
+    x.b = given.a, x.rs_b = given.cs_a, x.cs_b = given.rs_a;
+    x.rs_c = given.cs_c, x.cs_c = given.rs_c;
+    return x;
+}
+
+/* Which functions of the kernel pass the matrix of `as_column`, and what is copied first. */
 enum Pass { DOTS, COLUMNS, ROWS };
-struct MatrixByVector {
-    Product x;
-    VectorKernels kernels;
+struct ByVector {
     Pass pass;
+    MicroKernel columns_or_rows;  // unless dot products
     bool copies_a, copies_b;
+    Count rows, blocks;           // of the matrix: blocks that a thread takes, each of so many rows at most
+    Count of_b, of_thread;        // bytes of a copy of B, and of all copies of a thread
+    Count bytes;
 };
+
 /* Whether a cache line has numbers of several rows of A. */
 INLINE bool has_near_rows(const Product &x) {
     const Count rows = x.rs_a < 0 ? -x.rs_a : x.rs_a, columns = x.cs_a < 0 ? -x.cs_a : x.cs_a;
     return rows < columns && x.m >= x.kernel->vector_rows;
 }
-MatrixByVector by_vector(const Product &given) {
-    const Kernel &kernel = *given.kernel;
-    MatrixByVector by = {given, kernel.column, DOTS, false, false};
-    Product &x = by.x;
-    if (given.n > 1) {
-        by.kernels = kernel.row;
-        x.m = given.n, x.n = 1;
-        x.a = given.b, x.rs_a = given.cs_b, x.cs_a = given.rs_b;
-        x.b = given.a, x.rs_b = given.cs_a, x.cs_b = given.rs_a;
-        x.rs_c = given.cs_c, x.cs_c = given.rs_c;
-    }
-    const bool has_rows = x.cs_a == kernel.stored || (x.k == 1 && !by.kernels.rows);
-    if (by.kernels.columns && x.rs_a == kernel.stored && x.m >= kernel.vector_rows) by.pass = COLUMNS;
-    else if (has_rows) by.pass = by.kernels.rows ? ROWS : DOTS, by.copies_a = by.pass == DOTS && !kernel.as_stored;
-    else by.pass = by.kernels.rows || has_near_rows(x) ? COLUMNS : DOTS, by.copies_a = true;
-    by.copies_b = !x.packed && (x.rs_b != kernel.sum || !kernel.as_stored);
-    return by;
+/* Rows of a block at most. */
+INLINE Count most_rows(const Product &x, const ByVector &plan) {
+    const Kernel &kernel = *x.kernel;
+    if (plan.pass == DOTS) return DOT_ROWS;
+    if (!plan.copies_a) return kernel.column_rows;
+    const Count fit = x.extents->thin_b / (min(x.k, x.kc) * kernel.sum);
+    return max(2 * kernel.vector_rows, min(COPIED_ROWS, fit));
 }
 
 /* Blocks of rows: at least one for each thread, if there is room for some vectors in it. */
-INLINE Count most_rows(const MatrixByVector &by) {
-    const Kernel &kernel = *by.x.kernel;
-    if (by.pass == DOTS) return DOT_ROWS;
-    if (!by.copies_a) return kernel.column_rows;
-    const Count fit = by.x.extents->thin_b / (min(by.x.k, by.x.kc) * kernel.sum);
-    return max(2 * kernel.vector_rows, min(COPIED_ROWS, fit));
+ByVector by_vector(const Product &given) {
+    const Product x = as_column(given);
+    const Kernel &kernel = *x.kernel;
+    const VectorKernels &kernels = given.n > 1 ? kernel.row : kernel.column;
+    const Count depth_bytes = min(x.k, x.kc) * kernel.sum;
+    const bool has_rows = x.cs_a == kernel.stored || (x.k == 1 && !kernels.rows);
+    ByVector plan;
+    plan.pass = DOTS, plan.copies_a = false;
+    if (kernels.columns && x.rs_a == kernel.stored && x.m >= kernel.vector_rows) plan.pass = COLUMNS;
+    else if (has_rows) plan.pass = kernels.rows ? ROWS : DOTS, plan.copies_a = plan.pass == DOTS && !kernel.as_stored;
+    else plan.pass = kernels.rows || has_near_rows(x) ? COLUMNS : DOTS, plan.copies_a = true;
+    plan.columns_or_rows = plan.pass == COLUMNS ? kernels.columns : kernels.rows;
+    plan.copies_b = !x.packed && (x.rs_b != kernel.sum || !kernel.as_stored);
+    plan.rows = most_rows(x, plan), plan.blocks = ceil_div(x.m, plan.rows);
+    if (plan.pass != DOTS) plan.blocks = max(plan.blocks, min(x.threads, x.m / (2 * kernel.vector_rows)));
+    plan.of_b = plan.copies_b ? whole_lines(depth_bytes) : 0;
+    plan.of_thread = whole_lines(plan.of_b + plan.copies_a * plan.rows * depth_bytes);
+    plan.bytes = x.threads * plan.of_thread;
+    return plan;
 }
-INLINE Count row_blocks(const MatrixByVector &by) {
-    const Count blocks = ceil_div(by.x.m, most_rows(by));
-    return by.pass == DOTS ? blocks : max(blocks, min(by.x.threads, by.x.m / (2 * by.x.kernel->vector_rows)));
-}
-INLINE Count first_row(const MatrixByVector &by, Count i, Count blocks) {
-    return by.pass == DOTS ? min(by.x.m, i * DOT_ROWS) : share(by.x.m, i, blocks);
-}
-
-INLINE Count copy_of_b_bytes(const MatrixByVector &by) {
-    return by.copies_b ? whole_lines(min(by.x.k, by.x.kc) * by.x.kernel->sum) : 0;
-}
-INLINE Count copies_bytes(const MatrixByVector &by) {
-    const Count rows = by.copies_a ? most_rows(by) : 0;
-    return whole_lines(copy_of_b_bytes(by) + rows * min(by.x.k, by.x.kc) * by.x.kernel->sum);
+INLINE Count first_row(const Product &x, const ByVector &plan, Count block) {
+    return plan.pass == DOTS ? min(x.m, block * DOT_ROWS) : share(x.m, block, plan.blocks);
 }
 
 /* A's rows, or its columns, one after the other. */
-void copy_a(const MatrixByVector &by, Tile &tile, char *to) {
-    const Product &x = by.x;
+void copy_a(const Product &x, Pass pass, Tile &tile, char *to) {
     const Kernel &kernel = *x.kernel;
     Panel copy = {.kernel = &kernel, .to = to, .from = tile.a, .across = x.cs_a, .along = x.rs_a, .width = tile.depth,
                   .padded = tile.depth, .depth = tile.rows};
-    if (by.pass == COLUMNS) {
+    if (pass == COLUMNS) {
         copy.across = x.rs_a, copy.along = x.cs_a;
         copy.width = copy.padded = tile.rows, copy.depth = tile.depth;
     }
-    by.pass == COLUMNS ? kernel.copy(copy) : kernel.pack_a(copy);
-    by.pass == COLUMNS ? tile.cs_a = copy.width * kernel.stored : tile.rs_a = copy.width * kernel.sum;
+    pass == COLUMNS ? kernel.copy(copy) : kernel.pack_a(copy);
+    pass == COLUMNS ? tile.cs_a = copy.width * kernel.stored : tile.rs_a = copy.width * kernel.sum;
     tile.a = to;
 }
 
-void multiply_rows(const MatrixByVector &by, Count ir, Count rows, char *copies) {
-    const Product &x = by.x;
+void multiply_rows(const Product &x, const ByVector &plan, Count ir, Count rows, char *copies) {
     const Kernel &kernel = *x.kernel;
     for (Count pc = 0; pc < x.k; pc += x.kc) {
         Tile tile = {.kernel = &kernel, .rows = rows, .columns = 1, .depth = min(x.kc, x.k - pc),
                      .a = x.a + ir * x.rs_a + pc * x.cs_a, .rs_a = x.rs_a, .cs_a = x.cs_a,
                      .b = x.packed ? x.packed + pc * kernel.sum : x.b + pc * x.rs_b, .c = x.c + ir * x.rs_c,
                      .rs_c = x.rs_c, .cs_c = x.cs_c, .add = x.accumulate || pc > 0};
-        if (by.copies_b) {
+        if (plan.copies_b) {
             kernel.pack_a({.kernel = &kernel, .to = copies, .from = tile.b, .across = x.rs_b, .along = 0,
                            .width = tile.depth, .padded = tile.depth, .depth = 1});
             tile.b = copies;
         }
-        if (by.copies_a) copy_a(by, tile, copies + copy_of_b_bytes(by));
-        if (by.pass == COLUMNS) by.kernels.columns(tile);
-        else if (by.pass == ROWS) by.kernels.rows(tile);
+        if (plan.copies_a) copy_a(x, plan.pass, tile, copies + plan.of_b);
+        if (plan.pass != DOTS) plan.columns_or_rows(tile);
         else if (rows == DOT_ROWS) kernel.dots(tile);
         else {
             tile.rows = 1;
@@ -123,15 +125,13 @@ void multiply_rows(const MatrixByVector &by, Count ir, Count rows, char *copies)
     }
 }
 
-void multiply_vector(const Product &x) {
-    const MatrixByVector by = by_vector(x);
-    const Count blocks = row_blocks(by), own = copies_bytes(by);
+void multiply_vector(const Product &given, const ByVector &plan) {
+    const Product x = as_column(given);
     #pragma omp parallel for schedule(static) num_threads(x.threads) if (x.threads > 1)
-    for (Count i = 0; i < blocks; i++) {
-        const Count ir = first_row(by, i, blocks);
-        multiply_rows(by, ir, first_row(by, i + 1, blocks) - ir, x.buffer + omp_get_thread_num() * own);
+    for (Count i = 0; i < plan.blocks; i++) {
+        const Count ir = first_row(x, plan, i);
+        multiply_rows(x, plan, ir, first_row(x, plan, i + 1) - ir, x.buffer + omp_get_thread_num() * plan.of_thread);
     }
 }
-Count vector_bytes(const Product &x) { return x.threads * copies_bytes(by_vector(x)); }
 
 }  // namespace

@@ -1,7 +1,7 @@
 """cpu-packed as a backend, around the C++ of `_cpu/packed/`.
 
     backend.py           its parameters and defaults, and what the library asks of a backend
-    plan.py plan.hpp     how a product is cut, as the compiled loops say it
+    plan.py              how a product is cut, as the compiled loops say it (words.pxd)
     traffic.py           modelled traffic, from that plan
     _packed.pyx          calls the loops on arrays of any strides and dtype (loops.pxd declares them)
       arrays.pxd         where arrays are in memory, and how their leading axes broadcast

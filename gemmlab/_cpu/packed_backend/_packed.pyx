@@ -13,9 +13,9 @@ from gemmlab._cpu.packed_backend.arrays cimport apart_in_memory, broadcast
 from gemmlab._cpu.packed_backend.loops cimport (
     DOT_KC, MAX_AXES, Batch, Buffer, Call, ClockedKernel, Extents, Kernel, Machine, Plan, Product, Recorder,
     RecordingKernel, clocked_kernel, drop_buffer, drop_buffers, extents_of, fits_in_memory, give_buffer, has_any_order,
-    is_dots, multiply_batch, new_buffer, pack_operand, plan_of, products_in, recording_kernel, shares_of, take_buffer,
-    workspace_of_batch,
+    is_dots, new_buffer, pack_operand, plan_of, products_in, recording_kernel, run, take_buffer,
 )
+from gemmlab._cpu.packed_backend.words cimport in_words
 
 import numpy
 
@@ -200,7 +200,7 @@ cdef class PackedKernel(FastPath):
         return self.entry(a, c) != NULL
 
     cdef void describe(self, Product *x, const Entry *entry, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c) noexcept:
-        """All of a product but its threads, their shares, and its buffer, from the last two axes."""
+        """All of a product but its threads and its buffer, from the last two axes."""
         cdef int na = cnp.PyArray_NDIM(a), nb = cnp.PyArray_NDIM(b), nc = cnp.PyArray_NDIM(c)
         cdef cnp.npy_intp *a_steps = cnp.PyArray_STRIDES(a)
         cdef cnp.npy_intp *b_steps = cnp.PyArray_STRIDES(b)
@@ -223,7 +223,7 @@ cdef class PackedKernel(FastPath):
         x.team_flop, x.mc, x.nc = entry.team_flop, entry.mc, entry.nc
         x.kc = even(x.k, DOT_KC if is_dots(x[0]) else entry.kc, x.kernel.group)
         x.packed, x.packed_n, x.packed_j, x.max_b = <const char *> NULL, x.n, 0, 0
-        x.accumulate, x.shares.slices, x.shares.rows = False, 1, 0
+        x.accumulate = False
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads):
         """Matrices, or batches that broadcast, of one dtype and agreeing shapes, in any strides; None for all else (see
@@ -263,12 +263,9 @@ cdef class PackedKernel(FastPath):
         cdef Product x
         cdef Plan plan
         self.prepare(&x, a, b, out, threads, mc, kc, nc, packed)
-        x.shares = shares_of(x)
-        plan = plan_of(x)
-        return PlanTuple(
-            STRATEGIES[plan.strategy], plan.threads, plan.slices, plan.pieces, plan.m, plan.n, plan.k, plan.mr, plan.nr,
-            plan.mc, plan.kc, plan.nc, plan.kr, plan.ns, plan.kept, plan.peeled, plan.rows_of_b, plan.packs_a,
-            plan.packs_b, plan.separate, plan.panel_bytes, plan.workspace)
+        plan_of(x, 1, plan)
+        found = in_words(x, plan)
+        return PlanTuple(**{**found, "strategy": STRATEGIES[found["strategy"]]})
 
     def pack(self, cnp.ndarray b, int threads):
         """The panels of a matrix of a dtype of the table."""
@@ -330,6 +327,7 @@ cdef class PackedKernel(FastPath):
             of what it packs or of the part of C that it writes.
         """
         cdef Product x
+        cdef Plan plan
         cdef Batch batch
         cdef Recorder recorder
         cdef RecordingKernel recording
@@ -340,13 +338,14 @@ cdef class PackedKernel(FastPath):
             recorder.context, recorder.call = <void *> context, <Called> NULL
         recording = recording_kernel(x.kernel[0], recorder)
         x.kernel, x.buffer, batch.axes = <const Kernel *> &recording, <char *> buffer, 0
+        plan_of(x, 1, plan)
         with nogil:
-            multiply_batch(x, batch)
+            run(x, plan, batch)
         return calls
 
     cdef int prepare(self, Product *x, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads, Py_ssize_t mc,
                      Py_ssize_t kc, Py_ssize_t nc, PackedOperand packed) except -1:
-        """All of a product but its shares and its buffer, with block sizes where they are given."""
+        """All of a product but its buffer, with block sizes where they are given."""
         cdef const Entry *entry = self.entry(a, out)
         if entry == NULL:
             raise TypeError(f"no kernel multiplies {a.dtype} into {out.dtype}")
@@ -365,7 +364,7 @@ cdef class PackedKernel(FastPath):
     cdef int multiply(self, Product *x, Batch *batch, cnp.ndarray out) except -1:
         """The product that is described, over the batch, whose steps in A and B are known."""
         cdef Buffer *buffer = NULL
-        cdef Py_ssize_t bytes
+        cdef Plan plan
         cdef int axis
         for axis in range(batch.axes):
             batch.c[axis] = cnp.PyArray_STRIDE(out, axis)
@@ -377,15 +376,14 @@ cdef class PackedKernel(FastPath):
                 break
             x.m *= batch.shape[axis]
             batch.axes -= 1
-        x.shares = shares_of(x[0])
-        bytes = workspace_of_batch(x[0], batch[0])
-        if bytes:
-            buffer = take_buffer(bytes, self.extents.huge_page)
+        plan_of(x[0], products_in(batch[0]), plan)
+        if plan.bytes:
+            buffer = take_buffer(plan.bytes, self.extents.huge_page)
             if buffer == NULL:
-                raise MemoryError(f"no memory for {bytes} bytes of panels")
+                raise MemoryError(f"no memory for {plan.bytes} bytes of panels")
             x.buffer = buffer.memory
         with nogil:
-            multiply_batch(x[0], batch[0])
+            run(x[0], plan, batch[0])
         if buffer != NULL:
             give_buffer(buffer)
         return 0

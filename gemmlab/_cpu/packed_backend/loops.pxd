@@ -13,13 +13,12 @@ cdef extern from "extents.hpp" nogil:
 cdef extern from "problem.hpp" nogil:
     enum:
         DOT_KC
+        DOT_ROWS
     ctypedef struct Kernel:
         const char *dtype
         const char *out
-        int mc, kc, group, step
+        int mc, kc, mr, nr, group, step
         bint narrows
-    ctypedef struct Shares:
-        Py_ssize_t slices, rows, columns
     ctypedef struct Product:
         const Kernel *kernel
         const Extents *extents
@@ -31,7 +30,6 @@ cdef extern from "problem.hpp" nogil:
         char *c
         Py_ssize_t rs_c, cs_c
         int threads
-        Shares shares
         double team_flop
         Py_ssize_t mc, kc, nc, max_b
         bint narrows, accumulate
@@ -39,26 +37,54 @@ cdef extern from "problem.hpp" nogil:
         Py_ssize_t packed_n, packed_j
         char *buffer
 
-cdef extern from "sharing.hpp" nogil:
-    Shares shares_of(const Product &)
-
-cdef extern from "strategies.hpp" nogil:
-    bint fits_in_memory(const Product &)
-    Py_ssize_t pack_operand(const Product &, char *)
-
 cdef extern from "vector_products.hpp" nogil:
+    ctypedef enum Pass:
+        DOTS
+    ctypedef struct ByVector:
+        Pass passes "pass"
+        Py_ssize_t blocks
     bint is_dots(const Product &)
     bint has_any_order(const Kernel &)
 
-cdef extern from "plan.hpp" nogil:
-    ctypedef struct Plan:
-        int strategy
-        Py_ssize_t threads, slices, pieces, m, n, k, mr, nr, mc, kc, nc, kr, ns, kept, peeled, rows_of_b
-        bint packs_a, packs_b, separate
-        Py_ssize_t panel_bytes, workspace
-    Plan plan_of(const Product &)
+cdef extern from "macrokernel.hpp" nogil:
+    cppclass Panels:
+        Py_ssize_t rows(Py_ssize_t)
+    ctypedef struct Blocks:
+        Py_ssize_t mc, nc, kr, ns, kept, rows_of_b
+        bint packs_a, separate
 
-cdef extern from "batch.hpp" nogil:
+cdef extern from "in_place.hpp" nogil:
+    ctypedef enum OrderInPlace:
+        BY_ROWS_OF_C
+        BY_ROWS_OF_B
+    ctypedef struct InPlace:
+        OrderInPlace order
+        Panels panels
+        Py_ssize_t strip, columns, in_l1, depth
+        bint gathers, copies
+
+cdef extern from "plan.hpp" nogil:
+    ctypedef enum Strategy:
+        FIVE_LOOPS
+        IN_PLACE
+        BY_VECTOR
+    ctypedef enum Sharing:
+        SLICES
+    ctypedef struct Part:
+        Strategy strategy
+        Py_ssize_t peeled
+        Blocks blocks
+        InPlace in_place
+        ByVector by_vector
+    ctypedef struct Plan:
+        int threads
+        Sharing sharing
+        Py_ssize_t slices, rows, columns, down, across, bytes
+        Part parts[2][2][2]
+    bint fits_in_memory(const Product &)
+    void plan_of(const Product &, Py_ssize_t, Plan &)
+
+cdef extern from "run.hpp" nogil:
     enum:
         MAX_AXES
     ctypedef struct Batch:
@@ -68,8 +94,8 @@ cdef extern from "batch.hpp" nogil:
         Py_ssize_t *b
         Py_ssize_t *c
     Py_ssize_t products_in(const Batch &)
-    Py_ssize_t workspace_of_batch(const Product &, const Batch &)
-    void multiply_batch(const Product &, const Batch &)
+    void run(const Product &, const Plan &, const Batch &)
+    Py_ssize_t pack_operand(const Product &, char *)
 
 cdef extern from "workspace.hpp" nogil:
     ctypedef struct Buffer:

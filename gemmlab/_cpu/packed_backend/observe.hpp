@@ -17,7 +17,7 @@ struct ClockedKernel : Kernel {
 
 long long now_ns() {
     struct timespec now;
-    timespec_get(&now, TIME_UTC);
+    clock_gettime(CLOCK_MONOTONIC, &now);
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-STRATEGIES = (  # in the order of `Strategy` in plan.hpp
+STRATEGIES = (  # five loops; in place, in the order of `OrderInPlace`; a vector, in the order of `Pass`
     "five loops on packed panels",
     "in place, by strips",
     "in place, by rows of C",
@@ -63,19 +63,19 @@ class Plan(NamedTuple):
     k: int
     mr: int
     nr: int
-    mc: int
     kc: int
-    nc: int
-    kr: int
-    ns: int
-    kept: int
-    peeled: int
-    rows_of_b: int
-    packs_a: bool
-    packs_b: bool
-    separate: bool
     panel_bytes: int
     workspace: int
+    mc: int = 0
+    nc: int = 0
+    kr: int = 0
+    ns: int = 0
+    kept: int = 0
+    peeled: int = 0
+    rows_of_b: int = 0
+    packs_a: bool = False
+    packs_b: bool = False
+    separate: bool = False
 
     @property
     def is_packed(self) -> bool:

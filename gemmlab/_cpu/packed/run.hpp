@@ -1,0 +1,166 @@
+/* What carries a plan out: it decides nothing. */
+#pragma once
+
+#include "plan.hpp"
+
+namespace {
+
+constexpr Count ADDED_COLUMNS = 512;  // of a row of C, whose partial results are added at a time
+constexpr int MAX_AXES = 64;
+
+struct Batch {
+    int axes;  // leading ones, the last one fastest
+    Count shape[MAX_AXES], a[MAX_AXES], b[MAX_AXES], c[MAX_AXES];  // steps in bytes
+};
+
+Count products_in(const Batch &batch) {
+    Count products = 1;
+    for (int axis = 0; axis < batch.axes; axis++) products *= batch.shape[axis];
+    return products;
+}
+
+void run_part(const Product &x, const Part &part) {
+    switch (part.strategy) {
+        case FIVE_LOOPS: return five_loops(x, part.blocks);
+        case BY_VECTOR: return multiply_vector(x, part.by_vector);
+        case IN_PLACE:
+            if (part.peeled) multiply_in_place(first_columns(x, part.peeled), part.of_peeled);
+            multiply_in_place(without_columns(x, part.peeled), part.in_place);
+    }
+}
+
+/* A thread's first piece is known without asking the others: where there is one for each, nobody waits. */
+void run_pieces(const Product &x, const Plan &plan) {
+    const Count pieces = plan.down * plan.across;
+    Count taken = 0;
+    #pragma omp parallel num_threads(x.threads)
+    for (Count i = omp_get_thread_num(); i < pieces;
+         i = omp_get_num_threads() + __atomic_fetch_add(&taken, 1, __ATOMIC_RELAXED)) {
+        Product piece = piece_at(x, plan, i);
+        piece.buffer += omp_get_thread_num() * plan.of_thread;
+        run_part(piece, part_of(plan, piece, x.kc));
+    }
+}
+
+/* Some partial results, added in order to some columns of a row of C. */
+void add_slices(const Product &x, const Plan &plan, Count first, Count count, Count row, Count jc, Count columns) {
+    const Count bytes = x.n * x.kernel->sum;
+    for (Count i = 0; i < count; i++)
+        x.kernel->accumulate({.kernel = x.kernel,
+                              .from = x.buffer + i * plan.slice_bytes + row * bytes + jc * x.kernel->sum,
+                              .rs_from = bytes, .c = x.c + row * x.rs_c + jc * x.cs_c, .rs_c = x.rs_c,
+                              .cs_c = x.cs_c, .rows = 1, .columns = columns, .add = x.accumulate || first + i > 0});
+}
+
+void run_slices(const Product &x, const Plan &plan) {
+    const Count pieces = plan.down * plan.across, across = ceil_div(x.n, ADDED_COLUMNS);
+    char *const of_threads = x.buffer + whole_lines(plan.slices_in_round * plan.slice_bytes);
+    #pragma omp parallel num_threads(x.threads)
+    for (Count first = 0; first < plan.slices; first += plan.slices_in_round) {
+        const Count round = min(plan.slices_in_round, plan.slices - first);
+        #pragma omp for schedule(dynamic)
+        for (Count i = 0; i < round * pieces; i++) {
+            const Count at = i / pieces;
+            char *const memory = of_threads + omp_get_thread_num() * plan.of_thread;
+            const Product slice = slice_of(x, first + at, x.buffer + at * plan.slice_bytes, memory);
+            const Product piece = piece_at(slice, plan, i % pieces);
+            run_part(piece, part_of(plan, piece, x.kc));
+        }
+        #pragma omp for schedule(static)
+        for (Count i = 0; i < x.m * across; i++) {
+            const Count jc = i % across * ADDED_COLUMNS;
+            add_slices(x, plan, first, round, i / across, jc, min(ADDED_COLUMNS, x.n - jc));
+        }
+    }
+}
+
+void run_shares(const Product &x, const Plan &plan) {
+    switch (plan.sharing) {
+        case WHOLE: return run_part(x, plan.parts[0][0][0]);
+        case PIECES: return run_pieces(x, plan);
+        case SLICES: return run_slices(x, plan);
+    }
+}
+
+/* Fill C. */
+void run_product(const Product &x, const Plan &plan) {
+    if (!plan.sums_apart) return run_shares(x, plan);
+    const Product wide = with_sums(x);
+    const Sums whole = {.kernel = x.kernel, .from = wide.c, .rs_from = wide.rs_c, .c = x.c, .rs_c = x.rs_c,
+                        .cs_c = x.cs_c, .rows = x.m, .columns = x.n, .add = false};
+    if (x.accumulate) widen(whole);
+    run_shares(wide, plan);
+    x.kernel->unpack(whole);
+}
+
+/* Products with equal steps from each to the next. */
+INLINE void run_steps(const Product &x, const Plan &plan, const Steps &steps) {
+    if (plan.is_small) return multiply_small(x, plan.parts[0][0][0].in_place, steps);
+    Product each = x;
+    for (Count i = 0; i < steps.products; i++) {
+        run_product(each, plan);
+        each.a += steps.a, each.b += steps.b, each.c += steps.c;
+    }
+}
+
+/* Products `first` to `end` of the batch. */
+void run_some(const Product &x, const Plan &plan, const Batch &batch, Count first, Count end) {
+    Product each = x;
+    Count index[MAX_AXES], rest = first;
+    for (int axis = batch.axes - 1; axis >= 0; axis--) {
+        index[axis] = rest % batch.shape[axis];
+        rest /= batch.shape[axis];
+        const Count at = index[axis];
+        each.a += at * batch.a[axis], each.b += at * batch.b[axis], each.c += at * batch.c[axis];
+    }
+    const int last = batch.axes - 1;
+    if (last < 0) return run_steps(each, plan, {.products = 1, .a = 0, .b = 0, .c = 0});
+    while (first < end) {  // an odometer that turns its last wheel in one go
+        const Count steps = min(end - first, batch.shape[last] - index[last]);
+        run_steps(each, plan, {.products = steps, .a = batch.a[last], .b = batch.b[last], .c = batch.c[last]});
+        first += steps;
+        Count turn = steps;
+        for (int axis = last; axis >= 0; axis--, turn = 1) {
+            each.a += turn * batch.a[axis], each.b += turn * batch.b[axis], each.c += turn * batch.c[axis];
+            index[axis] += turn;
+            if (index[axis] < batch.shape[axis]) break;
+            const Count all = batch.shape[axis];
+            each.a -= all * batch.a[axis], each.b -= all * batch.b[axis], each.c -= all * batch.c[axis];
+            index[axis] = 0;
+        }
+    }
+}
+
+/* All products of a batch, which this is the plan of. */
+void run(const Product &x, const Plan &plan, const Batch &batch) {
+    const Count products = products_in(batch);
+    if (!plan.by_product) return run_some(x, plan, batch, 0, products);
+    const Product one_thread = alone(x);
+    #pragma omp parallel num_threads(x.threads)
+    {
+        Product each = one_thread;
+        const Count thread = omp_get_thread_num(), threads = omp_get_num_threads();
+        each.buffer = x.buffer + thread * plan.of_thread;
+        run_some(each, plan, batch, share(products, thread, threads), share(products, thread + 1, threads));
+    }
+}
+
+/* All panels of B, block of k by block of k; one column for dot products stays one. Returns their bytes; nothing is
+   packed if `to` is NULL. */
+Count pack_operand(const Product &x, char *to) {
+    const Kernel &kernel = *x.kernel;
+    const Count bytes = (is_dots(x) ? 1 : round_up_2(x.n, kernel.nr)) * bytes_of(kernel, x.k);
+    if (!to) return bytes;
+    if (is_dots(x)) {
+        kernel.pack_a({.kernel = &kernel, .to = to, .from = x.b, .across = x.rs_b, .along = 0, .width = x.k,
+                       .padded = x.k, .depth = 1});
+        return bytes;
+    }
+    const PartOfB all = {.pr = 0, .k = x.k, .jc = 0, .columns = x.n};
+    const Count some = rows_of_b_at_a_time(x);
+    #pragma omp parallel num_threads(x.threads) if (x.threads > 1)
+    pack_panels_of_b(x, to, all, some, omp_get_thread_num(), omp_get_num_threads());
+    return bytes;
+}
+
+}  // namespace
