@@ -11,16 +11,18 @@ cdef inline dict in_words(const Product &x, const Plan &plan):
     cdef Py_ssize_t m = plan.rows, n = plan.columns, k = min(x.k, x.kc) if plan.sharing == SLICES else x.k
     if part.strategy == FIVE_LOOPS:
         loops = {"strategy": 0, "mr": x.kernel.mr, "nr": x.kernel.nr, "mc": part.blocks.mc, "nc": part.blocks.nc,
-                 "kr": part.blocks.kr, "ns": part.blocks.ns, "kept": part.blocks.kept, "rows_of_b": part.blocks.rows_of_b,
-                 "packs_a": part.blocks.packs_a, "packs_b": x.packed == NULL, "separate": part.blocks.separate}
+                 "kr": part.blocks.kr, "ns": part.blocks.ns, "kept": part.blocks.kept,
+                 "rows_of_b": part.blocks.rows_of_b, "packs_a": part.blocks.packs_a,
+                 "packs_b": x.packed == NULL, "separate": part.blocks.separate}
     elif part.strategy == BY_VECTOR:
         m, n = max(m, n), 1
         rows = (m + part.by_vector.blocks - 1) // part.by_vector.blocks
         loops = {"strategy": 4 + <int> part.by_vector.passes, "nr": 1,
                  "mr": DOT_ROWS if part.by_vector.passes == DOTS else rows}
     else:
-        loops = {"strategy": 1 + <int> part.in_place.order, "mr": part.in_place.panels.rows(0), "nr": part.in_place.strip,
-                 "peeled": part.peeled, "packs_b": part.in_place.gathers or part.in_place.copies}
+        loops = {"strategy": 1 + <int> part.in_place.order, "mr": part.in_place.panels.rows(0),
+                 "nr": part.in_place.strip, "peeled": part.peeled,
+                 "packs_b": part.in_place.gathers or part.in_place.copies}
         if part.in_place.order == BY_ROWS_OF_C or part.in_place.order == BY_ROWS_OF_B:
             loops["nc"] = loops["ns"] = min(n - part.peeled, part.in_place.columns)
         if part.in_place.order == BY_ROWS_OF_B:
