@@ -56,8 +56,7 @@ class Handle(Protocol):
 class Backend(Protocol):
     """What every backend has: it fills `problem.out`. See `docs/adding-a-backend.md`.
 
-    A backend that adds to `problem.out` where `problem.accumulate` is set says so by an attribute `accumulates = True`.
-    No other is given such a problem.
+    What it may have besides is in `FullBackend`, with what gemmlab takes where a backend lacks it.
     """
 
     name: str
@@ -77,6 +76,89 @@ class Backend(Protocol):
 
     def gemm(self, problem: Problem, **params: Any) -> Handle | None:
         """Fill `problem.out`; return None, or a handle for work that is still running."""
+
+
+class FullBackend(Backend, Protocol):
+    """A backend with all that it may have, and what is so where it says nothing. gemmlab's own derive from it.
+
+    Attributes
+    ----------
+    accumulates : bool
+        Whether it adds to `problem.out` where `problem.accumulate` is set; no other is given such a problem.
+    runtime, device : Runtime, Device or None
+        The runtime whose arrays it takes, and the device that host arrays go to; None on the host.
+    """
+
+    accumulates: bool = False
+    runtime: Any = None
+
+    @property
+    def device(self) -> Any:
+        """The device that host arrays go to."""
+        return None
+
+    def resolve(self, problem: Problem, params: Params) -> Params:
+        """The parameters in force for a problem, defaults filled in."""
+        return dict(params)
+
+    def threads(self, problem: Problem) -> int | None:
+        """Threads that a product runs on; None if the backend does not tell."""
+        return None
+
+    def plan(self, problem: Problem, **params: Any) -> Any:
+        """How the product is cut, with a `summary` and its `loops` in words; None if there is nothing to tell."""
+        return None
+
+    def forecast(self, problem: Problem, **params: Any) -> str:
+        """What it says of how it will compute the product."""
+        return ""
+
+    def predicted_s(self, problem: Problem) -> float | None:
+        """Seconds that a model predicts; None without one."""
+        return None
+
+    def traffic(self, problem: Problem, machine: Any, **params: Any) -> dict[str, float]:
+        """Modelled bytes that pass from each memory level towards the core; `machine`: bytes of its caches."""
+        return {}
+
+    def packing_share(self, problem: Problem, **params: Any) -> float | None:
+        """The measured share of its threads' time that a product spends packing; None if it does not pack."""
+        return None
+
+
+class Adapted(FullBackend):
+    """A plugin that follows the protocol alone, with the defaults for what it lacks."""
+
+    OPTIONAL = ("accumulates", "resolve", "threads", "plan", "forecast", "predicted_s", "traffic", "packing_share")
+
+    def __init__(self, plugin: Backend) -> None:
+        self.plugin = plugin
+        self.name, self.kind, self.source, self.params = plugin.name, plugin.kind, plugin.source, plugin.params
+        for name in self.OPTIONAL:
+            if hasattr(plugin, name):
+                setattr(self, name, getattr(plugin, name))
+
+    @property
+    def summary(self) -> str:
+        """As the plugin says."""
+        return self.plugin.summary
+
+    def probe(self) -> Availability:
+        """As the plugin says."""
+        return self.plugin.probe()
+
+    def supports(self, problem: Problem) -> bool | str:
+        """As the plugin says."""
+        return self.plugin.supports(problem)
+
+    def gemm(self, problem: Problem, **params: Any) -> Handle | None:
+        """By the plugin."""
+        return self.plugin.gemm(problem, **params)
+
+
+def complete(backend: Backend) -> FullBackend:
+    """A backend with all that it may have: itself if it is one of gemmlab's kind, else adapted."""
+    return backend if FullBackend in type(backend).__mro__ else Adapted(backend)  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from gemmlab._cpu import machine
 from gemmlab._cpu.packed_backend._packed import PackedOperand
 from gemmlab._cpu.packed_backend.plan import Plan
 from gemmlab._errors import BackendUnavailable, UnsupportedProblem
-from gemmlab._gpu import RUNTIMES
+from gemmlab._name import RUNTIMES, BackendName
 from gemmlab._problem import Problem
 
 if TYPE_CHECKING:
@@ -109,12 +109,10 @@ def explain(
     rows = sorted((_considered(each, problem, wanted, name) for each in names), key=lambda row: not row[1])
     if rows[0][1]:
         rows[0] = wanted, True, _in_full(rows[0][2], best, wanted, problem, params)
-    backend_plan = getattr(_registry.get(wanted), "plan", None) if rows[0][1] else None
-    if backend_plan is None:
-        return Explanation(tuple(rows))
-    plan: Plan | Shared | None = backend_plan(problem, **params)
-    candidate, _, why = rows[0]
-    rows[0] = candidate, True, f"{why}; {plan.summary if plan else 'an empty sum'}"
+    plan: Plan | Shared | None = _registry.get(wanted).plan(problem, **params) if rows[0][1] else None
+    if rows[0][1] and (plan is not None or not (problem.out.size and problem.k)):
+        candidate, _, why = rows[0]
+        rows[0] = candidate, True, f"{why}; {plan.summary if plan is not None else 'an empty sum'}"
     return Explanation(tuple(rows), plan)
 
 
@@ -141,7 +139,8 @@ def _row_on_device(a: Any, b: Any, runtime: str, asked: str) -> tuple[str, bool,
     wanted = _registry.resolve_name(name)
     if not (found := _registry.availability(wanted)).ok:
         return wanted, False, _registry.why_not_here(found)
-    if getattr(getattr(_registry.get(wanted), "runtime", None), "name", None) != runtime:
+    chosen = _registry.get(wanted)
+    if chosen.runtime is None or chosen.runtime.name != runtime:
         return wanted, False, f"takes no arrays of {runtime}"
     from gemmlab._gpu.device_arrays import problem_to_explain
 
@@ -151,16 +150,15 @@ def _row_on_device(a: Any, b: Any, runtime: str, asked: str) -> tuple[str, bool,
     except UnsupportedProblem as error:
         return wanted, False, str(error)
     best = ""
-    if _registry.plain(name) in RUNTIMES:
+    if BackendName.of(name).plain in RUNTIMES:
         wanted, best = _registry.choice(name, problem, scoped.params)
     return wanted, True, _in_full(why, best, wanted, problem, scoped.params)
 
 
 def _in_full(why: str, best: str, wanted: str, problem: Problem, params: Params) -> str:
     """The reason, why it is the best rung of its family, and what it says of how it will compute the product."""
-    forecast = getattr(_registry.get(wanted), "forecast", None)
     chosen = f"{why}: {best}" if best else why
-    return "; ".join(filter(None, (chosen, forecast(problem, **params) if forecast else "")))
+    return "; ".join(filter(None, (chosen, _registry.get(wanted).forecast(problem, **params))))
 
 
 def _explained_einsum(arguments: tuple[Any, ...], backend: str | None, dtype: Any) -> Explanation:

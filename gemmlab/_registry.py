@@ -17,52 +17,53 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from gemmlab import _auto, _profile
-from gemmlab._backend import Availability, Backend, BackendInfo, Params
+from gemmlab._backend import Adapted, Availability, Backend, BackendInfo, FullBackend, Params, complete
 from gemmlab._config import config
 from gemmlab._cpu import isa
 from gemmlab._errors import BackendUnavailable, UnknownBackend, UnsupportedProblem, suggestion
-from gemmlab._gpu import RUNG_NAMES, RUNTIMES, VENDORS, best_rung, choose_rung, runtime_named
+from gemmlab._gpu import RUNG_NAMES, VENDORS, best_rung, choose_rung, runtime_named
 from gemmlab._gpu.plans import table
+from gemmlab._name import JOINT, RUNTIMES, BackendName
 from gemmlab._problem import Problem
-from gemmlab.scale import ALL, JOINT, all_devices
+from gemmlab.scale import all_devices
 
 GROUP = "gemmlab.backends"
 
 
-def _rung(name: str) -> Backend:
+def _rung(name: str) -> FullBackend:
     from gemmlab._cpu.rungs.ladder import rungs
 
     return next(rung for rung in rungs() if rung.name == name)
 
 
-def _packed(name: str) -> Backend:
+def _packed(name: str) -> FullBackend:
     from gemmlab._cpu.packed_backend.backend import Packed
 
     return Packed()
 
 
-def _baseline(name: str) -> Backend:
+def _baseline(name: str) -> FullBackend:
     from gemmlab._cpu.baselines import baselines
 
     return next(baseline for baseline in baselines() if baseline.name == name)
 
 
-def _on_device(name: str) -> Backend:
+def _on_device(name: str) -> FullBackend:
     from gemmlab._gpu import backend_named
 
-    return all_devices(name) if name.partition(":")[2] == ALL else backend_named(name)
+    return all_devices(name) if BackendName.of(name).is_all else backend_named(name)
 
 
-def _joined(name: str) -> Backend | Exception:
+def _joined(name: str) -> FullBackend | Exception:
     """The backend of names joined by "+", or the exception of a plugin among them."""
     from gemmlab.scale.co_execution import CoExecution
 
-    backends = [_load(part) for part in members(name)]
+    backends = [_load(part.text) for part in BackendName.of(name).members]
     broken = next((one for one in backends if isinstance(one, Exception)), None)
     return broken or CoExecution(name, [one for one in backends if not isinstance(one, Exception)])
 
 
-BUILT_IN: Mapping[str, Callable[[str], Backend]] = {
+BUILT_IN: Mapping[str, Callable[[str], FullBackend]] = {
     "cpu-naive": _rung,
     "cpu-ikj": _rung,
     "cpu-blocked": _rung,
@@ -96,7 +97,7 @@ AUTO = ("cpu-packed", "cpu-numpy")  # the table that `gemmlab._auto` reads gives
 # The backend or family of "auto" for device arrays. A vendor's library, if it was installed with the array package.
 AUTO_ON = {"opencl": "opencl"} | {runtime: f"{runtime}-{VENDORS[runtime]}" for runtime in ("sycl", "cuda")}
 
-_loaded: dict[str, Backend | Exception] = {}
+_loaded: dict[str, FullBackend | Exception] = {}
 _probed: dict[str, Availability] = {}
 _lock = threading.RLock()
 
@@ -115,59 +116,38 @@ def _plugins() -> Mapping[str, EntryPoint]:
 
 def names() -> list[str]:
     """The names of all known backends: the built-in ones first, then plugins."""
-    others = {name for name in _loaded if JOINT not in name and plain(name) not in BUILT_IN} - set(BY_NAME_ONLY)
+    parsed = map(BackendName.of, _loaded)
+    others = {name.text for name in parsed if not name.members and name.plain not in BUILT_IN} - set(BY_NAME_ONLY)
     return [*BUILT_IN, *sorted(set(_plugins()) | others)]
-
-
-def members(name: str) -> list[str]:
-    """The backends that share a product: those that "+" joins in a name, or the name alone."""
-    return name.split(JOINT)
-
-
-def plain(name: str) -> str:
-    """A backend's name without its device: "opencl-local" for "opencl-local:gpu"."""
-    if JOINT in name:
-        return JOINT.join(map(plain, members(name)))
-    before, _, device = name.partition(":")
-    return before if device and before.partition("-")[0] in RUNTIMES else name
-
-
-def on_runtime(name: str) -> bool:
-    """Whether a backend, or one of several that share a product, is one of a device runtime."""
-    return any(plain(part).partition("-")[0] in RUNTIMES for part in members(name))
-
-
-def shares(name: str) -> bool:
-    """Whether a name stands for several devices or several backends, which share a product."""
-    return JOINT in name or (name.endswith(f":{ALL}") and on_runtime(name))
 
 
 def check_name(name: object) -> None:
     """UnknownBackend, with similar names, unless a backend or a family has this name. Loads nothing."""
     if not isinstance(name, str):
         raise TypeError(f"backend must be a name such as 'cpu-blocked', not {name!r}")
-    if name in ("auto", *BY_NAME_ONLY) or name in _loaded or plain(name) in BUILT_IN or plain(name) in FAMILIES:
+    parsed = BackendName.of(name)
+    if name in ("auto", *BY_NAME_ONLY) or name in _loaded or parsed.plain in BUILT_IN or parsed.plain in FAMILIES:
         return
-    if JOINT in name:
-        _check_members(name)
+    if parsed.members:
+        _check_members(parsed)
         return
     if name not in _plugins():
         near = near_names(name)
         raise UnknownBackend(f"no backend is named {name!r}: {suggestion(near, ['auto', *FAMILIES, *names()])}")
 
 
-def _check_members(name: str) -> None:
-    if "auto" in members(name):
-        raise UnknownBackend(f"{name!r}: auto cannot share a product: name its backend, such as cpu-packed")
-    for part in members(name):
-        check_name(part)
+def _check_members(name: BackendName) -> None:
+    if "auto" in map(str, name.members):
+        raise UnknownBackend(f"{name.text!r}: auto cannot share a product: name its backend, such as cpu-packed")
+    for part in name.members:
+        check_name(part.text)
 
 
 def near_names(name: str) -> list[str]:
     """Names that a caller of an unknown one may have meant: by another word for it, a part of it, or a typing error."""
     meanings = {word: list(meant) for word, meant in ALIASES.items()}
     for known in ("auto", *FAMILIES, *names()):
-        for word in {known, known.partition("-")[2]}:
+        for word in {known, BackendName.of(known).rung}:
             meanings.setdefault(word, []).append(known)
     typed = name.partition(":")[0].strip().lower().replace("_", "-")
     near = [typed] if typed in meanings else difflib.get_close_matches(typed, meanings, n=1, cutoff=0.8)
@@ -186,10 +166,11 @@ def default_name() -> str:
 def resolve_name(name: str) -> str:
     """The backend's name for a name or a family; raises UnknownBackend, with similar names."""
     check_name(name)
-    if JOINT in name:
-        return JOINT.join(map(resolve_name, members(name)))
-    if (family := plain(name)) in RUNTIMES:
-        return best_rung(family, name.partition(":")[2])
+    parsed = BackendName.of(name)
+    if parsed.members:
+        return JOINT.join(resolve_name(member.text) for member in parsed.members)
+    if parsed.plain in RUNTIMES:
+        return best_rung(parsed)
     if name in FAMILIES:
         return next((rung for rung in FAMILIES[name] if availability(rung).ok), FAMILIES[name][0])
     return AUTO[0] if name == "auto" else name
@@ -201,22 +182,23 @@ def choice(name: str, problem: Problem, params: Params) -> tuple[str, str]:
     With parameters it does not: they belong to the rung that the family stands for without a problem.
     """
     check_name(name)
-    family, selector = plain(name), name.partition(":")[2]
-    if family not in RUNTIMES or shares(name) or params:
+    parsed = BackendName.of(name)
+    if parsed.plain not in RUNTIMES or parsed.shares or params:
         return resolve_name(name), ""
     try:
         operands = problem.device_operands
-        device = runtime_named(family).device(selector) if operands is None else operands.queue.device
+        device = runtime_named(parsed.runtime).device(parsed.selector) if operands is None else operands.queue.device
     except BackendUnavailable:
         return resolve_name(name), ""
-    rung, why = choose_rung(family, device, problem.dtype.name, problem.m, problem.n, problem.k)
-    return f"{family}-{rung}" + (f":{selector}" if selector else ""), why
+    rung, why = choose_rung(parsed.runtime, device, problem.dtype.name, problem.m, problem.n, problem.k)
+    return parsed.of_rung(rung), why
 
 
 def is_blocked(name: str) -> bool:
     """Whether the settings forbid loading a backend, on any device."""
     block = config.block
-    return bool(block) and any(part in block or plain(part) in block for part in (name, *members(name)))
+    parsed = BackendName.of(name)
+    return bool(block) and any(part.text in block or part.plain in block for part in (parsed, *parsed.members))
 
 
 def availability(name: str) -> Availability:
@@ -243,16 +225,17 @@ def _probe(name: str) -> Availability:
     return found
 
 
-def _load(name: str) -> Backend | Exception:
+def _load(name: str) -> FullBackend | Exception:
     """The backend, or the exception that its plugin raised."""
     with _lock:
         if name not in _loaded:
-            if JOINT in name:
+            parsed = BackendName.of(name)
+            if parsed.members:
                 _loaded[name] = _joined(name)
-            elif plain(name) in BUILT_IN:
-                _loaded[name] = BUILT_IN[plain(name)](name)
+            elif parsed.plain in BUILT_IN:
+                _loaded[name] = BUILT_IN[parsed.plain](name)
             elif name in BY_NAME_ONLY:
-                _loaded[name] = loaded(BY_NAME_ONLY[name])()
+                _loaded[name] = complete(loaded(BY_NAME_ONLY[name])())
             else:
                 _loaded[name] = _from_plugin(_plugins()[name])
         return _loaded[name]
@@ -274,13 +257,13 @@ def loaded(home: str) -> Callable[..., Any]:
     return found
 
 
-def _from_plugin(point: EntryPoint) -> Backend | Exception:
+def _from_plugin(point: EntryPoint) -> FullBackend | Exception:
     try:
         backend: Backend = point.load()()
         _check_is_backend(backend)
         if backend.name != point.name:
             raise ValueError(f"its backend calls itself {backend.name!r}, not {point.name!r}")
-        return backend
+        return complete(backend)
     except (Exception, SystemExit) as error:
         return error if isinstance(error, Exception) else RuntimeError(f"SystemExit: {error}")
 
@@ -294,7 +277,7 @@ def _check_is_backend(backend: Backend) -> None:
         raise TypeError(f"{backend!r} is not a backend: its params are not a mapping of names to Param")
 
 
-def get(name: str) -> Backend:
+def get(name: str) -> FullBackend:
     """The backend of this name, ready to run; raises UnknownBackend or BackendUnavailable."""
     name = resolve_name(name)
     found = availability(name)
@@ -302,6 +285,11 @@ def get(name: str) -> Backend:
     if not found.ok or backend is None or isinstance(backend, Exception):
         raise BackendUnavailable(f"{name} {why_not_here(found)}")
     return backend
+
+
+def as_made(backend: FullBackend) -> Backend:
+    """The backend that a plugin has made, for its user."""
+    return backend.plugin if isinstance(backend, Adapted) else backend
 
 
 def why_not_here(found: Availability) -> str:
@@ -316,7 +304,7 @@ def available_names() -> list[str]:
 
 def on_cpu_device(name: str) -> bool:
     """Whether an available backend runs on a CPU through a device runtime."""
-    return JOINT not in name and on_runtime(name) and get(name).device.kind == "cpu"  # type: ignore[attr-defined]
+    return bool(BackendName.of(name).runtime) and get(name).device.kind == "cpu"
 
 
 def info(name: str) -> BackendInfo:
@@ -324,14 +312,14 @@ def info(name: str) -> BackendInfo:
     found = availability(name)
     backend = None if is_blocked(name) else _load(name)
     if backend is None or isinstance(backend, Exception):
-        kind = "unknown" if plain(name) not in BUILT_IN else "blocked"
+        kind = "unknown" if BackendName.of(name).plain not in BUILT_IN else "blocked"
         return BackendInfo(name, kind, "", False, found.reason, found.fix, "", {})
     return BackendInfo(
         name, backend.kind, backend.summary, found.ok, found.reason, found.fix, found.device, dict(backend.params)
     )
 
 
-def choose(problem: Problem, params: Params | None = None) -> Backend:
+def choose(problem: Problem, params: Params | None = None) -> FullBackend:
     """The backend that "auto" selects for a problem: the fastest by this machine's profile, or NumPy by the shipped
     table, else the first of AUTO.
 
@@ -360,9 +348,9 @@ def faster_by_profile(problem: Problem) -> list[str]:
     return [name for name, min_extent in found.items() if extent >= min_extent and name in names()]
 
 
-def refusal(backend: Backend, problem: Problem) -> str | None:
+def refusal(backend: FullBackend, problem: Problem) -> str | None:
     """Why a backend does not support a problem, in a sentence; None if it does."""
-    if problem.accumulate and not getattr(backend, "accumulates", False):
+    if problem.accumulate and not backend.accumulates:
         return f"{backend.name} does not add to out (accumulate=True): use cpu-packed, or compute out += a @ b"
     verdict = backend.supports(problem)
     if verdict and not isinstance(verdict, str):
@@ -376,7 +364,7 @@ def registered(backend: Backend) -> Iterator[Backend]:
     _check_is_backend(backend)
     if backend.name in {"auto", *FAMILIES, *BY_NAME_ONLY, *names()}:
         raise ValueError(f"the name {backend.name!r} is taken")
-    _loaded[backend.name] = backend
+    _loaded[backend.name] = complete(backend)
     table.forget_all()
     try:
         yield backend

@@ -67,3 +67,29 @@ def test_the_glossary_has_each_word_once():
     words = re.findall(r"^\| ([^|]+?) \|", page.split("## Glossary")[1], re.MULTILINE)[2:]
     assert len(words) > 25
     assert len(words) == len(set(words))
+
+
+# What one place decides: a search, the place, and where else the search finds what is no decision, or its parts.
+ONE_PLACE = {
+    "a backend's name is taken apart": (
+        r"""partition\(["'][-:]["']\)|split\(["'][-+:]["']\)""", "gemmlab/_name.py",
+        {
+            "gemmlab/_registry.py",  # what a user typed instead of a name
+            "gemmlab/_cpu/isa.py",  # GEMMLAB_ISA=v4+dot
+            "gemmlab/measure/environment.py",  # lines of a system's file
+        },
+    ),
+    "how cpu-packed goes through a product": (
+        r"\b(shares_of|blocks_of|in_place_of|by_vector|one_at_a_time)\(", "gemmlab/_cpu/packed/plan.hpp",
+        {f"gemmlab/_cpu/packed/{name}.hpp" for name in ("sharing", "in_place", "macrokernel", "vector_products")},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("decision", ONE_PLACE)
+def test_a_decision_is_taken_in_one_place(decision):
+    pattern, home, others = ONE_PLACE[decision]
+    sources = [path for path in tracked() if path.parts[0] == "gemmlab" and path.suffix in SOURCES]
+    found = {str(path) for path in sources if re.search(pattern, (ROOT / path).read_text(encoding="utf-8"))}
+    assert home in found
+    assert found - {home} == others, decision

@@ -17,6 +17,7 @@ from helpers import run_python
 
 import gemmlab
 from gemmlab import BackendUnavailable, _registry
+from gemmlab._name import BackendName
 from gemmlab.cli import parser
 
 ROOT = Path(__file__).parents[1]
@@ -141,7 +142,7 @@ def test_every_line_of_shell_parses(line):
     for arguments in made:
         parsed = parser().parse_args([word for word in arguments if word != "..."])  # for more of the same
         for name in getattr(parsed, "backends", None) or []:
-            assert name.startswith("example-") or _registry.plain(name) in _registry.BUILT_IN
+            assert name.startswith("example-") or BackendName.of(name).plain in _registry.BUILT_IN
 
 
 @pytest.mark.parametrize("span", spans())

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from gemmlab import _registry
-from gemmlab._backend import Backend, Handle, Params, check_params
+from gemmlab._backend import FullBackend, Handle, Params, check_params
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._problem import DType, Problem
 
@@ -34,7 +34,7 @@ class Call:
     dtype: DType
 
 
-def run(backend: Backend, problem: Problem, params: Params, traces: tuple[list[Call], ...] = ()) -> Handle | None:
+def run(backend: FullBackend, problem: Problem, params: Params, traces: tuple[list[Call], ...] = ()) -> Handle | None:
     """Fill `problem.out` by a backend, or raise UnsupportedProblem; returns the backend's handle.
 
     Work on device arrays may still be running when this returns, unless a trace needs its time.
@@ -58,14 +58,12 @@ def run(backend: Backend, problem: Problem, params: Params, traces: tuple[list[C
     return handle
 
 
-def _call(backend: Backend, problem: Problem, params: Params, seconds: float, kernel_s: float | None) -> Call:
-    resolve = getattr(backend, "resolve", None)
-    threads = getattr(backend, "threads", None)
+def _call(backend: FullBackend, problem: Problem, params: Params, seconds: float, kernel_s: float | None) -> Call:
     on_device = problem.device_operands
     return Call(
         backend.name,
-        resolve(problem, params) if resolve else dict(params),
-        threads(problem) if threads else problem.threads or 1,
+        backend.resolve(problem, params),
+        backend.threads(problem) or problem.threads or 1,
         on_device.queue.device.label if on_device else _registry.availability(backend.name).device,
         problem.copies,
         seconds,

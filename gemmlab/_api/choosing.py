@@ -55,7 +55,7 @@ def get_backend(name: str) -> Backend:
     >>> gemmlab.get_backend("cpu-blocked").kind
     'rung'
     """
-    return _registry.get(name)
+    return _registry.as_made(_registry.get(name))
 
 
 def requested_backend(backend: str | None, active: Scope) -> str:

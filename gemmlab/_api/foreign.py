@@ -67,7 +67,7 @@ def multiply_device_arrays(
     a, b, out = operands
     wanted = _registry.AUTO_ON[runtime] if name == "auto" else name
     chosen = _registry.get(wanted)
-    if getattr(getattr(chosen, "runtime", None), "name", None) != runtime:
+    if chosen.runtime is None or chosen.runtime.name != runtime:
         what = f"{type(a).__module__}.{type(a).__qualname__}"
         raise UnsupportedProblem(f"{chosen.name} cannot take {what}: name a backend of {runtime}, or pass host arrays")
     if options["accumulate"]:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from gemmlab import _registry
 from gemmlab._api.foreign import Options, foreign_operand
-from gemmlab._backend import Backend
+from gemmlab._backend import FullBackend
 from gemmlab._cpu.packed_backend._packed import PackedOperand
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._problem import AnyArray, Problem, as_array
@@ -64,7 +64,9 @@ def pack(b: npt.ArrayLike) -> PackedOperand:
     return backend.pack(np.require(b, b.dtype.newbyteorder("="), "A"))
 
 
-def with_packed(name: str, a: AnyArray, b: PackedOperand, out: AnyArray, options: Options) -> tuple[Backend, Problem]:
+def with_packed(
+    name: str, a: AnyArray, b: PackedOperand, out: AnyArray, options: Options
+) -> tuple[FullBackend, Problem]:
     """The backend and the problem of a product with a packed operand."""
     chosen = _registry.get("cpu-packed" if name == "auto" else name)
     if chosen.name != "cpu-packed":

@@ -18,7 +18,7 @@ from gemmlab._api.foreign import (
     numpys_dispatch,
 )
 from gemmlab._api.packing import with_packed
-from gemmlab._backend import Backend, Params
+from gemmlab._backend import FullBackend, Params
 from gemmlab._config import Scope, check_threads, config, scope
 from gemmlab._cpu.packed_backend._packed import PackedOperand
 from gemmlab._cpu.threadpool import follow_threadpoolctl
@@ -62,7 +62,7 @@ def general_matmul(
     return problem.result()
 
 
-def _register_kernel(name: str, backend: Backend) -> None:
+def _register_kernel(name: str, backend: FullBackend) -> None:
     """Let plain products of this backend take the fast path from now on."""
     if _front.is_registered(name):
         return

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmlab._backend import Availability, Param, check_params
+from gemmlab._backend import Availability, FullBackend, Param, check_params
 from gemmlab._cpu import machine
 from gemmlab._cpu._driver import Kernel, layout
 from gemmlab._cpu.layouts import Array, in_rows, not_its_dtype, run_in_layouts
@@ -37,7 +37,7 @@ class Absent(Exception):
     """A library is not there: the reason, and the command that brings it."""
 
 
-class NumPy:
+class NumPy(FullBackend):
     """np.matmul, every dtype it does."""
 
     name, kind, source = "cpu-numpy", "baseline", "NumPy"
@@ -73,7 +73,7 @@ class NumPy:
             np.matmul(problem.a, problem.b, out=problem.out)
 
 
-class Blas:
+class Blas(FullBackend):
     """A vendor's `sgemm` and `dgemm`, called as our rungs are."""
 
     kind = "baseline"

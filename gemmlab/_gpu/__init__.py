@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 from gemmlab._gpu.ladder.numbers import NUMBERS
 from gemmlab._gpu.ladder.rungs import BEST_RUNG, FASTEST, RUNG_NAMES, RUNGS, OwnRung, RungParams, Shape
 from gemmlab._gpu.ladder.traffic import Model, nothing
+from gemmlab._name import RUNTIMES, BackendName
 
 __all__ = [
     "RUNG_NAMES", "RUNTIMES", "VENDORS", "backend_named", "best_rung", "choose_rung", "devices", "opencl_rung",
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from gemmlab._gpu.backend import DeviceBackend
     from gemmlab._gpu.runtime import Device, Runtime
 
-RUNTIMES = ("opencl", "sycl", "cuda")
 VENDORS = {"opencl": "clblast", "sycl": "onemkl", "cuda": "cublas"}
 
 
@@ -62,15 +62,15 @@ def backend_named(name: str) -> DeviceBackend:
     """The backend of a name such as "opencl-local4" or, for a certain device, "opencl-local4:cpu"."""
     from gemmlab._gpu.backend import RungBackend
 
-    family_and_rung, _, selector = name.partition(":")
-    runtime, _, rung = family_and_rung.partition("-")
-    if VENDORS[runtime] == rung:
+    parsed = BackendName.of(name)
+    runtime = runtime_named(parsed.runtime)
+    if VENDORS[parsed.runtime] == parsed.rung:
         from gemmlab._gpu.clblast import CLBlast
         from gemmlab._gpu.vendor import CuBLAS, OneMKL
 
-        vendor = {"clblast": CLBlast, "onemkl": OneMKL, "cublas": CuBLAS}[rung]
-        return vendor(runtime_named(runtime), selector)
-    return RungBackend(runtime_named(runtime), RUNGS[RUNG_NAMES.index(rung)], selector)
+        vendor = {"clblast": CLBlast, "onemkl": OneMKL, "cublas": CuBLAS}[parsed.rung]
+        return vendor(runtime, parsed.selector)
+    return RungBackend(runtime, RUNGS[RUNG_NAMES.index(parsed.rung)], parsed.selector)
 
 
 def opencl_rung(
@@ -143,22 +143,22 @@ def opencl_rung(
     """
     from gemmlab._gpu.backend import RungBackend
 
-    runtime, _, word = name.partition("-")
-    if runtime != "opencl" or not word:
+    parsed = BackendName.of(name)
+    if parsed.runtime != "opencl" or not parsed.rung:
         raise ValueError(f"the name of an OpenCL rung begins with opencl-, such as opencl-mine, not {name!r}")
     defaults = {param.name: param.default for param in params if isinstance(param.default, int)}
     if wrong := [param.name for param in params if param.name not in defaults]:
         raise ValueError(f"the default of a parameter must be an integer: {', '.join(wrong)}")
     rung = OwnRung(
-        word, summary, source, tuple(params), dict.fromkeys(("gpu", "cpu"), defaults), group, block, traffic, local,
-        registers, own_text=text,
+        parsed.rung, summary, source, tuple(params), dict.fromkeys(("gpu", "cpu"), defaults), group, block, traffic,
+        local, registers, own_text=text,
     )  # fmt: skip
-    return RungBackend(runtime_named(runtime), rung)
+    return RungBackend(runtime_named(parsed.runtime), rung)
 
 
-def best_rung(runtime: str, selector: str) -> str:
+def best_rung(family: BackendName) -> str:
     """The backend that a runtime's family name stands for where no product is known; see `choose_rung`."""
-    return f"{runtime}-{BEST_RUNG}" + (f":{selector}" if selector else "")
+    return family.of_rung(BEST_RUNG)
 
 
 def choose_rung(runtime: str, device: Device, dtype: str, m: int, n: int, k: int) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmlab._backend import Availability, Param, Params, check_params
+from gemmlab._backend import Availability, FullBackend, Param, Params, check_params
 from gemmlab._errors import BackendUnavailable
 from gemmlab._gpu import configurations, streaming
 from gemmlab._gpu.batches import BatchedOperand, GemmSize, Layout, Operand, launches, row_major
@@ -48,7 +48,7 @@ class Handle:
         return sum(one.kernel_s for event in self.events for one in (*event.earlier, event))
 
 
-class DeviceBackend:
+class DeviceBackend(FullBackend):
     """A backend on the devices of a runtime; `selector` chooses one of them, see `Runtime.device`."""
 
     kind: str
@@ -56,6 +56,7 @@ class DeviceBackend:
     source: str
     params: Mapping[str, Param]
     dtypes: tuple[str, ...] = ("float32", "float64")
+    runtime: Runtime
 
     def __init__(self, runtime: Runtime, name: str, selector: str = "") -> None:
         self.runtime, self.selector = runtime, selector

@@ -11,7 +11,7 @@ where the p20 to p80 intervals of two times overlap.
 
 from __future__ import annotations
 
-from gemmlab._gpu import RUNTIMES
+from gemmlab._name import BackendName
 from gemmlab.analysis.formatting import number, percent, problem_text
 from gemmlab.analysis.groups import Group
 from gemmlab.measure.comparison import overlap
@@ -61,10 +61,10 @@ def _transfers(best: Record) -> str:
 
 
 def _next_rung_of(backend: str) -> tuple[str, str]:
-    runtime, _, rung = backend.partition("-")
-    if runtime in RUNTIMES and rung in NEXT_RUNG:
-        name, idea = NEXT_RUNG[rung]
-        return f"{runtime}-{name}", idea
+    parsed = BackendName.of(backend)
+    if parsed.runtime and parsed.rung in NEXT_RUNG:
+        name, idea = NEXT_RUNG[parsed.rung]
+        return f"{parsed.runtime}-{name}", idea
     return NEXT_RUNG.get(backend, ("", ""))
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from gemmlab._cpu import machine
 from gemmlab._errors import CannotWrite
-from gemmlab._registry import availability, on_runtime, shares
+from gemmlab._name import BackendName
+from gemmlab._registry import availability
 from gemmlab.campaign.campaigns import LADDER_EDGE, Campaign
 from gemmlab.measure.environment import environment
 from gemmlab.measure.problems import Case, sized
@@ -142,7 +143,7 @@ def devices_of(backends: Iterable[str]) -> dict[str, str]:
     """The devices that backends run on, each with the first of its backends."""
     found: dict[str, str] = {}
     for name in backends:
-        if on_runtime(name) and not shares(name):
+        if BackendName.of(name).runtime and not BackendName.of(name).is_all:
             found.setdefault(availability(name).device, name)
     return found
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from textwrap import fill
 
 from gemmlab._errors import BackendUnavailable
+from gemmlab._name import BackendName
 
 WIDTH = 80
 
@@ -33,12 +34,12 @@ def to_measure(names: Sequence[str] | None) -> list[str]:
 def ladder_on_cpu() -> list[str]:
     """The GPU rungs of one runtime on a CPU, where there is no GPU to show them on."""
     from gemmlab import _registry
-    from gemmlab._gpu import RUNTIMES
 
     on_cpu = _left_out()
-    on_gpu = [name for name in _registry.available_names() if name.partition("-")[0] in RUNTIMES and name not in on_cpu]
+    on_gpu = [name for name in _registry.available_names() if BackendName.of(name).runtime and name not in on_cpu]
     rungs = [name for name in on_cpu if _registry.info(name).kind == "rung"]
-    return [] if on_gpu else [name for name in rungs if name.partition("-")[0] == rungs[0].partition("-")[0]]
+    runtimes = [BackendName.of(name).runtime for name in rungs]
+    return [] if on_gpu else [name for name, runtime in zip(rungs, runtimes, strict=True) if runtime == runtimes[0]]
 
 
 def that_do(names: Sequence[str], dtype: str, cold: bool = False) -> tuple[list[str], list[str]]:
@@ -46,7 +47,6 @@ def that_do(names: Sequence[str], dtype: str, cold: bool = False) -> tuple[list[
     import numpy as np
 
     from gemmlab import _registry
-    from gemmlab._gpu import RUNTIMES
     from gemmlab._problem import Problem
     from gemmlab.verify.dtypes import dtype_of
 
@@ -54,7 +54,7 @@ def that_do(names: Sequence[str], dtype: str, cold: bool = False) -> tuple[list[
     found, left_out = [], []
     for name in names:
         reason = _registry.get(name).supports(Problem.from_call(ones, ones))
-        if cold and name.partition("-")[0] in RUNTIMES:
+        if cold and BackendName.of(name).on_runtime:
             reason = "--cold empties the caches of CPUs, not those of a device"
         if reason is True:
             found.append(name)
@@ -66,7 +66,7 @@ def that_do(names: Sequence[str], dtype: str, cold: bool = False) -> tuple[list[
 def say_left_out(names: Sequence[str] | None, ladder: Sequence[str] = ()) -> None:
     """Name the runtimes that `to_measure` has left out, but for the `ladder`."""
     if not names and (left_out := [name for name in _left_out() if name not in ladder]):
-        runtimes = ", ".join(dict.fromkeys(name.partition("-")[0] for name in left_out))
+        runtimes = ", ".join(dict.fromkeys(BackendName.of(name).runtime for name in left_out))
         print(wrapped(f"not measured: {runtimes} on CPU devices; name them in --backends"), file=sys.stderr)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from gemmlab._backend import Availability, Param
+from gemmlab._backend import Availability, FullBackend, Param
 from gemmlab._cpu import machine
 from gemmlab._problem import Array, Problem
 
@@ -18,7 +18,7 @@ BLOCKS = 3  # along each axis, at most
 LEAST = 1024  # bytes of memory for the smallest products
 
 
-class Dask:
+class Dask(FullBackend):
     """`gemmlab.dask.matmul` of small chunks of host arrays."""
 
     name, kind, source = "dask", "audit", "gemmlab.dask"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from statistics import median
 
-from gemmlab._registry import plain
+from gemmlab._name import BackendName
 from gemmlab.measure import noise
 from gemmlab.measure.isolated.backend import IsolatedBackend, NotMeasured, Params
 from gemmlab.measure.isolated.process import CAN_SUSPEND, Answer
@@ -103,7 +103,7 @@ class Measurement:
             "kind": "gemm",
             "status": self.status,
             "reason": self.reason,
-            "backend": plain(backend.backend),
+            "backend": BackendName.of(backend.backend).plain,
             "params": prepared.get("params", dict(self.params)),
             "problem": self.case.problem(),
             "threads": prepared.get("threads", None if backend.on_device else backend.threads),

@@ -15,6 +15,7 @@ from gemmlab._config import Scope, config, scope
 from gemmlab._cpu import isa, machine
 from gemmlab._gpu import configurations
 from gemmlab._gpu.backend import RungBackend
+from gemmlab._name import BackendName
 from gemmlab._problem import DType
 from gemmlab._version import __version__
 
@@ -33,7 +34,7 @@ def of_backend(backend: Backend, dtype: DType, threads: int | None) -> dict[str,
     if backend.kind != "rung":
         active = scope.get() or Scope()
         found["threads"] = threads or active.threads or config.threads or machine.usable_cpus()
-    if _registry.on_runtime(backend.name):
+    if BackendName.of(backend.name).on_runtime:
         found["device memory"] = config.device_memory or "what is free"
     if isinstance(backend, RungBackend) and (own := configurations.known(backend, backend.queue, dtype.name)):
         found["configurations"] = [dict(one.parameters) for one in own]

@@ -11,10 +11,11 @@ import numpy as np
 
 from gemmlab import _registry
 from gemmlab._api import requested_backend
-from gemmlab._backend import Backend
+from gemmlab._backend import FullBackend
 from gemmlab._config import Scope, check_bytes, check_threads, scope
 from gemmlab._cpu.machine import free_memory_bytes
 from gemmlab._errors import UnsupportedProblem
+from gemmlab._name import BackendName
 from gemmlab._problem import DType, Problem
 from gemmlab.product import identity, tiles, zarrs
 from gemmlab.product.check import Check, check
@@ -133,12 +134,12 @@ def _resumed(job: Job, limit: int | None) -> Plan:
     return Plan(**job.journal.header["plan"])
 
 
-def _backend(name: str | None, job: Job) -> Backend:
+def _backend(name: str | None, job: Job) -> FullBackend:
     """The backend of the whole product. "auto" chooses once, so that all tiles have the same."""
     m, n, k = (min(size, SAMPLE) for size in job.sizes)
     problem = Problem.from_call(np.empty((m, k), job.dtype), np.empty((k, n), job.dtype))
     name = requested_backend(name, scope.get() or Scope())
-    if len(_registry.members(str(name))) > 1:
+    if BackendName.of(str(name)).members:
         raise UnsupportedProblem(
             f"the shares of {name} differ from call to call, and with them the bits of a product that is resumed: name "
             "one of these backends"
@@ -149,7 +150,7 @@ def _backend(name: str | None, job: Job) -> Backend:
     return chosen
 
 
-def _begun(job: Job, backend: Backend, memory: int, asked: Mapping[str, object]) -> Plan:
+def _begun(job: Job, backend: FullBackend, memory: int, asked: Mapping[str, object]) -> Plan:
     """A new plan, with a temporary output for it, and a journal."""
     plan, chunks = _planned(job, backend, memory)
     job.output.create(job.shape, job.dtype, chunks)
@@ -157,7 +158,7 @@ def _begun(job: Job, backend: Backend, memory: int, asked: Mapping[str, object])
     return plan
 
 
-def _planned(job: Job, backend: Backend, memory: int) -> tuple[Plan, tuple[int, int]]:
+def _planned(job: Job, backend: FullBackend, memory: int) -> tuple[Plan, tuple[int, int]]:
     """The plan, and the chunks of the output: those of the inputs, or as large as tiles let them be."""
     side = CHUNK
     while True:
@@ -182,14 +183,14 @@ def _overhead(job: Job, chunks: tuple[int, int]) -> int:
     return max(job.a.overhead_bytes, job.b.overhead_bytes) + of_output
 
 
-def _sizes(job: Job, backend: Backend, chunks: tuple[int, int]) -> Sizes:
+def _sizes(job: Job, backend: FullBackend, chunks: tuple[int, int]) -> Sizes:
     """Tiles are of whole chunks of the output; blocks are of whole chunks of the inputs, where those agree."""
     of_a, of_b = job.a.chunks, job.b.chunks
     rows, columns = chunks if job.output.is_zarr else (of_a[0] if of_a else STEP, of_b[1] if of_b else STEP)
     depth = max(of_a[1] if of_a else STEP, of_b[0] if of_b else STEP)
     return Sizes(
         *job.sizes, job.a.dtype.itemsize, job.b.dtype.itemsize, job.dtype.itemsize,
-        _sum_dtype(job.dtype).itemsize, getattr(backend, "accumulates", False), (rows, columns, depth),
+        _sum_dtype(job.dtype).itemsize, backend.accumulates, (rows, columns, depth),
     )  # fmt: skip
 
 

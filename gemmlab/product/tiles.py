@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 import gemmlab
-from gemmlab._backend import Backend
+from gemmlab._backend import FullBackend
 from gemmlab._problem import Array, DType
 from gemmlab.product.journal import Journal
 from gemmlab.product.matrices import Matrix, Range
@@ -50,10 +50,10 @@ class Step:
 class Multiplier:
     """Products of blocks by one backend, added up in the space of one tile."""
 
-    def __init__(self, backend: Backend, threads: int | None, plan: Plan, dtype: DType) -> None:
+    def __init__(self, backend: FullBackend, threads: int | None, plan: Plan, dtype: DType) -> None:
         self.dtype = dtype
         self._backend, self._threads = backend.name, threads
-        self._adds = getattr(backend, "accumulates", False)
+        self._adds = backend.accumulates
         self._sums: Array = np.empty(plan.tm * plan.tn, dtype)
         self._product: Array = np.empty(0 if self._adds or len(plan.depths) == 1 else plan.tm * plan.tn, dtype)
 

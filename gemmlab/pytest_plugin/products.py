@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-import gemmlab
 from gemmlab._api import Call
-from gemmlab._backend import Backend
+from gemmlab._backend import FullBackend
 from gemmlab._cpu import machine
+from gemmlab._name import BackendName
 from gemmlab._problem import Array, Problem
-from gemmlab._registry import names, plain
+from gemmlab._registry import get, names
 from gemmlab.analysis.attainable import lowest_limit, peak
 from gemmlab.analysis.groups import devices
 from gemmlab.measure.comparison import Pair, compare, problem_key, ratio
@@ -167,7 +167,7 @@ class Products:
 
 def title(backend: str, params: Iterable[str], call: Call) -> str:
     """A backend as it was named, the one that ran, and the parameters that were given."""
-    ran = f" ({call.backend})" if plain(backend) != plain(call.backend) else ""
+    ran = f" ({call.backend})" if BackendName.of(backend).plain != BackendName.of(call.backend).plain else ""
     return " ".join([f"{backend}{ran}", *(f"{name}={call.params[name]}" for name in params)])
 
 
@@ -175,7 +175,7 @@ def _records_of(against: str) -> list[Record] | None:
     """The records of a file; None for the name of a backend."""
     if os.path.exists(against):
         return read(against)
-    if plain(against) in names():
+    if BackendName.of(against).plain in names():
         return None
     raise ValueError(f"{against} is neither a file of records nor the name of a backend")
 
@@ -185,14 +185,14 @@ def _measured(asked: Problem, call: Call, seconds: Sequence[float], calls: int, 
     times_s = summarise(seconds)
     gflop = 2e-9 * asked.m * asked.n * asked.k * asked.batch
     numbers = asked.m * asked.k + asked.k * asked.n + asked.m * asked.n
-    backend = gemmlab.get_backend(call.backend)
-    on_device = hasattr(backend, "runtime")
+    backend = get(call.backend)
+    on_device = backend.runtime is not None
     problem = {key: getattr(asked, key) for key in ("m", "n", "k", "batch")} | {"dtype": asked.dtype.name}
     layout = "".join(map(_letter, (asked.a, asked.b, asked.out)))
     return times_s | {
         "kind": "gemm",
         "status": "ok",
-        "backend": plain(call.backend),
+        "backend": BackendName.of(call.backend).plain,
         "params": dict(call.params),
         "problem": {"suite": "pytest", "label": size(problem), **problem, "layout": layout},
         "threads": None if on_device else call.threads,
@@ -209,10 +209,9 @@ def _measured(asked: Problem, call: Call, seconds: Sequence[float], calls: int, 
     }
 
 
-def _traffic(backend: Backend, asked: Problem, call: Call) -> Record:
+def _traffic(backend: FullBackend, asked: Problem, call: Call) -> Record:
     """Bytes that the backend's own model expects to pass from each memory level."""
-    model = getattr(backend, "traffic", None)
-    moved = {} if model is None else model(asked, machine.caches(), **call.params)
+    moved = backend.traffic(asked, machine.caches(), **call.params)
     return {f"bytes_model_{level.lower()}": moved.get(level.lower()) for level in LEVELS}
 
 

@@ -15,15 +15,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gemmlab._name import BackendName
 from gemmlab.scale.lines import Prediction, predicted
 
 if TYPE_CHECKING:
     from gemmlab.scale.devices import AllDevices
 
-__all__ = ["ALL", "JOINT", "Prediction", "all_devices", "predicted"]
-
-ALL = "all"  # the device of a name that means every device: "opencl-local:all"
-JOINT = "+"  # between the names of backends that share a product
+__all__ = ["Prediction", "all_devices", "predicted"]
 
 
 def all_devices(name: str) -> AllDevices:
@@ -31,8 +29,5 @@ def all_devices(name: str) -> AllDevices:
     from gemmlab._gpu import backend_named, runtime_named
     from gemmlab.scale.devices import AllDevices
 
-    plain = name.partition(":")[0]
-    return AllDevices(
-        runtime_named(plain.partition("-")[0]),
-        lambda selector: backend_named(f"{plain}:{selector}" if selector else plain),
-    )
+    parsed = BackendName.of(name)
+    return AllDevices(runtime_named(parsed.runtime), lambda selector: backend_named(parsed.on(selector)))

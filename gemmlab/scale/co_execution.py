@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gemmlab._backend import Availability, Backend, Param
+from gemmlab._backend import Availability, FullBackend, Param
 from gemmlab._problem import Problem
 from gemmlab.scale.blocks import Block, along
 from gemmlab.scale.lines import Line, ending_together
@@ -86,14 +86,14 @@ class Plan:
         return "; ".join(said)
 
 
-class CoExecution:
+class CoExecution(FullBackend):
     """Backends that share products, by the name that joins theirs with "+"."""
 
     kind = "co-execution"
     source = "each backend's own"
     params: Mapping[str, Param] = {}
 
-    def __init__(self, name: str, backends: Sequence[Backend]) -> None:
+    def __init__(self, name: str, backends: Sequence[FullBackend]) -> None:
         self.name, self.backends = name, tuple(backends)
         self.rates = Rates(self.backends)
         self._plans: dict[tuple[object, ...], Plan] = {}
@@ -121,10 +121,10 @@ class CoExecution:
 
     def threads(self, problem: Problem) -> int:
         """Threads of the backend of the host, if one takes part."""
-        on_host = [one for one in self.backends if device_of(one) is None and hasattr(one, "threads")]
-        return max((one.threads(problem) for one in on_host), default=1)
+        on_host = [one for one in self.backends if device_of(one) is None]
+        return max((one.threads(problem) or 1 for one in on_host), default=1)
 
-    def plan(self, problem: Problem) -> Plan | None:
+    def plan(self, problem: Problem, **params: Any) -> Plan | None:
         """How a product would be shared; what is not known yet is measured. None for an empty product."""
         if not problem.out.size or not problem.k:
             return None
@@ -208,8 +208,8 @@ class CoExecution:
         """The part of one backend; beside a device, one of the host leaves a core to drive it."""
         part, backend = part_of(problem, block), self.backends[number]
         if part.threads is None and device_of(backend) is None:
-            usual = getattr(backend, "threads", None)
-            part.threads = max(1, usual(part) - 1) if usual is not None else part.threads
+            usual = backend.threads(part)
+            part.threads = max(1, usual - 1) if usual else part.threads
         return part
 
     def _correct(self, plan: Plan, seconds: Sequence[float]) -> None:
@@ -230,7 +230,7 @@ class CoExecution:
                     self._plans[key] = new
 
 
-def _hardware(backend: Backend) -> object:
+def _hardware(backend: FullBackend) -> object:
     """What a backend computes on, equal for backends that cannot work at once."""
     device = device_of(backend)
     return "cpu" if device is None or device.kind == "cpu" else (device.runtime, device.index)

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from gemmlab._backend import Availability, Param, Params, check_params
+from gemmlab._backend import Availability, FullBackend, Param, Params, check_params
 from gemmlab._errors import BackendUnavailable
+from gemmlab._name import ALL, BackendName
 from gemmlab.scale import broadcast
 from gemmlab.scale.blocks import Block, along, cut
 from gemmlab.scale.lines import ending_together
@@ -57,7 +58,7 @@ class Done:
         """Return at once."""
 
 
-class AllDevices:
+class AllDevices(FullBackend):
     """A rung or a vendor's library on all devices of a runtime.
 
     `make` gives the backend of one device, chosen by its number as text, or one that is bound to no device by "".
@@ -68,7 +69,7 @@ class AllDevices:
     def __init__(self, runtime: Runtime, make: Callable[[str], DeviceBackend]) -> None:
         self.runtime, self._make = runtime, make
         one = make("")
-        self.name, self.kind, self.source = f"{one.name}:all", one.kind, one.source
+        self.name, self.kind, self.source = BackendName.of(one.name).on(ALL), one.kind, one.source
         self.params: Mapping[str, Param] = one.params
         self.lock = threading.Lock()
 
@@ -125,7 +126,7 @@ class AllDevices:
     def supports(self, problem: Problem) -> bool | str:
         """Host arrays that every device supports."""
         if problem.device_operands is not None:
-            one = f"{self.name.removesuffix(':all')}:{problem.device_operands.queue.device.index}"
+            one = BackendName.of(self.name).on(str(problem.device_operands.queue.device.index))
             return f"{self.name} shares products of host arrays: pass NumPy arrays, or name the device of these, {one}"
         return next((why for one in self.backends if (why := one.supports(problem)) is not True), True)
 
@@ -135,8 +136,7 @@ class AllDevices:
 
     def traffic(self, problem: Problem, machine: object, **params: Any) -> dict[str, float]:
         """Bytes that all devices together move at each memory level."""
-        model = getattr(self.backends[0], "traffic", None)
-        return model(problem, machine, **params) if model is not None else {}
+        return self.backends[0].traffic(problem, machine, **params)
 
     def blocks(self, problem: Problem, rows_only: bool) -> list[tuple[DeviceBackend, Block]]:
         """The devices that take part, each with its block of C."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gemmlab._backend import Backend
+from gemmlab._backend import FullBackend
 from gemmlab._problem import Problem
 from gemmlab.scale.blocks import along, axis_to_cut
 from gemmlab.scale.lines import Line, through
@@ -58,7 +58,7 @@ def work_of_row(problem: Problem, workers: int) -> float:
     return work / int(problem.out.shape[axis_of(problem, workers)])
 
 
-def seconds_of(worker: Backend, problem: Problem) -> float:
+def seconds_of(worker: FullBackend, problem: Problem) -> float:
     """Run a product, and return its seconds."""
     start = perf_counter()
     handle = worker.gemm(problem)
@@ -67,7 +67,7 @@ def seconds_of(worker: Backend, problem: Problem) -> float:
     return perf_counter() - start
 
 
-def measured_line(worker: Backend, problem: Problem, axis: int) -> Line:
+def measured_line(worker: FullBackend, problem: Problem, axis: int) -> Line:
     """The line of a backend; the first call, which may build kernels, does not count. A small product is one point."""
     extent = problem.out.shape[axis]
     if (line := _line_of_streaming(worker, problem, axis, extent)) is not None:
@@ -80,12 +80,11 @@ def measured_line(worker: Backend, problem: Problem, axis: int) -> Line:
     return through((few, times[0]), (many, times[1]))
 
 
-def _line_of_streaming(worker: Backend, problem: Problem, axis: int, extent: int) -> Line | None:
+def _line_of_streaming(worker: FullBackend, problem: Problem, axis: int, extent: int) -> Line | None:
     """The line that the model of streaming gives; None if the product, or half of it, is not streamed."""
-    predicted_s = getattr(worker, "predicted_s", None)
-    if predicted_s is None or is_small(problem) or extent < 2:
+    if is_small(problem) or extent < 2:
         return None
-    half, whole = (predicted_s(_slice(problem, axis, rows)) for rows in (extent // 2, extent))
+    half, whole = (worker.predicted_s(_slice(problem, axis, rows)) for rows in (extent // 2, extent))
     return None if half is None or whole is None else through((extent // 2, half), (extent, whole))
 
 
@@ -96,9 +95,9 @@ def _slice(problem: Problem, axis: int, rows: int) -> Problem:
     return Problem(part.a, part.b, np.empty(part.out.shape, part.dtype), threads=part.threads)
 
 
-def device_of(worker: Backend) -> Device | None:
+def device_of(worker: FullBackend) -> Device | None:
     """The device of a backend, the first of several; None for a backend of the host."""
-    device: Device | None = getattr(worker, "device", None)
+    device: Device | None = worker.device
     return device
 
 
@@ -108,7 +107,7 @@ class Rates:
     Lines of the host's backends belong to a number of threads; devices do not heed it.
     """
 
-    def __init__(self, workers: Sequence[Backend]) -> None:
+    def __init__(self, workers: Sequence[FullBackend]) -> None:
         self.workers = workers
         self._known: dict[Key, tuple[float, tuple[Line, ...]]] = {}  # with the work of a row that they are for
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from gemmlab._gpu import RUNG_NAMES, VENDORS
+from gemmlab._name import BackendName
 from gemmlab._registry import BUILT_IN
 from gemmlab.analysis.findings import Band, near, papers
 from gemmlab.analysis.groups import is_baseline
@@ -60,7 +61,7 @@ CPU_LADDER = Study(
              Entry("cpu-blas"), Entry("cpu-mkl")),
     sizes=(256, 512, 1008, 2016, 3024, 4032), quick_sizes=(64, 256, 512),
     over_series="ikj", cap_s=10.0, ceilings_s=10.0,
-    theirs={rung.partition("-")[2]: {_R_CPU["n_vtune"]: time} for rung, time in _R_CPU["elapsed_s"].items()},
+    theirs={BackendName.of(rung).rung: {_R_CPU["n_vtune"]: time} for rung, time in _R_CPU["elapsed_s"].items()},
     theirs_in_seconds=True,
     judges=(cpu_ladder,),
 )  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 
-from gemmlab._gpu import RUNTIMES
+from gemmlab._name import BackendName
 from gemmlab.analysis.formatting import threads_text
 from gemmlab.analysis.groups import Group, devices
 from gemmlab.measure.comparison import is_good
@@ -140,5 +140,4 @@ def on_cpu(record: Record) -> bool:
 
 def runtime_of(record: Record) -> str:
     """The runtime of a backend, or an empty string."""
-    runtime = str(record["backend"]).partition("-")[0]
-    return runtime if runtime in RUNTIMES else ""
+    return BackendName.of(record["backend"]).runtime

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from gemmlab import _registry
 from gemmlab._errors import BackendUnavailable
 from gemmlab._gpu import RUNTIMES
+from gemmlab._name import BackendName
 from gemmlab.analysis.findings import Finding
 from gemmlab.campaign import Campaign, carry_out, make_directory
 from gemmlab.measure.environment import environment
@@ -129,7 +130,7 @@ def line_up(study: Study, options: Options) -> tuple[list[Contest], dict[str, st
 
 
 def _check(study: Study, runtimes: Sequence[str]) -> None:
-    plain = [runtime.partition(":")[0] for runtime in runtimes]
+    plain = [BackendName.of(runtime).plain for runtime in runtimes]
     for name in plain:
         if name not in RUNTIMES:
             raise ValueError(f"a runtime is one of {', '.join(RUNTIMES)}, such as cuda or opencl:1, not {name!r}")

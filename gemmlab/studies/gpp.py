@@ -18,6 +18,7 @@ import numpy as np
 
 from gemmlab._gpu import runtime_named
 from gemmlab._gpu.transfers.memory_modes import MODES
+from gemmlab._name import BackendName
 from gemmlab.measure.records import Record
 from gemmlab.measure.table import Column, text_table
 from gemmlab.studies import isolated
@@ -69,8 +70,8 @@ def measure(task: Task) -> None:
 
 
 def _steps(name: str) -> Iterator[Step]:
-    runtime = name.partition("-")[0]
-    if runtime not in MODES:
+    runtime = BackendName.of(name).runtime
+    if not runtime:
         yield from ((name, form) for form in ON_CPU)
         return
     yield from ((name, form) for form in ON_DEVICE)
@@ -80,10 +81,9 @@ def _steps(name: str) -> Iterator[Step]:
 
 def _ask(task: Task, ncouls: int, step: Step, is_first: bool) -> isolated.Answer:
     name, label = step
-    family, _, selector = name.partition(":")
-    runtime = family.partition("-")[0] + (f":{selector}" if selector else "")
     request = {
-        "label": label, "runtime": runtime, "ncouls": ncouls, "threads": task.options.threads, "is_first": is_first,
+        "label": label, "runtime": BackendName.of(name).device, "ncouls": ncouls,
+        "threads": task.options.threads, "is_first": is_first,
         "budget_s": task.options.budget_s / task.options.rounds, "cap_s": task.options.cap_s or CAP_S,
     }  # fmt: skip
     if not label.startswith(FIRST):
@@ -121,8 +121,8 @@ def times(
         _refuse_what_takes_long(problem, compute, cap_s)
         samples, found = _samples(_timed(lambda: compute(problem)), budget_s)
     error = check(problem, found, compute).error / bound(problem, form) if is_first else 0.0
-    family, _, selector = runtime.partition(":")
-    device = runtime_named(family).device(selector).label if on_device else cpu_name()
+    where = BackendName.of(runtime)
+    device = runtime_named(where.runtime).device(where.selector).label if on_device else cpu_name()
     return {"samples_s": samples, "error_over_bound": error, "device": device}
 
 

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from gemmlab import _registry
 from gemmlab._cpu import machine
 from gemmlab._errors import BackendUnavailable, GemmlabError, UnsupportedProblem
+from gemmlab._name import BackendName
 from gemmlab.measure.isolated.process import ChildFailed, ask_child
 from gemmlab.measure.noise import summarise
 from gemmlab.measure.problems import Case
@@ -91,6 +91,6 @@ def untimed(backend: str, case: Case, why: NoAnswer, facts: Record | None = None
 def base(backend: str, case: Case) -> Record:
     """What every record says of its product."""
     return {
-        "kind": "gemm", "backend": _registry.plain(backend), "params": {}, "problem": case.problem(),
+        "kind": "gemm", "backend": BackendName.of(backend).plain, "params": {}, "problem": case.problem(),
         "gflop": case.gflop, "bytes_compulsory": case.bytes_compulsory,
     }  # fmt: skip

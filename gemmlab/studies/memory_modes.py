@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 import gemmlab
 from gemmlab._gpu.transfers.memory_modes import MODES, Handle, Mode
+from gemmlab._name import BackendName
 from gemmlab.measure.problems import Case, operands
 from gemmlab.measure.records import Record
 from gemmlab.studies import isolated
@@ -59,7 +60,7 @@ class Operands:
 def measure(task: Task) -> None:
     """Records of every mode at every case, with transfers and without; in each round, each mode in a new process."""
     rounds = task.options.rounds
-    modes = [(name, mode) for name in task.contest for mode in MODES[name.partition("-")[0]]]
+    modes = [(name, mode) for name in task.contest for mode in MODES[BackendName.of(name).runtime]]
     for number, case in enumerate(task.cases):
 
         def show(done: int, count: int, step: tuple[str, str], number: int = number, label: str = case.label) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gemmlab._errors import BackendUnavailable, UnsupportedProblem
-from gemmlab._gpu import RUNTIMES
+from gemmlab._name import BackendName
 from gemmlab.measure.records import Record
 from gemmlab.measure.table import Column, text_table
 from gemmlab.studies import isolated
@@ -107,13 +107,12 @@ def by_numpy(index: Index, queries: Iterable[Query]) -> list[Ids]:
 
 
 def _labels(name: str) -> tuple[str, ...]:
-    return ON_DEVICE if name.partition("-")[0] in RUNTIMES else ON_CPU
+    return ON_DEVICE if BackendName.of(name).runtime else ON_CPU
 
 
 def _ask(task: Task, rounds: int, step: Step, is_first: bool) -> isolated.Answer:
-    family, _, selector = step.name.partition(":")
     return isolated.ask(__name__, {
-        "label": step.label, "runtime": family.partition("-")[0] + (f":{selector}" if selector else ""),
+        "label": step.label, "runtime": BackendName.of(step.name).device,
         "folder": step.folder, "threads": task.options.threads, "is_first": is_first,
         "budget_s": task.options.budget_s / rounds,
         "cap_s": task.options.cap_s or (QUICK_CAP_S if task.options.quick else CAP_S),

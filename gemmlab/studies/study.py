@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gemmlab._gpu import VENDORS
+from gemmlab._name import BackendName
 from gemmlab.analysis.findings import Finding
 from gemmlab.measure.records import Record
 
@@ -45,10 +46,9 @@ class Entry:
 
     def names(self, runtime: str) -> list[str]:
         """Its backend on a runtime, such as "cuda" or "opencl:1", and then its fallbacks."""
-        plain, colon, device = runtime.partition(":")
-        names = [self.backend.replace(VENDOR, f"RT-{VENDORS.get(plain, '')}"), *self.fallbacks]
-        return [f"{plain}-{name.removeprefix(ON_RUNTIME)}{colon}{device}" if self.on_runtime else name
-                for name in names]  # fmt: skip
+        where = BackendName.of(runtime)
+        names = [self.backend.replace(VENDOR, f"RT-{VENDORS.get(where.runtime, '')}"), *self.fallbacks]
+        return [where.of_rung(name.removeprefix(ON_RUNTIME)) if self.on_runtime else name for name in names]
 
 
 def n_of(record: Record) -> X:
@@ -63,7 +63,7 @@ def label_of(record: Record) -> X:
 
 def rung_of(record: Record) -> str:
     """A backend's name without its runtime."""
-    return str(record["backend"]).partition("-")[2]
+    return BackendName.of(record["backend"]).rung
 
 
 @dataclass(frozen=True)

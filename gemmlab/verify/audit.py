@@ -12,7 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-from gemmlab._api import get_backend, matmul, trace
+from gemmlab import _registry
+from gemmlab._api import matmul, trace
 from gemmlab._backend import Backend
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._problem import DType
@@ -161,14 +162,14 @@ def supported(backend: str) -> list[str]:
 
 
 def _context(backend: str, dtype: DType, check: Check, seed: int, thorough: bool) -> CheckContext:
-    chosen = get_backend(backend)
+    chosen = _registry.get(backend)
     return CheckContext(
         multiply=partial(matmul, backend=backend),
         dtype=dtype,
         params=chosen.params,
         blocks=_blocks(chosen, dtype),
         any_thread_count=chosen.kind == "rung" and backend != "auto",  # which may take NumPy
-        accumulates=getattr(chosen, "accumulates", False),
+        accumulates=chosen.accumulates,
         thorough=thorough,
         # Each check has its own random generator, so that a check can be repeated without the ones before it.
         rng=np.random.default_rng([seed, zlib.crc32(f"{check.name}, {dtype.name}".encode())]),

@@ -19,6 +19,7 @@ from gemmlab._gpu import RUNTIMES, runtime_named
 from gemmlab._gpu.ladder.rungs import MAX_GROUPS, kernel_text
 from gemmlab._gpu.runtime import Defines, Event, Memory, Native
 from gemmlab._gpu.transfers.memory_modes import MODES, Region
+from gemmlab._name import BackendName
 from gemmlab.workloads.gpp_problem import Numbers, Problem, groups_of_bands
 
 MATRICES = ("aqsm", "aqsn", "eps", "wt")
@@ -94,7 +95,8 @@ class DeviceProblem:
     """
 
     def __init__(self, problem: Problem, backend: str = "opencl", memory: str = "copies") -> None:
-        name, _, selector = backend.partition(":")
+        asked = BackendName.of(backend)
+        name, selector = asked.plain, asked.selector
         if name not in RUNTIMES:
             raise ValueError(f"no runtime {name!r}: choose one of {', '.join(RUNTIMES)}, or a device such as opencl:1")
         if memory not in MODES[name]:

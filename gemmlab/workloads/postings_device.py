@@ -19,6 +19,7 @@ from gemmlab._errors import UnsupportedProblem
 from gemmlab._gpu import RUNTIMES, runtime_named
 from gemmlab._gpu.ladder.rungs import kernel_text
 from gemmlab._gpu.runtime import Defines, Event, Memory
+from gemmlab._name import BackendName
 from gemmlab.workloads.postings_index import Ids, Index, Integers, Plan, Query
 
 GRAINS = {
@@ -56,7 +57,8 @@ class DeviceIndex:
     """
 
     def __init__(self, index: Index, backend: str = "opencl") -> None:
-        name, _, selector = backend.partition(":")
+        asked = BackendName.of(backend)
+        name, selector = asked.plain, asked.selector
         if name not in RUNTIMES:
             raise ValueError(f"no backend {backend!r}: choose cpu, {', '.join(RUNTIMES)}, or a device such as opencl:1")
         runtime = runtime_named(name)

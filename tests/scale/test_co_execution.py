@@ -11,7 +11,8 @@ from randomness import RNG
 
 import gemmlab
 from gemmlab import BackendUnavailable, DeviceError, UnknownBackend, UnsupportedProblem, _registry
-from gemmlab._backend import Availability
+from gemmlab._backend import Availability, FullBackend
+from gemmlab._name import BackendName
 from gemmlab._problem import Problem
 from gemmlab.scale import co_execution, rates
 from gemmlab.scale.lines import Line
@@ -19,10 +20,11 @@ from gemmlab.scale.lines import Line
 SIZES = 300, 20, 30
 
 
-class Timed:
+class Timed(FullBackend):
     """NumPy's product; its time is that of a line, longer by a factor while others work too."""
 
     kind, summary, source, params = "rung", "", "", {}
+    device = None
 
     def __init__(self, name, fixed_s, row_s, device="gpu", contention=1.0):
         self.name, self.line, self.contention, self.rows = name, Line(fixed_s, row_s), contention, []
@@ -245,10 +247,10 @@ def test_errors_and_refusals(share):
 
 def test_names():
     assert _registry.resolve_name("cpu+cpu-numpy") == "cpu-packed+cpu-numpy"
-    assert _registry.plain("opencl-local:0+cuda-local:1") == "opencl-local+cuda-local"
-    assert _registry.on_runtime("cpu-packed+opencl-local:gpu")
-    assert not _registry.on_runtime("cpu-packed+cpu-blas")
-    assert _registry.shares("cpu-packed+cpu-numpy")
+    assert BackendName.of("opencl-local:0+cuda-local:1").plain == "opencl-local+cuda-local"
+    assert BackendName.of("cpu-packed+opencl-local:gpu").on_runtime
+    assert not BackendName.of("cpu-packed+cpu-blas").on_runtime
+    assert BackendName.of("cpu-packed+cpu-numpy").shares
     with pytest.raises(UnknownBackend, match="did you mean cpu-packed"):
         gemmlab.get_backend("cpu-numpy+cpu-paked")
     with pytest.raises(UnknownBackend, match="auto cannot share a product"):

@@ -20,6 +20,7 @@ from gemmlab import DeviceError, UnknownBackend, UnsupportedProblem, _registry
 from gemmlab._gpu.backend import RungBackend
 from gemmlab._gpu.cuda import Cuda
 from gemmlab._gpu.opencl import OpenCLQueue
+from gemmlab._name import BackendName
 from gemmlab._problem import Problem
 from gemmlab.scale import blocks, broadcast
 
@@ -242,9 +243,9 @@ def test_names_of_all_devices():
     assert family.endswith(":all")
     one, every = (gemmlab.get_backend(f"opencl-private{where}") for where in ("", ":all"))
     assert one.params == every.params
-    assert _registry.plain("opencl-local:all") == "opencl-local"
-    assert _registry.shares("opencl-local:all")
-    assert not _registry.shares("opencl-local:0")
+    assert BackendName.of("opencl-local:all").plain == "opencl-local"
+    assert BackendName.of("opencl-local:all").shares
+    assert not BackendName.of("opencl-local:0").shares
     assert not any(":" in name for name in gemmlab.backends())
     with pytest.raises(UnknownBackend):
         gemmlab.get_backend("cpu-packed:all")

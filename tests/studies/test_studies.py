@@ -25,6 +25,7 @@ from gemmlab._backend import Availability
 from gemmlab._gpu import RUNG_NAMES, RUNTIMES
 from gemmlab._gpu.ladder.rungs import RUNGS
 from gemmlab._gpu.runtime import Device
+from gemmlab._name import BackendName
 from gemmlab.analysis.findings import papers
 from gemmlab.campaign import measuring
 from gemmlab.cli import main
@@ -89,7 +90,7 @@ def test_there_are_eleven_of_the_sources_and_four_of_our_own():
 def test_what_takes_part_exists_and_takes_its_parameters(name):
     for entry in STUDIES[name].entries:
         for runtime in RUNTIMES if entry.on_runtime else ("",):
-            assert {_registry.plain(name) for name in entry.names(runtime)} <= _registry.BUILT_IN.keys()
+            assert {BackendName.of(name).plain for name in entry.names(runtime)} <= _registry.BUILT_IN.keys()
         for rung in RUNGS:
             if entry.backend == f"RT-{rung.name}":
                 for params in entry.params:

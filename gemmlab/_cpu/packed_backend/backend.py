@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from gemmlab import _profile
-from gemmlab._backend import Availability, Param, check_params
+from gemmlab._backend import Availability, FullBackend, Param, check_params
 from gemmlab._cpu import isa, machine
 from gemmlab._cpu._driver import allowed_threads, default_threads, team_flop
 from gemmlab._cpu.packed_backend import traffic
@@ -30,7 +30,7 @@ CLOCKED_RUNS = 3
 NC = 6144  # at most so many columns of B are packed at once; macrokernel.hpp has what memory they may take
 
 
-class Packed:
+class Packed(FullBackend):
     """Five loops around a register tile, on packed panels."""
 
     name, kind, accumulates = "cpu-packed", "rung", True

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmlab._backend import Availability, Param, check_params
+from gemmlab._backend import Availability, FullBackend, Param, check_params
 from gemmlab._cpu import isa, machine
 from gemmlab._cpu._driver import (
     DEFAULT_SCHEDULE,
@@ -58,10 +58,11 @@ BLOCKS = (
 )
 
 
-class Rung:
+class Rung(FullBackend):
     """One rung of the CPU ladder."""
 
     kind, accumulates = "rung", True
+    summary: str = ""
 
     def __init__(self, name: str, module: str, summary: str, source: str, params: tuple[Param, ...] = ()) -> None:
         self.name, self.module, self.summary, self.source = name, module, summary, source

@@ -19,6 +19,7 @@ from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.configurations import check, model
 from gemmlab._gpu.plans import table
 from gemmlab._gpu.runtime import Queue
+from gemmlab._name import BackendName
 from gemmlab._problem import Problem
 from gemmlab._profile import Configuration
 
@@ -129,4 +130,4 @@ def belongs(one: Configuration, backend: RungBackend) -> bool:
 
 def _plain_name(backend: RungBackend) -> str:
     """The backend's name without a device."""
-    return backend.name.partition(":")[0]
+    return BackendName.of(backend.name).plain

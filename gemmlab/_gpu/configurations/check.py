@@ -20,6 +20,7 @@ from gemmlab._errors import GemmlabError
 from gemmlab._gpu import cache
 from gemmlab._gpu.ladder.rungs import kernel_text
 from gemmlab._gpu.runtime import Queue
+from gemmlab._name import BackendName
 from gemmlab._problem import Problem
 from gemmlab._profile import Configuration
 
@@ -79,7 +80,7 @@ def _key(backend: RungBackend, queue: Queue, dtype: str, *one: Configuration) ->
 
 def _sentence(backend: RungBackend, dtype: str, one: Configuration, reason: str) -> str:
     named = ", ".join(f"{name} {value}" for name, value in one.parameters.items())
-    name = backend.name.partition(":")[0]
+    name = BackendName.of(backend.name).plain
     return f"{name}, {dtype}: the profile's {named} is not used, {reason}; `gemmlab tune {name}` finds another"
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 
-from gemmlab._registry import on_runtime
+from gemmlab._name import BackendName
 from gemmlab.measure.isolated.affinity import cpu_numbers
 from gemmlab.measure.isolated.process import Answer, WorkerDied, WorkerProcess
 from gemmlab.measure.problems import Case
@@ -134,7 +134,8 @@ class IsolatedBackend:
 
     def _started(self) -> WorkerProcess:
         if self._process is None:
-            self._process = WorkerProcess(self.threads, self._command, affinity=not on_runtime(self.backend))
+            on_cpu = not BackendName.of(self.backend).on_runtime
+            self._process = WorkerProcess(self.threads, self._command, affinity=on_cpu)
             who = {"backend": self.backend, "threads": self.threads, "resident": self.resident}
             hello = self._process.ask("hello", self._timeout_s, **who, cpus=cpu_numbers())
             try:

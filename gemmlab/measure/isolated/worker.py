@@ -28,10 +28,11 @@ import threadpoolctl
 from numpy.typing import NDArray
 
 import gemmlab
+from gemmlab import _registry
 from gemmlab._cpu import machine
 from gemmlab._cpu.baselines import thread_scope
+from gemmlab._name import BackendName
 from gemmlab._problem import Array, Problem
-from gemmlab._registry import on_runtime, shares
 from gemmlab.measure.environment import thread_pools
 from gemmlab.measure.isolated.affinity import pin_threads
 from gemmlab.measure.isolated.child_server import serve
@@ -112,7 +113,7 @@ class ResidentProduct(Product):
         """The array on the device, column-major there if it is column-major here."""
         from gemmlab._gpu import device_arrays
 
-        if shares(self._backend.name):
+        if BackendName.of(self._backend.name).shares:
             raise gemmlab.UnsupportedProblem(f"{self._backend.name} shares products of host arrays alone")
         if not (x.flags.c_contiguous or x.swapaxes(-1, -2).flags.c_contiguous):
             raise gemmlab.UnsupportedProblem("operands on a device are row-major or column-major here")
@@ -137,11 +138,11 @@ class Worker:
 
     def hello(self, backend: str, threads: int, resident: bool = False, cpus: Sequence[int] = ()) -> Answer:
         """Load the backend and set its threads, once for the life of this process; they are pinned to `cpus`."""
-        self._backend = gemmlab.get_backend(backend)  # with the libraries whose threads are set next
+        self._backend = _registry.get(backend)  # with the libraries whose threads are set next
         self._auto = backend if backend == "auto" else None  # it may take another one for each product
         # Not gemmlab.config.threads: a baseline would be limited anew in every call, within its time.
         threadpoolctl.threadpool_limits(threads)
-        self._on_cpu = not (hasattr(self._backend, "runtime") or on_runtime(self._backend.name))
+        self._on_cpu = not (self._backend.runtime is not None or BackendName.of(self._backend.name).on_runtime)
         self._resident = resident and not self._on_cpu
         self._cpus = cpus  # not read here: OpenMP has pinned this thread already
         gc.freeze()  # what exists now stays, so no collection needs to visit it
@@ -149,7 +150,7 @@ class Worker:
         if self._on_cpu:
             scope = f"environment and threadpoolctl; reaches {thread_scope(self._backend.name)}"
             return answer | {"device": machine.cpu_name(), "thread_scope": scope}
-        if shares(self._backend.name):
+        if BackendName.of(self._backend.name).shares:
             every, memory_bytes = self._backend.probe().device, machine.memory_bytes()  # of operands that stay here
             return answer | {"device": every, "memory_bytes": memory_bytes, "resident": self._resident}
         device = self._backend.device
@@ -163,7 +164,7 @@ class Worker:
             first_s = seconds_a_call(product.start, 1, product.finish)
         error = check(a, b, product.result())
         if self._auto:
-            self._backend = gemmlab.get_backend(calls[-1].backend)
+            self._backend = _registry.get(calls[-1].backend)
         call_s = first_s
         if error <= 1 and not self._on_cpu:
             call_s = seconds_a_call(product.start, 1, product.finish)  # the first one may have built a kernel
@@ -177,8 +178,8 @@ class Worker:
             "copies": calls[-1].copies,
             "params": dict(calls[-1].params),
             "threads": calls[-1].threads if self._on_cpu else None,
-            "traffic": self._optional("traffic", problem, machine.caches(), **calls[-1].params),
-            "packing_share": self._optional("packing_share", problem, **params) if call_s <= _LONG_CALL_S else None,
+            "traffic": self._backend.traffic(problem, machine.caches(), **calls[-1].params) or None,
+            "packing_share": self._backend.packing_share(problem, **params) if call_s <= _LONG_CALL_S else None,
         }
 
     def prepare_again(self, case: Answer, params: Answer, call_s: float) -> Answer:
@@ -219,11 +220,6 @@ class Worker:
         self._current = None
         gc.collect()
         return {"error_over_bound": error}
-
-    def _optional(self, method: str, *arguments: object, **params: object) -> object:
-        """What a method of the backend returns: bytes by its own model, its share of time for packing; None without."""
-        found = getattr(self._backend, method, None)
-        return None if found is None else found(*arguments, **params)
 
 
 def seconds_a_call(start: Callable[[], object], calls: int, finish: Callable[[], None] = lambda: None) -> float:

@@ -11,14 +11,15 @@ from dataclasses import asdict, replace
 from functools import partial
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import gemmlab
+from gemmlab import _registry
 from gemmlab._errors import UnsupportedProblem
+from gemmlab._name import JOINT, BackendName
 from gemmlab._problem import Array, Problem
-from gemmlab._registry import on_runtime
 from gemmlab.analysis.findings import Claim, Finding
 from gemmlab.analysis.formatting import number
 from gemmlab.measure.comparison import overlap
@@ -43,15 +44,15 @@ CAP_S, QUICK_CAP_S = 10.0, 1.0
 
 def measure(task: Task) -> None:
     """Records of each device, of the CPU, and of both together, at every size."""
-    devices = [name for name in task.contest if on_runtime(name)]
+    devices = [name for name in task.contest if BackendName.of(name).on_runtime]
     for number_of_case, case in enumerate(task.cases):
-        steps = list(dict.fromkeys(step for name in devices for step in (HOST, name, f"{name}+{HOST}")))
+        steps = list(dict.fromkeys(step for name in devices for step in (HOST, name, f"{name}{JOINT}{HOST}")))
 
         def show(done: int, count: int, step: str, i: int = number_of_case, n: int = case.n) -> None:
             task.progress(i * count + done, len(task.cases) * count, f"{step} {n}")
 
         for name, own in isolated.in_turn(steps, task.options.rounds, show, partial(_ask, task, case)):
-            labelled = replace(case, label=TOGETHER if "+" in name else name.partition(":")[0])
+            labelled = replace(case, label=TOGETHER if BackendName.of(name).members else BackendName.of(name).plain)
             if isinstance(own, isolated.NoAnswer):
                 task.keep(isolated.untimed(name, labelled, own))
             else:
@@ -69,8 +70,9 @@ def _ask(task: Task, case: Case, step: str, is_first: bool) -> isolated.Answer:
 
 def _record(name: str, case: Case, own: Sequence[isolated.Answer]) -> Record:
     samples = [sample for answer in own for sample in answer["samples_s"]]
-    facts = {"device": own[0]["device"], "calls_per_sample": 1, "transfers_counted": True if on_runtime(name) else None}
-    if "+" in name:
+    parsed = BackendName.of(name)
+    facts = {"device": own[0]["device"], "calls_per_sample": 1, "transfers_counted": parsed.on_runtime or None}
+    if parsed.members:
         facts["params"] = {
             "predicted_gain": round(median(answer["predicted_gain"] for answer in own), 4),
             "share_of_cpu": round(median(answer["share_of_cpu"] for answer in own), 4),
@@ -91,17 +93,18 @@ def times(
 
     a, b = operands(Case(**case))
     out = np.full((len(a), b.shape[1]), np.nan, a.dtype)
-    for name in backend.split("+"):
+    for name in backend.split(JOINT):
         _refuse_what_takes_long(name, a, b, threads, cap_s)
-    made: Any = gemmlab.get_backend(backend)
+    made = _registry.get(backend)
     multiply = partial(gemmlab.matmul, a, b, out, backend=backend, threads=threads)
     answer = _prediction(made, a, b, threads) if isinstance(made, CoExecution) else {}
     for _ in range(1 + CORRECTIONS if answer else 1):  # the split settles, and kernels are built
         multiply()
     error = check(a, b, out) if is_first else 0.0
-    if answer:
+    if isinstance(made, CoExecution):
         answer["share_of_cpu"] = _share_of_cpu(made, a, b, threads)
-    device = getattr(made, "device", None) or next((one.device for one in getattr(made, "backends", ())), None)
+    devices = [one.device for one in made.backends] if isinstance(made, CoExecution) else [made.device]
+    device = next(filter(None, devices), None)
     label = made.probe().device if device is None else device.label
     return answer | {"samples_s": _samples(multiply, budget_s), "error_over_bound": error, "device": label}
 
@@ -155,9 +158,11 @@ def _as_line(record: Record, label: str) -> Record:
 
 def _best(together: Record, alone: Sequence[Record]) -> Record | None:
     """The fastest of the backends that share this product."""
-    names, n = together["backend"].split("+"), together["problem"]["n"]
-    own = [record for record in alone if record["backend"] in names and record["problem"]["n"] == n
-           and (record["device"] == together["device"] or not on_runtime(record["backend"]))]  # fmt: skip
+    names, n = together["backend"].split(JOINT), together["problem"]["n"]
+    own = [
+        record for record in alone if record["backend"] in names and record["problem"]["n"] == n
+        and (record["device"] == together["device"] or not BackendName.of(record["backend"]).on_runtime)
+    ]  # fmt: skip
     return min(own, key=lambda record: float(record["median_s"]), default=None)
 
 

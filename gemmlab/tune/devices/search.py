@@ -22,6 +22,7 @@ from gemmlab._errors import UnsupportedProblem
 from gemmlab._gpu import configurations
 from gemmlab._gpu.backend import RungBackend
 from gemmlab._gpu.runtime import Device
+from gemmlab._name import BackendName
 from gemmlab._version import __version__
 from gemmlab.measure.isolated.process import Answer
 from gemmlab.tune.devices import workers
@@ -264,7 +265,7 @@ class _OneDtype:
 
 def plain_name(backend: str) -> str:
     """A backend's name without a device."""
-    return backend.partition(":")[0]
+    return BackendName.of(backend).plain
 
 
 def _rounded(answer: Answer) -> Answer:
