@@ -41,6 +41,15 @@ class Param:
     constraint: Callable[[Any], bool] = field(default=lambda value: True, repr=False, compare=False)
 
 
+# Names that parameters had in an older gemmlab, as profiles, logs and records may have them.
+OLD_NAMES = {"panel": "group_m"}
+
+
+def by_todays_names(params: Params) -> dict[str, Any]:
+    """Parameters that an older gemmlab wrote, by the names of this one."""
+    return {OLD_NAMES.get(name, name): value for name, value in params.items()}
+
+
 class Handle(Protocol):
     """A product that is still running on a device."""
 

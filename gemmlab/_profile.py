@@ -71,13 +71,17 @@ def is_tuned(machine: str, backend: str, dtype: str) -> bool:
 
 
 def configurations(
-    device: str, backend: str, dtype: str, belongs: Callable[[Configuration], bool] = lambda one: True
+    device: str, backend: str, dtype: str, understood: Callable[[Configuration], Configuration | None] = lambda x: x
 ) -> tuple[Configuration, ...]:
-    """The configurations of a device that belong: this machine's own or, if it has none, those that ship."""
+    """The configurations of a device: this machine's own or, if it has none, those that ship.
+
+    `understood` turns what an older gemmlab has written into what the backend takes, or leaves it out by None.
+    """
     found: tuple[Configuration, ...] = ()
     for content in (_own, _shipped):
         listed = content().devices.get(device, {}).get(backend, {}).get(dtype, ())
-        if found := tuple(one for one in map(_configuration, listed) if one is not None and belongs(one)):
+        read = (understood(one) for one in map(_configuration, listed) if one is not None)
+        if found := tuple(one for one in read if one is not None):
             break
     return found
 

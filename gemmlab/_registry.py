@@ -20,6 +20,7 @@ from gemmlab import _auto, _profile
 from gemmlab._backend import Adapted, Availability, Backend, BackendInfo, FullBackend, Params, complete
 from gemmlab._config import config
 from gemmlab._cpu import isa
+from gemmlab._cpu.rungs.ladder import RUNGS as CPU_RUNGS
 from gemmlab._errors import BackendUnavailable, UnknownBackend, UnsupportedProblem, suggestion
 from gemmlab._gpu import RUNG_NAMES, VENDORS, best_rung, choose_rung, runtime_named
 from gemmlab._gpu.plans import table
@@ -31,9 +32,7 @@ GROUP = "gemmlab.backends"
 
 
 def _rung(name: str) -> FullBackend:
-    from gemmlab._cpu.rungs.ladder import rungs
-
-    return next(rung for rung in rungs() if rung.name == name)
+    return next(rung for rung in CPU_RUNGS if rung.name == name)
 
 
 def _packed(name: str) -> FullBackend:
@@ -64,10 +63,7 @@ def _joined(name: str) -> FullBackend | Exception:
 
 
 BUILT_IN: Mapping[str, Callable[[str], FullBackend]] = {
-    "cpu-naive": _rung,
-    "cpu-ikj": _rung,
-    "cpu-blocked": _rung,
-    "cpu-blocked-local": _rung,
+    **{rung.name: _rung for rung in CPU_RUNGS},
     "cpu-packed": _packed,
     "cpu-numpy": _baseline,
     "cpu-blas": _baseline,
@@ -77,7 +73,7 @@ BUILT_IN: Mapping[str, Callable[[str], FullBackend]] = {
 }
 # A family's name selects the first of these rungs that can run here.
 FAMILIES: Mapping[str, tuple[str, ...]] = {
-    "cpu": ("cpu-packed", "cpu-blocked-local", "cpu-blocked", "cpu-ikj", "cpu-naive"),
+    "cpu": ("cpu-packed", *(rung.name for rung in reversed(CPU_RUNGS))),
     **dict.fromkeys(RUNTIMES, ()),  # see `choice`
 }
 # What users call a backend or a family that has another name here; parts of names, such as "mkl", need no entry.

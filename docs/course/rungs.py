@@ -11,9 +11,9 @@ from typing import Any
 
 from gemmlab._backend import Param
 from gemmlab._cpu.packed_backend.backend import Packed
-from gemmlab._cpu.rungs.ladder import rungs as cpu_rungs
-from gemmlab._gpu import RUNTIMES
+from gemmlab._cpu.rungs.ladder import RUNGS as CPU_RUNGS
 from gemmlab._gpu.ladder.rungs import RUNGS as GPU_RUNGS
+from gemmlab._name import RUNTIMES
 
 ROOT = Path(__file__).parents[2]
 CPU, KERNELS = ROOT / "gemmlab" / "_cpu", ROOT / "gemmlab" / "_gpu" / "kernels"
@@ -86,7 +86,7 @@ def questions(rung: Rung) -> list[dict[str, str]]:
 def ladders() -> dict[str, tuple[Rung, ...]]:
     """The CPU ladder and the GPU ladder, simplest rung first."""
     cpu: list[Rung] = []
-    for number, backend in enumerate((*cpu_rungs(), PACKED), 1):
+    for number, backend in enumerate((*CPU_RUNGS, PACKED), 1):
         files = PACKED_FILES if backend is PACKED else (CPU / "rungs" / f"{backend.module}.pyx",)
         before = cpu[-1] if cpu else None
         cpu.append(Rung(backend.name, "CPU", number, before, files, backend.summary, backend.source,

@@ -11,6 +11,9 @@ where the p20 to p80 intervals of two times overlap.
 
 from __future__ import annotations
 
+from gemmlab._cpu.packed_backend.backend import Packed
+from gemmlab._cpu.rungs.ladder import RUNGS as CPU_RUNGS
+from gemmlab._gpu.ladder.rungs import RUNGS as GPU_RUNGS
 from gemmlab._name import BackendName
 from gemmlab.analysis.formatting import number, percent, problem_text
 from gemmlab.analysis.groups import Group
@@ -24,16 +27,7 @@ MIN_FALL = 1.05  # times fewer bytes
 
 # rung -> the next rung of its ladder, and what that one does; a GPU rung has no runtime in its name here
 NEXT_RUNG = {
-    "cpu-naive": ("cpu-ikj", "walks along rows of B and C"),
-    "cpu-ikj": ("cpu-blocked", "keeps a block of B in L1"),
-    "cpu-blocked": ("cpu-blocked-local", "sums a piece of a row of C in a local buffer"),
-    "cpu-blocked-local": ("cpu-packed", "packs its operands and keeps a tile of C in registers"),
-    "naive": ("private", "sums in a register"),
-    "private": ("local", "shares tiles of A and B in local memory"),
-    "local": ("local4", "computes several elements of C per work-item"),
-    "local4": ("register", "keeps a tile of C per work-item in registers"),
-    "register": ("tuned", "shares tiles in local memory by warps and reads them in vectors"),
-    "register-global": ("register", "sums its tile in registers"),
+    before: (rung.name, better) for rung in (*CPU_RUNGS, Packed, *GPU_RUNGS) for before, better in rung.over.items()
 }
 
 

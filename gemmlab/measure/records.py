@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import IO, Any, TypeVar
 
+from gemmlab._backend import by_todays_names
 from gemmlab._errors import CannotWrite
 from gemmlab.measure.schema import KEYS, fault
 
@@ -223,6 +224,8 @@ def _of_today(record: Record, keys: Iterable[str]) -> Record:
     """A record of any version as one of today's, without keys that are not of its kind."""
     earlier = dict.fromkeys(_LATER) | ({"rounds": record.get("turns")} if record["schema_version"] == 1 else {})
     found = earlier | record | {"schema_version": SCHEMA_VERSION}
+    if isinstance(params := found.get("params"), dict):
+        found["params"] = by_todays_names(params)
     return {key: found[key] for key in keys if key in found}
 
 

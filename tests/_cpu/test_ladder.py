@@ -21,7 +21,7 @@ from gemmlab._cpu import _driver, _features, isa, machine
 from gemmlab._cpu.rungs import ladder
 
 X86 = platform.machine().lower() in ("x86_64", "amd64")
-RUNGS = {rung.name: rung for rung in ladder.rungs()}
+RUNGS = {rung.name: rung for rung in ladder.RUNGS}
 BLOCKED = ["cpu-blocked", "cpu-blocked-local"]
 KIB, MIB = 1 << 10, 1 << 20
 CACHES = {"L1": 32 * KIB, "L2": 1 * MIB, "L3": 32 * MIB}

@@ -148,12 +148,21 @@ def test_the_machines_own_go_before_those_that_ship(backend, monkeypatch):
     assert params_of(8, 8, 8) == SMALL
 
 
-def test_those_without_a_parameter_of_today_give_way_to_those_that_ship(backend, monkeypatch):
-    shipped = {"parameters": LARGE, "shape": [64, 64, 64], "gflop_per_s": 10.0, "driver": "elsewhere"}
-    table = {configurations.device_key(backend.queue): {NAME: {"float32": [shipped]}}}
-    monkeypatch.setattr(_profile, "_shipped", lambda: _profile.Content({}, table))
-    keep(backend, ({name: value for name, value in SMALL.items() if name != "group_y"}, 64, 100.0))
-    assert params_of(8, 8, 8) == LARGE
+def test_an_absent_parameter_takes_its_default_and_an_unknown_one_is_dropped(backend):
+    defaults = backend.rung.resolve({}, backend.device.kind)
+    keep(backend, ({name: value for name, value in SMALL.items() if name != "group_y"} | {"more": 1}, 64, 100.0))
+    assert params_of(8, 8, 8) == SMALL | {"group_y": defaults["group_y"]} != defaults
+
+
+def test_an_old_name_is_read():
+    tuned = gemmlab.get_backend("opencl-tuned")
+    old = tuned.rung.resolve({}, tuned.device.kind) | {"panel": 4}
+    del old["group_m"]
+    one = Configuration(old, (64, 64, 64), 100.0, "")
+    _profile.store_configurations(configurations.device_key(tuned.queue), "opencl-tuned", {"float32": [one]})
+    configurations.forget()
+    (found,) = configurations.known(tuned, tuned.queue, "float32")
+    assert found.parameters == tuned.rung.resolve({"group_m": 4}, tuned.device.kind)
 
 
 def test_float16_has_the_configurations_of_float32():
@@ -167,7 +176,7 @@ def test_float16_has_the_configurations_of_float32():
 
 @pytest.mark.parametrize("damage", [
     {"parameters": {"tile_x": 0}}, {"parameters": {"surprise": 3}}, {"parameters": {"tile_x": 5000}},
-    {"parameters": SMALL | {"tile_x": 2.0}}, {"parameters": SMALL | {"more": 1}}, {"parameters": {}},
+    {"parameters": SMALL | {"tile_x": 2.0}}, {"parameters": {}},
     {"parameters": SMALL | {"tile_x": 0}},
     {"parameters": []}, {"shape": [64, 64]}, {"shape": "64"}, {"gflop_per_s": 0}, {"gflop_per_s": "fast"},
     {"gflop_per_s": 1e999}, {"shape": [64, 64, True]},

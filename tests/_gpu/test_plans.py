@@ -494,7 +494,7 @@ def test_a_family_goes_the_short_way_and_explains_itself(starts):
 @on_opencl
 def test_parameters_belong_to_the_rung_that_the_family_stands_for(monkeypatch):
     name = gemmlab.get_backend("opencl:0").name
-    param, value = "panel", 4
+    param, value = "group_m", 4
     monkeypatch.setattr(_registry, "choose_rung", lambda *given: ("naive", "because"))
     a, b = put(integers((9, 5), "float32"), integers((5, 7), "float32"))
     with gemmlab.trace() as calls:

@@ -31,7 +31,7 @@ on_a_device = pytest.mark.skipif(not PLACES, reason="no device")
 
 CHANGES = [
     {}, {"buffers": 1}, {"pad": 0}, {"step_k": 8}, {"warp_y": 2}, {"warps_x": 2, "warps_y": 1}, {"tile_y": 4},
-    {"serpentine": 1}, {"quads": 1}, {"quads": 1, "warp_y": 2}, {"quads": 1, "warp_y": 16}, {"panel": 1},
+    {"serpentine": 1}, {"quads": 1}, {"quads": 1, "warp_y": 2}, {"quads": 1, "warp_y": 16}, {"group_m": 1},
     {"split_k": 3}, {"vector_bytes": 32, "local_copy": 0, "tile_x": 8},
     {"vector_bytes": 64, "local_copy": 0, "tile_x": 32},
 ]  # fmt: skip

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not find_spec("matplotlib") or not find_spec("ji
 STUDY = STUDIES["tuned-steps"]
 TUNED = RUNGS[RUNG_NAMES.index("tuned")]
 FASTEST = {"tile_x": 16, "tile_y": 8, "warp_y": 4, "warps_x": 2, "warps_y": 4, "step_k": 16, "buffers": 2, "pad": 4,
-           "panel": 8}  # fmt: skip
+           "group_m": 8}  # fmt: skip
 BEST_OF = {"gpu": FASTEST, "cpu": {}}
 SQUARE, = sized((4096,), suite=STUDY.name)
 
@@ -50,10 +50,11 @@ def test_each_row_lacks_one_idea():
     assert changed(configurations(backend_on("gpu"), SQUARE)) == {
         NOTHING: {}, "wide accesses": {"vector_bytes": 8}, "double buffers": {"buffers": 1},
         "warp tiles": {"warp_y": 1, "warps_x": 1, "warps_y": 8}, "large tiles": {"tile_x": 4, "tile_y": 4},
-        "padding": {"pad": 0}, "tile order": {"panel": 1},
+        "padding": {"pad": 0}, "tile order": {"group_m": 1},
     }  # fmt: skip
     assert changed(configurations(backend_on("cpu"), SQUARE)) == {
-        NOTHING: {}, "wide vectors": {"vector_bytes": 32}, "rows of a tile": {"tile_y": 1}, "tile order": {"panel": 1},
+        NOTHING: {}, "wide vectors": {"vector_bytes": 32}, "rows of a tile": {"tile_y": 1},
+        "tile order": {"group_m": 1},
     }  # fmt: skip
 
 

@@ -36,6 +36,7 @@ class Packed(FullBackend):
     name, kind, accumulates = "cpu-packed", "rung", True
     summary = "five loops, packed panels, a register tile: every dtype"
     source = "Goto and van de Geijn 2008, BLIS; announced by the oneAPI report, Nizhny Novgorod 2021"
+    over: Mapping[str, str] = {"cpu-blocked-local": "packs its operands and keeps a tile of C in registers"}
     params: Mapping[str, Param] = {
         param.name: param
         for param in (

@@ -64,9 +64,13 @@ class Rung(FullBackend):
     kind, accumulates = "rung", True
     summary: str = ""
 
-    def __init__(self, name: str, module: str, summary: str, source: str, params: tuple[Param, ...] = ()) -> None:
-        self.name, self.module, self.summary, self.source = name, module, summary, source
+    def __init__(
+        self, name: str, module: str, summary: str, source: str, model: traffic.Model, params: tuple[Param, ...] = (),
+        over: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        self.name, self.module, self.summary, self.source, self.model = name, module, summary, source, model
         self.params: Mapping[str, Param] = {param.name: param for param in params}
+        self.over = over or {}  # of the rung that this one improves on, what it does better
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -124,17 +128,17 @@ class Rung(FullBackend):
 
     def traffic(self, problem: Problem, machine: Mapping[str, int], **params: Any) -> dict[str, float]:
         """Modelled bytes that pass from each memory level towards the core, by `traffic.py`."""
-        return traffic.MODELS[self.name](problem, machine, self.resolve(problem, params))
+        return self.model(problem, machine, self.resolve(problem, params))
 
 
-def rungs() -> tuple[Rung, ...]:
-    """The ladder, bottom rung first."""
-    return (
-        Rung("cpu-naive", "naive", "i-j-k, one thread: the textbook's loop", "serial reference of all reports"),
-        Rung("cpu-ikj", "ikj", "i-k-j: rows of B and C in memory order",
-             f"{REPORT_R}, algorithm 1", (SCHEDULE,)),
-        Rung("cpu-blocked", "blocked", "blocks: a block of B stays in L1",
-             f"{REPORT_R}, algorithm 2", BLOCKS),
-        Rung("cpu-blocked-local", "blocked_local", "blocks, a row piece of C in a buffer",
-             f"{REPORT_R}, appendix", BLOCKS),
-    )  # fmt: skip
+# The ladder, bottom rung first.
+RUNGS = (
+    Rung("cpu-naive", "naive", "i-j-k, one thread: the textbook's loop", "serial reference of all reports",
+         traffic.naive),
+    Rung("cpu-ikj", "ikj", "i-k-j: rows of B and C in memory order", f"{REPORT_R}, algorithm 1",
+         traffic.ikj, (SCHEDULE,), {"cpu-naive": "walks along rows of B and C"}),
+    Rung("cpu-blocked", "blocked", "blocks: a block of B stays in L1", f"{REPORT_R}, algorithm 2",
+         traffic.blocked, BLOCKS, {"cpu-ikj": "keeps a block of B in L1"}),
+    Rung("cpu-blocked-local", "blocked_local", "blocks, a row piece of C in a buffer", f"{REPORT_R}, appendix",
+         traffic.blocked_local, BLOCKS, {"cpu-blocked": "sums a piece of a row of C in a local buffer"}),
+)  # fmt: skip

@@ -128,11 +128,3 @@ def asked(caches: Mapping[str, int]) -> Iterator[tuple[str, Cache]]:
 def of_batch(problem: Problem, moved: Mapping[str, float]) -> dict[str, float]:
     """The same for every product of a batch."""
     return {level: float(size) * problem.batch for level, size in moved.items()}
-
-
-MODELS: dict[str, Model] = {
-    "cpu-naive": naive,
-    "cpu-ikj": ikj,
-    "cpu-blocked": blocked,
-    "cpu-blocked-local": blocked_local,
-}

@@ -11,10 +11,12 @@ For a product, the one that is predicted to suit it best is taken. What the call
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gemmlab import _profile
-from gemmlab._backend import Params
+from gemmlab._backend import Params, by_todays_names
 from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.configurations import check, model
 from gemmlab._gpu.plans import table
@@ -26,7 +28,7 @@ from gemmlab._profile import Configuration
 if TYPE_CHECKING:
     from gemmlab._gpu.backend import RungBackend
 
-__all__ = ["belongs", "device_key", "forget", "known", "note", "resolve"]
+__all__ = ["device_key", "forget", "known", "note", "resolve", "understood"]
 
 _MAX_CHOICES = 4096
 _choices: dict[Hashable, dict[str, int]] = {}  # what was resolved, for products without parameters of the caller
@@ -79,8 +81,9 @@ def known(backend: RungBackend, queue: Queue, dtype: str) -> tuple[Configuration
     Without its own, float16 has those of float32: in local memory and in the sums, its numbers are of float32.
     """
     key, name = device_key(queue), _plain_name(backend)
+    read = partial(understood, backend=backend, kind=queue.device.kind)
     for of in (dtype, *(["float32"] if dtype == "float16" else [])):
-        if found := _profile.configurations(key, name, of, lambda one: belongs(one, backend)):
+        if found := _profile.configurations(key, name, of, read):
             return found
     return ()
 
@@ -122,10 +125,16 @@ def _fastest(backend: RungBackend, queue: Queue, problem: Problem, checked: bool
     return None
 
 
-def belongs(one: Configuration, backend: RungBackend) -> bool:
-    """Whether the backend has just these parameters and accepts their values: an older gemmlab may have had others."""
-    own = backend.params
-    return one.parameters.keys() == own.keys() and all(own[name].constraint(x) for name, x in one.parameters.items())
+def understood(one: Configuration, backend: RungBackend, kind: str) -> Configuration | None:
+    """A configuration with just the parameters that the backend has: an older gemmlab may have had others.
+
+    An old name is read, an absent parameter takes its default, an unknown one is dropped. None if the backend does not
+    accept a value.
+    """
+    known = {name: x for name, x in by_todays_names(one.parameters).items() if name in backend.params}
+    parameters = backend.rung.resolve(known, kind)
+    accepted = all(backend.params[name].constraint(x) for name, x in parameters.items())
+    return replace(one, parameters=parameters) if accepted else None
 
 
 def _plain_name(backend: RungBackend) -> str:

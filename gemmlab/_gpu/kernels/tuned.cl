@@ -6,7 +6,7 @@
 //     warp tiles       the 32 work-items of a warp, WARP_Y of them down, compute a compact tile of C; QUADS: see below
 //     serpentine       with SERPENTINE 1, odd rows of a tile go backwards: each multiply-add shares a or b with the last
 //     padding          PAD elements between the columns of a tile, so that writes to it hit different banks
-//     tile order       work-groups go down PANEL tiles of C, then to the next column: A and B are found in L2
+//     tile order       work-groups go down GROUP_M tiles of C, then to the next column: A and B are found in L2
 //     split k          `parts` work-groups share the sums of a tile of C; `add_parts` adds what they found, in order
 //
 //     each BLOCK_Y x BLOCK_X tile of C, by a work-group:
@@ -33,11 +33,11 @@ int2 first_of_tile()
 {
     const int columns = get_num_groups(0), rows = get_num_groups(1);
     const int number = get_group_id(1) * columns + get_group_id(0);
-    const int above = number / (PANEL * columns) * PANEL, height = min(PANEL, rows - above);
-    const int in_panel = number - above * columns;
+    const int above = number / (GROUP_M * columns) * GROUP_M, height = min(GROUP_M, rows - above);
+    const int in_group = number - above * columns;
     int2 first;
-    first.x = in_panel / height * BLOCK_X;
-    first.y = (above + in_panel % height) * BLOCK_Y;
+    first.x = in_group / height * BLOCK_X;
+    first.y = (above + in_group % height) * BLOCK_Y;
     return first;
 }
 

@@ -8,7 +8,7 @@ needs many small work-items, a CPU few large ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
@@ -69,7 +69,7 @@ class Rung:
 
     `group` gives the work-items of a work-group, `block` the columns and rows of C that a work-group computes. `local`
     counts the elements in local memory per work-group, `registers` those in registers per work-item. `model` gives the
-    memory traffic.
+    memory traffic. `over` says of each rung that this one improves on what it does better.
     """
 
     name: str
@@ -82,6 +82,7 @@ class Rung:
     model: traffic.Model
     local: Callable[[RungParams], int] = lambda params: 0
     registers: Callable[[RungParams], int] = lambda params: 1
+    over: Mapping[str, str] = field(default_factory=dict)
 
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "float64")
 
@@ -213,7 +214,7 @@ class TunedRung(Rung):
 
     def searched(self, kind: str) -> tuple[str, ...]:
         every = super().searched(kind)
-        return ("tile_x", "tile_y", "panel", "vector_bytes") if kind == "cpu" else every[: every.index("split_k")]
+        return ("tile_x", "tile_y", "group_m", "vector_bytes") if kind == "cpu" else every[: every.index("split_k")]
 
 
 @dataclass(frozen=True)
@@ -250,14 +251,15 @@ RUNGS = (
     Rung("private", "the sum in a private variable", f"{REPORT_R}, algorithm 4",
          (GROUP_X, GROUP_Y),
          {"gpu": {"group_x": 32, "group_y": 8}, "cpu": {"group_x": 64, "group_y": 1}},
-         group=_group, block=_group, model=traffic.private),
+         group=_group, block=_group, model=traffic.private, over={"naive": "sums in a register"}),
     Rung("local", "tiles of A and B in local memory", f"{REPORT_R}, algorithm 5; Xiao et al. 2020",
          (_count("tile_x", "columns of a group's tile of C, and work-items along it", 8, 16, 32),
           _count("tile_y", "rows of a group's tile of C, and work-items along it", 4, 8, 16, 32),
           _count("tile_k", "k extent of a tile of A or B", 8, 16, 32)),
          {"gpu": {"tile_x": 32, "tile_y": 8, "tile_k": 32}, "cpu": {"tile_x": 16, "tile_y": 16, "tile_k": 16}},
          group=_tile, block=_tile, model=traffic.local,
-         local=lambda params: params["tile_k"] * (params["tile_x"] + params["tile_y"])),
+         local=lambda params: params["tile_k"] * (params["tile_x"] + params["tile_y"]),
+         over={"private": "shares tiles of A and B in local memory"}),
     Rung("local4", "as local, with four elements of a column of C per work-item", f"{REPORT_R}, block+",
          (_count("tile", "rows and columns of a group's tile of C, and the k extent of a tile", 8, 16, 32, 64),
           _count("per_item", "elements of a column of C per work-item", 2, 4, 8),
@@ -266,7 +268,8 @@ RUNGS = (
          group=lambda params: (params["tile"], params["tile"] // params["per_item"]),
          block=lambda params: (params["tile"], params["tile"]), model=traffic.local4,
          local=lambda params: 2 * params["tile"] ** 2,
-         registers=lambda params: params["per_item"]),
+         registers=lambda params: params["per_item"],
+         over={"local": "computes several elements of C per work-item"}),
     Rung("register", "one tile of C per work-item, in registers; no local memory", REPORT_O,
          (TILE_X, TILE_Y,
           _count("length", "steps of k whose elements of A and B are loaded together", 1, 2, 4, 8, 16, 32, 64),
@@ -275,7 +278,9 @@ RUNGS = (
           "cpu": {"tile_x": 8, "tile_y": 8, "length": 1, "group_x": 8, "group_y": 1}},
          group=_group, block=_group_of_tiles, model=traffic.register,
          registers=lambda params: (params["tile_x"] * params["tile_y"]
-                                   + params["length"] * (params["tile_x"] + params["tile_y"]))),
+                                   + params["length"] * (params["tile_x"] + params["tile_y"])),
+         over={"local4": "keeps a tile of C per work-item in registers",
+               "register-global": "sums its tile in registers"}),
     Rung("register-global", "the same tile, accumulated in global memory", f"{REPORT_O}, general strategy",
          (TILE_X, TILE_Y, GROUP_X, GROUP_Y),
          {"gpu": {"tile_x": 8, "tile_y": 8, "group_x": 8, "group_y": 8},
@@ -292,19 +297,20 @@ RUNGS = (
                _count("step_k", "k extent of a tile in local memory", 4, 8, 16, 32),
                _choice("buffers", "tiles in local memory, of each operand", 1, 2),
                _choice("pad", "elements between the columns of a tile", 0, 4, 8),
-               _count("panel", "tiles of C that work-groups compute down a column of C, before the next", 1, 4, 8, 16),
+               _count("group_m", "tiles of C that groups compute down a column of C, before the next", 1, 4, 8, 16),
                Param("split_k", None, (0, 1, 2, 4), "work-groups that share the sums of a tile of C; 0 chooses",
                      "an integer from 0 to 1024", lambda value: value == 0 or _is_count(value)),
                _choice("vector_bytes", "bytes that are read or written at once", 8, 16, 32, 64),
                _choice("local_copy", "whether tiles go through local memory", 0, 1)),
               {"gpu": {"tile_x": 8, "tile_y": 8, "warp_y": 4, "quads": 0, "serpentine": 0, "warps_x": 2,
-                       "warps_y": 4, "step_k": 8, "buffers": 2, "pad": 4, "panel": 8, "split_k": 0, "vector_bytes": 16,
-                       "local_copy": 1},
+                       "warps_y": 4, "step_k": 8, "buffers": 2, "pad": 4, "group_m": 8, "split_k": 0,
+                       "vector_bytes": 16, "local_copy": 1},
                "cpu": {"tile_x": 16, "tile_y": 6, "warp_y": 1, "quads": 0, "serpentine": 0, "warps_x": 1,
-                       "warps_y": 1, "step_k": 1, "buffers": 1, "pad": 0, "panel": 8, "split_k": 0, "vector_bytes": 64,
-                       "local_copy": 0}},
+                       "warps_y": 1, "step_k": 1, "buffers": 1, "pad": 0, "group_m": 8, "split_k": 0,
+                       "vector_bytes": 64, "local_copy": 0}},
               group=tuned.group, block=tuned.block, model=tuned.traffic, local=tuned.local,
-              registers=tuned.registers),
+              registers=tuned.registers,
+              over={"register": "shares tiles in local memory by warps and reads them in vectors"}),
 )  # fmt: skip
 RUNG_NAMES = tuple(rung.name for rung in RUNGS)
 # The rungs that a family name such as "opencl" chooses from, the fastest first, by kind of device (as in `defaults`).

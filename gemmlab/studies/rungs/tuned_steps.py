@@ -41,13 +41,13 @@ WITHOUT: Mapping[str, Mapping[str, Callable[[Configuration], Configuration]]] = 
         },
         "large tiles": lambda best: {"tile_x": 4, "tile_y": 4},
         "padding": lambda best: {"pad": 0},
-        "tile order": lambda best: {"panel": 1},
+        "tile order": lambda best: {"group_m": 1},
         "split k": lambda best: {"split_k": 1},
     },
     "cpu": {
         "wide vectors": lambda best: {"vector_bytes": 32},
         "rows of a tile": lambda best: {"tile_y": 1},
-        "tile order": lambda best: {"panel": 1},
+        "tile order": lambda best: {"group_m": 1},
     },
 }
 

@@ -181,7 +181,8 @@ class _OneDtype:
         self.space = RungSpace(search.backend.rung, dtype, device)
         backend = search.backend
         known = _profile.configurations(
-            key, plain_name(backend.name), dtype, lambda one: configurations.belongs(one, backend)
+            key, plain_name(backend.name), dtype,
+            lambda one: configurations.understood(one, backend, device.kind),
         )
         first = [tuple(backend.rung.resolve(one.parameters, device.kind)[name] for name in self.space.names)
                  for one in known]  # fmt: skip

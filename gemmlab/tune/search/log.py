@@ -19,6 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from gemmlab._backend import by_todays_names
 from gemmlab._config import config
 from gemmlab._errors import CannotWrite, GemmlabError
 from gemmlab.tune.search.ranking import Entry, Fastest, Ranking, Values
@@ -126,6 +127,7 @@ def parsed(content: bytes, path: Path) -> tuple[Header, list[Entry]]:
         header, entries = lines[0], lines[1:]
         if header["gemmlab_tune"] != VERSION:
             raise CannotGoOn(f"{path} is of another version of gemmlab: give another --log")
+        header["names"] = list(by_todays_names(dict.fromkeys(header["names"])))
         for entry in entries:
             rankings_of(header, [entry])
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, ZeroDivisionError) as error:
