@@ -114,12 +114,13 @@ class BuildExt(build_ext):
         self.parallel = self.parallel or os.cpu_count()
 
     def build_extensions(self) -> None:
-        compile_flags, link_flags = self.openmp_flags()
+        openmp_compile, openmp_link = self.openmp_flags()
+        compile_flags: list[str] = []
         rung_flags: list[str] = []
         unrolled_flags: list[str] = []
         workload_flags: list[str] = []
         if self.compiler.compiler_type == "unix":
-            compile_flags = compile_flags + self.accepted(GNU_FLAGS)
+            compile_flags = self.accepted(GNU_FLAGS)
             rung_flags, unrolled_flags = self.accepted(RUNG_FLAGS), self.accepted(UNROLLED_FLAGS)
             workload_flags = self.accepted(WORKLOAD_FLAGS)
         if not self.probe(CXX_PROBE, CXX_FLAGS, [], ".cpp"):
@@ -131,8 +132,9 @@ class BuildExt(build_ext):
             if each.name.startswith("gemmlab.workloads"):
                 of_folder = workload_flags
             of_language = CXX_FLAGS if each.language == "c++" else of_folder
-            each.extra_compile_args = compile_flags + of_language + each.extra_compile_args
-            each.extra_link_args = link_flags
+            threads = each.sources[0] not in LIBRARIES  # in a library nothing is shared among threads
+            each.extra_compile_args = openmp_compile * threads + compile_flags + of_language + each.extra_compile_args
+            each.extra_link_args = openmp_link * threads
             each.language = "c"  # links without the C++ library
         super().build_extensions()
 
