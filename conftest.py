@@ -25,6 +25,7 @@ def pytest_xdist_auto_num_workers(config):
     # Workers share the cores: threads that wait actively would take them from the others.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # of NumPy's and SciPy's threads: 2**4 cycles
+    os.environ.setdefault("CLBLAST_BUILD_OPTIONS", "-cl-opt-disable")  # not ours to test, and a minute a process
     return min(MOST_WORKERS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
@@ -76,11 +77,16 @@ def without_shipped_rows():
 
 
 @pytest.fixture
-def quick_builds(request, monkeypatch):
-    """For tests of many OpenCL programs, which take longer to compile than to run: without optimisation, but for
-    `-m ""`."""
+def quick_builds(monkeypatch):
+    """For tests of what is around OpenCL programs, which take longer to compile than to run: without optimisation."""
+    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
+
+
+@pytest.fixture
+def quick_kernels(request):
+    """The same for tests of the programs themselves, but for `-m ""`."""
     if request.config.option.markexpr:
-        monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
+        request.getfixturevalue("quick_builds")
 
 
 def pytest_ignore_collect(collection_path, config):

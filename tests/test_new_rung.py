@@ -16,6 +16,8 @@ from gemmlab import Param
 from gemmlab._registry import registered
 from gemmlab.cli import main, new_rung
 
+pytestmark = pytest.mark.usefixtures("quick_builds")
+
 PIP = ["--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "-q"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -327,11 +328,35 @@ class OpenCLEvent(Event):
 
 def _build(program: Native, options: list[str]) -> Native:
     """Build a program without pyopencl's cache and without its warning about compiler output."""
-    import pyopencl as cl
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", cl.CompilerWarning)
+    with _without_warnings:
         return program.build(options, cache_dir=False)
+
+
+class _WithoutCompilerWarnings:
+    """A block without pyopencl's warnings of compiler output, which several threads may be in at once: the first sets
+    the filter, and the last restores what was there."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        import pyopencl as cl
+
+        with self._lock:
+            if self._inside == 0:
+                self._caught = warnings.catch_warnings()
+                self._caught.__enter__()
+                warnings.simplefilter("ignore", cl.CompilerWarning)
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._caught.__exit__(None, None, None)
+
+
+_without_warnings = _WithoutCompilerWarnings()
 
 
 def _bus_id(device: Native) -> str:

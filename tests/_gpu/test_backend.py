@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -245,3 +248,22 @@ def test_a_program_on_disk_is_not_built_again(tmp_path: Any, monkeypatch: pytest
             queue.kernel(rung.text, "gemm", rung.defines(rung.resolve({}, queue.device.kind), "float32"))
             ways += [build.how for build in queue.builds]
         assert ways == ["source", "disk"]
+
+
+def test_warnings_of_compilers_are_left_out_in_several_threads_and_then_are_as_before() -> None:
+    cl = pytest.importorskip("pyopencl")
+    from gemmlab._gpu.opencl import _without_warnings
+
+    before, both = list(warnings.filters), threading.Barrier(2, timeout=20)
+
+    def build(waits: int) -> None:
+        with _without_warnings:
+            for _ in range(2):  # both are inside; then one leaves before the other
+                warnings.warn("2 warnings generated.", cl.CompilerWarning, stacklevel=1)
+                both.wait()
+            for _ in range(waits):
+                warnings.warn("2 warnings generated.", cl.CompilerWarning, stacklevel=1)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(build, (0, 1000)))
+    assert warnings.filters == before

@@ -16,7 +16,7 @@ from gemmlab._gpu.ladder import tuned
 from gemmlab._gpu.ladder.rungs import RUNG_NAMES, RUNGS
 from gemmlab._gpu.runtime import Device
 
-pytestmark = pytest.mark.usefixtures("quick_builds")
+pytestmark = pytest.mark.usefixtures("quick_kernels")
 
 RUNG = RUNGS[RUNG_NAMES.index("tuned")]
 # As on a GPU, but small: a CPU device runs its work-items one after another.

@@ -24,7 +24,7 @@ from gemmlab._name import BackendName
 from gemmlab._problem import Problem
 from gemmlab.scale import blocks, broadcast
 
-pytestmark = pytest.mark.usefixtures("quick_builds")
+pytestmark = pytest.mark.usefixtures("quick_kernels")
 
 HALVES = halves()
 needs_two = pytest.mark.skipif(len(HALVES) < 2, reason="no OpenCL CPU device of two cores that can be parted")

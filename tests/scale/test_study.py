@@ -16,7 +16,10 @@ from gemmlab.studies.curves import scenarios
 from gemmlab.studies.judges import judged
 
 STUDY = STUDIES["co-execution"]
-pytestmark = pytest.mark.skipif(not find_spec("matplotlib") or not find_spec("jinja2"), reason="needs the extra report")
+pytestmark = [
+    pytest.mark.usefixtures("quick_builds"),
+    pytest.mark.skipif(not find_spec("matplotlib") or not find_spec("jinja2"), reason="needs the extra report"),
+]
 
 
 def three(n, cpu, gpu, together, gain):

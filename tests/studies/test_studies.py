@@ -42,7 +42,10 @@ PAPERS = papers()
 HOMES = [str(Path(gemmlab.__file__).parents[1]), str(SUPPORT)]
 FAKE = (sys.executable, "-c", f"import sys; sys.path[:0] = {HOMES}; import fake_worker; fake_worker.main()")
 GPU = Device("opencl", 0, made.GPU, "gpu", "p", "d", 8, 1024, 48 << 10, 8 << 30, 2 << 30, True)
-pytestmark = pytest.mark.skipif(not find_spec("matplotlib") or not find_spec("jinja2"), reason="needs the extra report")
+pytestmark = [
+    pytest.mark.usefixtures("quick_builds"),
+    pytest.mark.skipif(not find_spec("matplotlib") or not find_spec("jinja2"), reason="needs the extra report"),
+]
 
 
 def nothing(*step):

@@ -20,7 +20,10 @@ from gemmlab.studies import STUDIES, Options
 from gemmlab.studies.curves import scenarios
 from gemmlab.studies.rungs.tuned_steps import NOTHING, WITHOUT, configurations, deep
 
-pytestmark = pytest.mark.skipif(not find_spec("matplotlib") or not find_spec("jinja2"), reason="needs the extra report")
+pytestmark = [
+    pytest.mark.usefixtures("quick_builds"),
+    pytest.mark.skipif(not find_spec("matplotlib") or not find_spec("jinja2"), reason="needs the extra report"),
+]
 STUDY = STUDIES["tuned-steps"]
 TUNED = RUNGS[RUNG_NAMES.index("tuned")]
 FASTEST = {"tile_x": 16, "tile_y": 8, "warp_y": 4, "warps_x": 2, "warps_y": 4, "step_k": 16, "buffers": 2, "pad": 4,

@@ -18,7 +18,7 @@ from gemmlab.workloads.gpp import DeviceProblem, Problem, frequencies, self_ener
 from gemmlab.workloads.gpp_check import bound, largest_error
 from gemmlab.workloads.gpp_device import VARIANTS, source_of
 
-pytestmark = pytest.mark.usefixtures("quick_builds")
+pytestmark = pytest.mark.usefixtures("quick_kernels")
 
 FORMS = {name: form for name, form in gpp.FORMS.items() if not form.on_device}
 LOOPS = [form.name for form in FORMS.values() if form.loop is not None]

@@ -20,7 +20,7 @@ from gemmlab.workloads._postings import Loops
 from gemmlab.workloads.postings import DeviceIndex, Index, generate, intersect, read_queries, trigrams, write_queries
 from gemmlab.workloads.postings_index import Plan
 
-pytestmark = pytest.mark.usefixtures("quick_builds")
+pytestmark = pytest.mark.usefixtures("quick_kernels")
 
 SIZES = (0, 1, 2, 7, 8, 9, 31, 32, 33, 63, 64, 65, 100, 1000, 4097)
 
