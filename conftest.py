@@ -25,7 +25,7 @@ def pytest_xdist_auto_num_workers(config):
     # Workers share the cores: threads that wait actively would take them from the others.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # of NumPy's and SciPy's threads: 2**4 cycles
-    os.environ.setdefault("CLBLAST_BUILD_OPTIONS", "-cl-opt-disable")  # not ours to test, and a minute a process
+    os.environ.setdefault("CLBLAST_BUILD_OPTIONS", "-cl-opt-disable ")  # not ours to test; it wants the space
     return min(MOST_WORKERS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 

@@ -64,6 +64,8 @@ RUNG_FLAGS = ["-fno-tree-loop-distribute-patterns"]  # no `rep stos` to clear a 
 UNROLLED, UNROLLED_FLAGS = (".ikj", ".blocked"), ["-funroll-loops"]
 # Both cases of a choice are computed, so that a loop of choices runs in vectors; without OpenMP too.
 WORKLOAD_FLAGS = ["-fno-trapping-math", "-fopenmp-simd"]
+# They call the loops of libraries, and have none that takes time.
+CALLERS, CALLER_FLAGS = ("._postings", "._gpp", "._fma", "._stream", "._features"), ["-O1"]
 CXX_FLAGS = ["-std=c++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-fvisibility=hidden",
              "-Wno-uninitialized"]  # GCC 12 warns of its own intrinsics
 OPENMP_CHOICES = [(["-fopenmp"], ["-fopenmp"]), (["-Xpreprocessor", "-fopenmp"], ["-lomp"]), (["/openmp:llvm"], [])]
@@ -119,18 +121,21 @@ class BuildExt(build_ext):
         rung_flags: list[str] = []
         unrolled_flags: list[str] = []
         workload_flags: list[str] = []
+        caller_flags: list[str] = []
         if self.compiler.compiler_type == "unix":
             compile_flags = self.accepted(GNU_FLAGS)
             rung_flags, unrolled_flags = self.accepted(RUNG_FLAGS), self.accepted(UNROLLED_FLAGS)
-            workload_flags = self.accepted(WORKLOAD_FLAGS)
+            workload_flags, caller_flags = self.accepted(WORKLOAD_FLAGS), self.accepted(CALLER_FLAGS)
         if not self.probe(CXX_PROBE, CXX_FLAGS, [], ".cpp"):
             raise CompileError("gemmlab needs a C++20 compiler, GCC 12 or Clang (on Debian or Ubuntu: apt install g++)")
         for each in self.extensions:
             of_folder = rung_flags if each.name.startswith("gemmlab._cpu.rungs") else []
             if each.name.endswith(UNROLLED):
                 of_folder = of_folder + unrolled_flags
-            if each.name.startswith("gemmlab.workloads"):
+            if each.name.startswith("gemmlab.workloads.loops"):
                 of_folder = workload_flags
+            if each.name.endswith(CALLERS):
+                of_folder = caller_flags
             of_language = CXX_FLAGS if each.language == "c++" else of_folder
             threads = each.sources[0] not in LIBRARIES  # in a library nothing is shared among threads
             each.extra_compile_args = openmp_compile * threads + compile_flags + of_language + each.extra_compile_args

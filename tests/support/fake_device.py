@@ -15,7 +15,7 @@ from unittest import mock
 import numpy as np
 
 from gemmlab import _registry
-from gemmlab._backend import Availability, Param
+from gemmlab._backend import Availability, FullBackend, Param
 from gemmlab._gpu import device_arrays
 from gemmlab._gpu.runtime import Adopted
 from gemmlab._problem import Problem
@@ -96,7 +96,7 @@ class FakeRuntime:
             x.work.pop(0).wait()
 
 
-class Device:
+class Device(FullBackend):
     """NumPy's product on the device."""
 
     kind, summary, source, selector = "rung", "a device for tests", "", ""
