@@ -113,7 +113,7 @@ class Config:
             super().__setattr__(name, value)
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call `listener` now and after every change. (The fast path keeps copies of settings.)"""
+        """Call `listener` now and after every change. (The compiled way keeps copies of settings.)"""
         self._listeners.append(listener)
         listener()
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, freethreading_compatible=True
-"""`matmul`: the fast path for plain products.
+"""`matmul`: the compiled way for plain products.
 
 A product of two arrays of one dtype and simple strides needs no `Problem`: it is recognised here and passed to the
 compiled kernel. Everything else, including every error, is left to `general_matmul` in `_api.products`.
@@ -7,7 +7,7 @@ compiled kernel. Everything else, including every error, is left to `general_mat
 
 cimport numpy as cnp
 
-from gemmlab._cpu._driver cimport FastPath
+from gemmlab._cpu._driver cimport CompiledWay
 
 import numpy
 
@@ -23,7 +23,7 @@ cdef object scope_get = scope.get
 cdef object general = None
 cdef str default_backend = "auto"
 cdef dict kernels = {}
-cdef dict short_ways = {}
+cdef dict device_plans = {}
 cdef int max_threads = MAX_THREADS
 
 
@@ -39,13 +39,13 @@ def register_kernel(str name, kernel):
 
 
 def is_registered(str name):
-    """Whether plain products of this backend take the fast path already."""
+    """Whether plain products of this backend take the compiled way already."""
     return name in kernels
 
 
-def register_short_way(kind, function):
+def register_plans(kind, function):
     """From now on, ask `function` first for products of device arrays of this type; None: the long way."""
-    short_ways[kind] = function
+    device_plans[kind] = function
 
 
 def settings_changed():
@@ -122,7 +122,7 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
         result = plain(a, b, out, backend, threads)
         if result is not None:
             return result
-    elif (type(a) in short_ways and type(b) is type(a) and (out is None or type(out) is type(a))
+    elif (type(a) in device_plans and type(b) is type(a) and (out is None or type(out) is type(a))
             and dtype is None and axes is None and threads is None and accumulate is False
             and casting == "same_kind"):
         result = on_device(a, b, out, backend, params)
@@ -152,10 +152,10 @@ cdef object plain(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, name, threads):
     if threads is None:
         if kernel is None:  # NumPy, whose product of bfloat16 has another dtype than ours
             return None if cnp.PyArray_TYPE(a) >= NPY_USERDEF else numpy_matmul(a, b, out)
-        return (<FastPath> kernel).plain(a, b, out, 0)
+        return (<CompiledWay> kernel).plain(a, b, out, 0)
     if kernel is None or type(threads) is not int or not 1 <= threads <= max_threads:
         return None
-    return (<FastPath> kernel).plain(a, b, out, threads)
+    return (<CompiledWay> kernel).plain(a, b, out, threads)
 
 
 cdef object on_device(a, b, out, name, dict params):
@@ -171,4 +171,4 @@ cdef object on_device(a, b, out, name, dict params):
         name = default_backend
     if type(name) is not str:
         return None
-    return short_ways[type(a)](a, b, out, name, params)
+    return device_plans[type(a)](a, b, out, name, params)

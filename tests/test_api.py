@@ -56,11 +56,11 @@ def test_the_third_operand_is_out():
 
 
 @pytest.fixture
-def fast_path_only():
-    """Fails for every product that does not take the fast path."""
+def compiled_way_only():
+    """Fails for every product that does not take the compiled way."""
 
     def refuse(*arguments):
-        raise AssertionError("did not take the fast path")
+        raise AssertionError("did not take the compiled way")
 
     _front.set_general(refuse)
     yield
@@ -68,9 +68,9 @@ def fast_path_only():
 
 
 @pytest.mark.parametrize("name", ["auto", *(name for name in ["cpu", *AVAILABLE] if name.startswith("cpu"))])
-def test_a_plain_product_takes_the_fast_path_from_the_second_call_on(name, request):
+def test_a_plain_product_takes_the_compiled_way_from_the_second_call_on(name, request):
     gemmlab.matmul(ONES, ONES, backend=name)
-    request.getfixturevalue("fast_path_only")
+    request.getfixturevalue("compiled_way_only")
     out = np.empty((4, 4))
     assert gemmlab.matmul(ONES, ONES, out=out, backend=name) is out
     assert (gemmlab.matmul(ONES, ONES, backend=name) == 4).all()
@@ -81,7 +81,7 @@ def test_a_plain_product_takes_the_fast_path_from_the_second_call_on(name, reque
 @pytest.mark.parametrize("name", ["auto", "cpu-packed", "cpu-ikj", "cpu-naive"])
 def test_a_number_of_threads_leaves_a_product_plain(name, request):
     gemmlab.matmul(ONES, ONES, backend=name)
-    request.getfixturevalue("fast_path_only")
+    request.getfixturevalue("compiled_way_only")
     out = np.empty((4, 4))
     for threads in (1, 2, 3):
         assert gemmlab.matmul(ONES, ONES, out=out, backend=name, threads=threads) is out
@@ -625,7 +625,7 @@ def test_a_count_for_a_library_ends_with_an_exception_too():
     assert library.num_threads == 8
 
 
-@pytest.mark.parametrize("options", [{}, {"casting": "no"}], ids=["fast path", "general path"])
+@pytest.mark.parametrize("options", [{}, {"casting": "no"}], ids=["compiled way", "general path"])
 def test_other_threads_run_during_a_product(options):
     a = RNG.random((500, 500))
     gemmlab.matmul(a, a, backend="cpu-naive")

@@ -1,4 +1,4 @@
-"""The public functions around `matmul`, and `matmul` itself beyond the fast path of `_front`.
+"""The public functions around `matmul`, and `matmul` itself beyond the compiled way of `_front`.
 
     products.py          general_matmul: the way of every product that is not plain
     foreign.py           operands on a device, through DLPack, or with a dispatch of their own
@@ -11,7 +11,7 @@
     sum_of_products.py   a sum of products over axes with labels, as one batched matmul
     contraction.py       einsum, tensordot
 
-Importing this package connects the fast path with the general one and with the settings.
+Importing this package connects the compiled way with the general one and with the settings.
 """
 
 from gemmlab import _front

@@ -62,7 +62,7 @@ def multiply_device_arrays(
 ) -> AnyArray:
     """The product of device arrays, on their device. It is started; the call does not wait for it."""
     from gemmlab._gpu.device_arrays import problem_of
-    from gemmlab._gpu.plans.making import remember, short_way
+    from gemmlab._gpu.plans.making import launcher, remember
 
     a, b, out = operands
     wanted = _registry.AUTO_ON[runtime] if name == "auto" else name
@@ -82,8 +82,8 @@ def multiply_device_arrays(
         backend.runtime.add_dependency(out, events[-1])
         backend.runtime.add_readers((a, b), events[-1])
     is_plain = options["axes"] is None and not traces and hasattr(backend, "prepared")  # a plugin's may be without
-    if is_plain and (way := short_way(runtime)) is not None:
-        _front.register_short_way(type(a), way.product)
+    if is_plain and (way := launcher(runtime)) is not None:
+        _front.register_plans(type(a), way.product)
         remember(way, backend, problem, (a, b, given), out, name, params)
     return out
 

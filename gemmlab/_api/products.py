@@ -1,4 +1,4 @@
-"""`matmul` for everything that the fast path of `_front` does not accept.
+"""`matmul` for everything that the compiled way of `_front` does not accept.
 
 _front.matmul -> general_matmul -> Problem (everything checked) -> a backend, by name or by auto -> gemm -> out
 """
@@ -28,7 +28,7 @@ from gemmlab._problem import AnyArray, Problem
 def general_matmul(
     a: AnyArray, b: AnyArray, out: AnyArray, backend: str | None, options: Options, params: Params
 ) -> AnyArray:
-    """`matmul` for everything that the fast path of `_front` does not accept."""
+    """`matmul` for everything that the compiled way of `_front` does not accept."""
     if any(isinstance(x, GemmArray) for x in (a, b, *(out if isinstance(out, tuple) else (out,)))):
         return multiply_wrapped(a, b, out, backend, options, params)
     follow_threadpoolctl()
@@ -63,7 +63,7 @@ def general_matmul(
 
 
 def _register_kernel(name: str, backend: FullBackend) -> None:
-    """Let plain products of this backend take the fast path from now on."""
+    """Let plain products of this backend take the compiled way from now on."""
     if _front.is_registered(name):
         return
     if name == "auto":  # whatever it chose for this product

@@ -7,7 +7,7 @@ Every product is of one class, the first below that it fits. `docs/auto.md` has 
 
 cimport numpy as cnp
 
-from gemmlab._cpu._driver cimport FastPath, is_columns, is_rows
+from gemmlab._cpu._driver cimport CompiledWay, is_columns, is_rows
 
 import numpy
 
@@ -60,12 +60,12 @@ def shape_class(Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, Py_ssize_t batch=1):
     return CLASSES[<int> class_of(batch > 1, m, n, k)]
 
 
-cdef class Choice(FastPath):
+cdef class Choice(CompiledWay):
     """What "auto" does with plain products: NumPy's matmul, the general way, or the kernel of `cpu-packed`.
 
     Parameters
     ----------
-    ours : FastPath
+    ours : CompiledWay
         That kernel.
     rows : iterable of (str, str, str)
         Products that are NumPy's: dtype, letters of the layouts of A, B and C ("C" or "F"; of C always "C"), class.
@@ -74,11 +74,11 @@ cdef class Choice(FastPath):
         them.
     """
 
-    cdef FastPath ours
+    cdef CompiledWay ours
     cdef unsigned int numpys[TYPES][4]  # by dtype and layouts, a bit for each class
     cdef Py_ssize_t extents[TYPES]  # 0: none
 
-    def __init__(self, FastPath ours not None, rows, extents):
+    def __init__(self, CompiledWay ours not None, rows, extents):
         self.ours = ours
         for dtype, layout, name in rows:
             for number in _type_numbers(dtype):
@@ -88,7 +88,7 @@ cdef class Choice(FastPath):
                 self.extents[<int> number] = extent
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads):
-        """See `FastPath`."""
+        """See `CompiledWay`."""
         cdef int type_num = cnp.PyArray_TYPE(a), na = cnp.PyArray_NDIM(a), nb = cnp.PyArray_NDIM(b)
         cdef Py_ssize_t m, n, k
         if type_num < TYPES and na >= 2 and nb >= 2:

@@ -23,7 +23,7 @@ from gemmlab import _profile
 from gemmlab._auto._choice import Choice, shape_class
 from gemmlab._config import config
 from gemmlab._cpu import _features, isa
-from gemmlab._cpu._driver import FastPath, layout, max_threads
+from gemmlab._cpu._driver import CompiledWay, layout, max_threads
 from gemmlab._problem import Problem
 
 DTYPES = tuple(np.dtype(code).name for code in "?bBhHiIqQefdFD")
@@ -129,7 +129,7 @@ def row_of(problem: Problem) -> Row | None:
     return rows.get((problem.dtype.name, layouts, shape_class(problem.m, problem.n, problem.k, problem.batch)))
 
 
-def compiled_way(ours: FastPath) -> FastPath:
+def compiled_way(ours: CompiledWay) -> CompiledWay:
     """The compiled way of "auto": `ours`, behind a choice where the table or the profile has another for some."""
     found = {dtype: _profile.parameters(isa.profile_name(), "auto", dtype).values() for dtype in DTYPES}
     extents = {dtype: min(own) for dtype, own in found.items() if own}

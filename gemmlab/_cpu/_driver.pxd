@@ -12,11 +12,11 @@ cdef bint is_rows(cnp.ndarray x) noexcept
 cdef bint is_columns(cnp.ndarray x) noexcept
 
 
-cdef class FastPath:
+cdef class CompiledWay:
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads)
 
 
-cdef class Kernel(FastPath):
+cdef class Kernel(CompiledWay):
     cdef void *f32
     cdef void *f64
     cdef int convention

@@ -232,8 +232,8 @@ cdef inline Py_ssize_t leading(cnp.ndarray x, bint transposed) noexcept:
     return step(x, lines) // cnp.PyArray_ITEMSIZE(x)
 
 
-cdef class FastPath:
-    """The fast path of plain products, which `_front` calls."""
+cdef class CompiledWay:
+    """The compiled way of plain products, which `_front` calls."""
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads):
         """A plain product; None for any other, which takes the general path, where everything is checked and
@@ -241,7 +241,7 @@ cdef class FastPath:
         raise NotImplementedError
 
 
-cdef class Kernel(FastPath):
+cdef class Kernel(CompiledWay):
     """A product for float32 and float64, by address.
 
     Parameters

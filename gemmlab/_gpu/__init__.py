@@ -169,11 +169,11 @@ def choose_rung(runtime: str, device: Device, dtype: str, m: int, n: int, k: int
         rung = RUNGS[RUNG_NAMES.index(name)]
         if dtype in NUMBERS and dtype not in rung.dtypes:
             continue
-        obstacle = rung.obstacle(rung.resolve({}, kind), dtype, device) if dtype in NUMBERS else None
-        if obstacle is None:
+        refusal = rung.refusal(rung.resolve({}, kind), dtype, device) if dtype in NUMBERS else None
+        if refusal is None:
             why = f"our fastest for {m} x {n} x {k} of {dtype} on {device.label}"
             return name, "; ".join([f"{runtime}-{name} is {why}", *reasons])
-        reasons.append(f"not {runtime}-{name}: {obstacle}")
+        reasons.append(f"not {runtime}-{name}: {refusal}")
     return BEST_RUNG, "; ".join(reasons)
 
 

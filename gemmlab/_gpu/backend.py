@@ -126,7 +126,7 @@ class DeviceBackend(FullBackend):
     def prepared(
         self, queue: Queue, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout]
     ) -> Prepared | None:
-        """What `multiply` would do, ready but for the memory of A, B and C; None if there is no such short way."""
+        """What `multiply` would do, ready but for the memory of A, B and C; None if it cannot be kept in a plan."""
         return None
 
     def accepts_layout(self, columns: int, ld: int) -> bool:
@@ -260,8 +260,8 @@ class RungBackend(DeviceBackend):
         self, queue: Queue, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout]
     ) -> Launches:
         """What `multiply` launches, for operands without their memory; ValueError if the device cannot run it."""
-        if (obstacle := self.rung.obstacle(params, dtype, queue.device)) is not None:
-            raise ValueError(f"{self.name}: {obstacle}")
+        if (refusal := self.rung.refusal(params, dtype, queue.device)) is not None:
+            raise ValueError(f"{self.name}: {refusal}")
         return launches_of(self.rung, queue, params, dtype, size, layouts)
 
     def prepared(

@@ -24,7 +24,7 @@ from gemmlab.measure.session import OnRecord, Progress, Session
 from gemmlab.roofline.ceilings import cache, probe_loop
 from gemmlab.roofline.ceilings.cpu import LATE
 from gemmlab.roofline.ceilings.isolated import isolated_ceilings, isolated_device_ceilings
-from gemmlab.roofline.simulation import declined, simulate
+from gemmlab.roofline.simulation import refusal, simulate
 
 PEAK_S = 1.5
 LAST_PEAK_S = 3.0  # of the time limit, with the start of its process
@@ -133,7 +133,7 @@ def simulated_bytes(record: Record) -> dict[str, float]:
     problem = record["problem"]
     shape = record["backend"], problem["m"], problem["n"], problem["k"], problem["dtype"]
     can_be = record["status"] == "ok" and problem["layout"] == "CCC" and problem["batch"] == 1
-    if not can_be or declined(*shape, most_accesses=SHORT_SIMULATION) is not None:
+    if not can_be or refusal(*shape, most_accesses=SHORT_SIMULATION) is not None:
         return {}
     found = simulate(*shape, record["params"], record["environment"]["cache_bytes"])
     return {f"bytes_simulated_{level}": moved for level, moved in found.items()}

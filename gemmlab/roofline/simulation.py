@@ -31,16 +31,16 @@ ACCESSES = {  # of a line, for a multiply-add of float64, about
 Cache = int | tuple[int, int]  # bytes, or bytes and ways
 
 
-def declined(
+def refusal(
     backend: str, m: int, n: int, k: int, dtype: str, most_accesses: float = MOST_ACCESSES
 ) -> str | None:
     """Why a product is not simulated, in a sentence; None where it is.
 
     Examples
     --------
-    >>> declined("cpu-naive", 64, 64, 64, "float64") is None
+    >>> refusal("cpu-naive", 64, 64, 64, "float64") is None
     True
-    >>> declined("cpu-numpy", 64, 64, 64, "float64")
+    >>> refusal("cpu-numpy", 64, 64, 64, "float64")
     'cpu-numpy is not simulated, only cpu-naive, cpu-ikj, cpu-blocked, cpu-blocked-local, cpu-packed'
     """
     if backend not in ACCESSES:
@@ -80,7 +80,7 @@ def simulate(
     Raises
     ------
     UnsupportedProblem
-        With the sentence of `declined`.
+        With the sentence of `refusal`.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def simulate(
     >>> simulate("cpu-ikj", 32, 32, 32, "float64", {}, {"L3": 1 << 20})["dram"] == 4 * 8 * 32 * 32
     True
     """
-    if (why := declined(backend, m, n, k, dtype)) is not None:
+    if (why := refusal(backend, m, n, k, dtype)) is not None:
         raise UnsupportedProblem(why)
     shape = m, n, k, np.dtype(dtype).itemsize
     levels = [_sets_and_ways(name, caches.get(name, USUAL[name])) for name in ABOVE.values()]

@@ -79,7 +79,7 @@ def tune(
         return search.run(progress)
     found = auto.tune_auto(dtypes or DTYPES, rounds, edges or auto.EDGES, progress)
     get_backend(auto.OURS).forget()  # type: ignore[attr-defined]
-    _front.settings_changed()  # the fast path has the old parameters
+    _front.settings_changed()  # the compiled way has the old parameters
     return found
 
 

@@ -134,7 +134,7 @@ class BlocksSearch:
         if isinstance(one, Tuned):
             _profile.store(isa.profile_name(), self.chosen.name, {one.dtype: one.stored()})
             self.chosen.forget()
-            _front.settings_changed()  # the fast path has the old parameters
+            _front.settings_changed()  # the compiled way has the old parameters
 
     def defaults(self, dtype: str) -> Blocks:
         """The parameters of cpu-packed without a profile."""

@@ -164,7 +164,7 @@ def test_sums_are_rounded_as_numpy_rounds(name, scale):
 def test_bfloat16_gives_bfloat16_and_float32_where_it_is_asked_for():
     a, b = whole((9, 30), half("bfloat16")), whole((30, 8), half("bfloat16"))
     for backend in ("auto", "cpu-packed", "cpu-numpy"):
-        for _ in range(2):  # the second call takes the fast path
+        for _ in range(2):  # the second call takes the compiled way
             assert gemmlab.matmul(a, b, backend=backend).dtype == a.dtype
     wide = packed(a, b, dtype=np.float32)
     assert wide.dtype == np.float32

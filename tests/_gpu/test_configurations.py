@@ -231,11 +231,11 @@ def test_a_gpu_is_asked_for_more_local_memory_than_it_reports(backend, monkeypat
 def test_a_rung_may_have_the_local_memory_that_was_probed(backend, monkeypatch):
     rung, params = gemmlab.get_backend("opencl-local4").rung, {"tile": 64, "per_item": 4, "unroll": 1}
     reports_little = replace(backend.device, local_bytes=4000)
-    assert "of local memory" in rung.obstacle(params, "float32", reports_little)
+    assert "of local memory" in rung.refusal(params, "float32", reports_little)
     monkeypatch.setattr(backend.runtime, "devices", (reports_little,))
     monkeypatch.setattr(backend.runtime, "queue", lambda device: SimpleNamespace(static_local_bytes=40_000))
-    assert rung.obstacle(params, "float32", reports_little) is None
-    assert "40000 a group" in rung.obstacle(params, "float64", reports_little)
+    assert rung.refusal(params, "float32", reports_little) is None
+    assert "40000 a group" in rung.refusal(params, "float64", reports_little)
 
 
 def test_a_cpu_follows_the_product_that_is_nearest_in_size(backend):

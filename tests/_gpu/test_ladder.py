@@ -44,7 +44,7 @@ def test_each_parameter_is_used_and_reported(rung: str, place: str) -> None:
     for param in backend.params.values():
         for value in param.choices[:3]:
             plan = backend.rung.resolve({param.name: value}, backend.device.kind)
-            if backend.rung.obstacle(plan, "float32", backend.device):  # not with the other defaults on this device
+            if backend.rung.refusal(plan, "float32", backend.device):  # not with the other defaults on this device
                 continue
             with gemmlab.trace() as calls:
                 product = gemmlab.matmul(a, b, backend=backend.name, **{param.name: value})

@@ -1,4 +1,4 @@
-"""The short way of repeated products: the same results and the same errors as the long way.
+"""Plans of repeated products: the same results and the same errors as without them.
 
 On PoCL, and for CUDA on CuPy's own arrays in host memory with a stand-in for the driver.
 """
@@ -79,7 +79,7 @@ def repeat(times: int, *shapes: tuple[int, ...], out: bool = False, **options: A
 @on_opencl
 @pytest.mark.parametrize("out", [False, True])
 @pytest.mark.parametrize(("rung", "place"), [one for one in RUNG_AND_PLACE if one[1].startswith("opencl")])
-def test_the_third_product_of_a_kind_goes_the_short_way(rung, place, out, starts):
+def test_the_third_product_of_a_kind_goes_by_its_plan(rung, place, out, starts):
     for count in range(5):
         repeat(1, (33, 17), (17, 65), out=out, backend=backend_at(place, rung))
         assert len(starts) == max(0, count - 1)
@@ -472,7 +472,7 @@ def test_a_family_chooses_for_each_product_and_says_why(starts, monkeypatch):
 
 
 @on_opencl
-def test_a_family_goes_the_short_way_and_explains_itself(starts):
+def test_a_family_goes_by_its_plan_and_explains_itself(starts):
     rung = gemmlab.get_backend("opencl:0").name
     a, b = put(integers((9, 5), "float32"), integers((5, 7), "float32"))
     row = gemmlab.explain(a, b, backend="opencl:0").rows[0]

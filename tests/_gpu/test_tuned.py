@@ -171,7 +171,7 @@ def test_a_tile_of_a_streamed_product_is_not_copied() -> None:
     ({"local_copy": 0, "vector_bytes": 64}, "float32", "gpu"), ({"vector_bytes": 8}, "float64", "cpu"),
 ])  # fmt: skip
 def test_vectors_that_no_language_has_are_refused(params: dict[str, int], dtype: str, kind: str) -> None:
-    assert RUNG.obstacle(RUNG.resolve(params, kind), dtype, replace(H100, kind=kind)) is not None
+    assert RUNG.refusal(RUNG.resolve(params, kind), dtype, replace(H100, kind=kind)) is not None
 
 
 def test_copies_are_made_where_much_is_read_again() -> None:

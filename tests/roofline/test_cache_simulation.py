@@ -15,7 +15,7 @@ from gemmlab._errors import UnsupportedProblem
 from gemmlab._problem import Problem
 from gemmlab.roofline import simulation
 from gemmlab.roofline._cache import Caches
-from gemmlab.roofline.simulation import declined, simulate
+from gemmlab.roofline.simulation import refusal, simulate
 
 PAGE, LINE = 4096, 64
 SMALL = {"L1": (2 << 10, 4), "L2": (8 << 10, 8), "L3": (24 << 10, 6)}
@@ -302,13 +302,13 @@ def test_a_power_of_two_is_off_by_conflicts_alone():
      (("cpu-naive", 1000, 1000, 1000, "float64"), r"takes cpu-naive 3e\+09 accesses: at most 1e\+09 are simulated")],
 )  # fmt: skip
 def test_what_is_declined_is_a_sentence(asked, said):
-    assert re.search(said, declined(*asked))
+    assert re.search(said, refusal(*asked))
     with pytest.raises(UnsupportedProblem, match=said):
         simulate(*asked, {}, {})
 
 
 def test_large_products_of_a_rung_with_few_accesses_are_done():
-    assert declined("cpu-packed", 2000, 2000, 2000, "float32") is None
+    assert refusal("cpu-packed", 2000, 2000, 2000, "float32") is None
 
 
 @pytest.mark.parametrize(

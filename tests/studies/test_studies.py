@@ -98,7 +98,7 @@ def test_what_takes_part_exists_and_takes_its_parameters(name):
             if entry.backend == f"RT-{rung.name}":
                 for params in entry.params:
                     assert params.keys() <= {param.name for param in rung.params}
-                    assert rung.obstacle(rung.resolve(params, "gpu"), "float32", GPU) is None
+                    assert rung.refusal(rung.resolve(params, "gpu"), "float32", GPU) is None
 
 
 def test_a_name_has_its_runtime_and_device():

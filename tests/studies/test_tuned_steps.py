@@ -77,7 +77,7 @@ def test_every_row_can_run_on_a_gpu(given):
     for case in (SQUARE, deep(SQUARE)):
         for params in configurations(backend, case).values():
             assert all(TUNED.params[i].constraint(params[TUNED.params[i].name]) for i in range(len(TUNED.params)))
-            assert TUNED.obstacle(params, "float32", backend.queue.device) is None
+            assert TUNED.refusal(params, "float32", backend.queue.device) is None
 
 
 def records_of(idea, square_rate, deep_rate):

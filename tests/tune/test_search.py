@@ -40,7 +40,7 @@ def large_space(monkeypatch, listed):
 
 def test_what_cannot_run_is_left_out():
     space = RungSpace(LOCAL4, "float64", GPU)
-    assert all(LOCAL4.obstacle(space.parameters(values), "float64", GPU) is None for values in space._all)
+    assert all(LOCAL4.refusal(space.parameters(values), "float64", GPU) is None for values in space._all)
     assert 0 < len(space._all) < space.size
     small = RungSpace(LOCAL4, "float64", replace(GPU, local_bytes=5000, group_limit=64))
     assert {values[0] for values in small._all} == {8, 16}

@@ -3,7 +3,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmlab._cpu._driver import FastPath
+from gemmlab._cpu._driver import CompiledWay
 from gemmlab._cpu.packed_backend.plan import Plan
 
 Matrix = np.ndarray[Any, Any]
@@ -18,7 +18,7 @@ class PackedOperand:
     dtype: np.dtype[Any]
     nbytes: int
 
-class PackedKernel(FastPath):
+class PackedKernel(CompiledWay):
     def __init__(
         self,
         tables: Sequence[int],

@@ -8,7 +8,7 @@ set.
 
 cimport numpy as cnp
 
-from gemmlab._cpu._driver cimport FastPath, is_columns, is_rows, threads_for, usable_threads
+from gemmlab._cpu._driver cimport CompiledWay, is_columns, is_rows, threads_for, usable_threads
 from gemmlab._cpu.packed_backend.arrays cimport apart_in_memory, broadcast
 from gemmlab._cpu.packed_backend.loops cimport (
     DOT_KC, MAX_AXES, Batch, Buffer, Call, ClockedKernel, Extents, Kernel, Machine, Plan, Product, Recorder,
@@ -148,7 +148,7 @@ cdef class PackedOperand:
         return f"<gemmlab.pack of a {self.dtype} matrix of shape {self.shape}>"
 
 
-cdef class PackedKernel(FastPath):
+cdef class PackedKernel(CompiledWay):
     """The tables of the instruction sets in force, with block sizes for each of their kernels.
 
     Parameters
@@ -227,7 +227,7 @@ cdef class PackedKernel(FastPath):
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads):
         """Matrices, or batches that broadcast, of one dtype and agreeing shapes, in any strides; None for all else (see
-        `FastPath`)."""
+        `CompiledWay`)."""
         cdef const Entry *entry = self.entry(a, a)
         cdef int type_num = cnp.PyArray_TYPE(a)
         cdef int na = cnp.PyArray_NDIM(a), nb = cnp.PyArray_NDIM(b), ndim = max(na, nb)

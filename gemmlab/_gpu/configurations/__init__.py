@@ -105,7 +105,7 @@ def _around(given: Params, backend: RungBackend, queue: Queue, problem: Problem)
     if chosen is None:
         return plain
     mixed = rung.resolve({**chosen.parameters, **{name: x for name, x in given.items() if x is not None}}, device.kind)
-    return plain if rung.obstacle(mixed, problem.dtype.name, device) else mixed
+    return plain if rung.refusal(mixed, problem.dtype.name, device) else mixed
 
 
 def _fastest(backend: RungBackend, queue: Queue, problem: Problem, checked: bool) -> Configuration | None:
@@ -116,7 +116,7 @@ def _fastest(backend: RungBackend, queue: Queue, problem: Problem, checked: bool
     device, size = queue.device, GemmSize(problem.m, problem.n, problem.k, problem.batch)
     fitting = [
         one for one in known(backend, queue, dtype)
-        if rung.obstacle(rung.resolve(one.parameters, device.kind), dtype, device) is None
+        if rung.refusal(rung.resolve(one.parameters, device.kind), dtype, device) is None
     ]  # fmt: skip
     for one in sorted(fitting, key=lambda one: model.cost(one, rung, device, size)):
         usable = check.passes if checked else check.has_not_failed

@@ -96,7 +96,7 @@ class Rung:
         chosen = {name: int(value) for name, value in given.items() if value is not None}
         return {**self.defaults["cpu" if kind == "cpu" else "gpu"], **chosen}
 
-    def obstacle(self, params: RungParams, dtype: str, device: Device) -> str | None:
+    def refusal(self, params: RungParams, dtype: str, device: Device) -> str | None:
         """Why the rung cannot run on a device with these parameters, in a sentence; None if it can."""
         x, y = self.group(params)
         local_bytes = self.local(params) * NUMBERS[dtype].sum_size
@@ -181,8 +181,8 @@ class TunedRung(Rung):
     def text(self) -> str:
         return _with_header("tuned.cl", "stored.h")
 
-    def obstacle(self, params: RungParams, dtype: str, device: Device) -> str | None:
-        return tuned.obstacle(params, NUMBERS[dtype].sum_size, device.kind) or super().obstacle(params, dtype, device)
+    def refusal(self, params: RungParams, dtype: str, device: Device) -> str | None:
+        return tuned.refusal(params, NUMBERS[dtype].sum_size, device.kind) or super().refusal(params, dtype, device)
 
     def defines(self, params: RungParams, dtype: str) -> Defines:
         own = {name: value for name, value in super().defines(params, dtype).items() if name != "SPLIT_K"}

@@ -54,7 +54,7 @@ def traffic(m: int, n: int, k: int, params: Params) -> dict[str, float]:
     return {"l1": tiles + m * n, "local": tiles + (1 / x + 1 / y) * m * n * k}
 
 
-def obstacle(params: Params, itemsize: int, kind: str) -> str | None:
+def refusal(params: Params, itemsize: int, kind: str) -> str | None:
     """Why the text cannot be compiled so for a kind of device, in half a sentence."""
     wide = params["vector_bytes"] // itemsize
     if kind != "cpu" and not params["local_copy"]:

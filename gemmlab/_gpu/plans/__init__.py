@@ -9,6 +9,6 @@ every error.
     of_rungs.py       that of a rung's product
     table.py          the plans by everything that decides a product but its memory
     making.py         a plan from a product that went the long way
-    on_opencl.py      the short way for pyopencl's arrays
-    on_cuda.py        the short way for CuPy's arrays
+    on_opencl.py      plans on pyopencl's arrays
+    on_cuda.py        plans on CuPy's arrays
 """

@@ -18,13 +18,13 @@ from gemmlab._problem import Problem
 if TYPE_CHECKING:
     from gemmlab._gpu.backend import DeviceBackend
 
-# The modules of the short ways, by runtime. Each has `key_of`, `product`, `suits`, `start_of`, `template`.
-_SHORT_WAYS = {"opencl": "on_opencl", "cuda": "on_cuda"}
+# The modules that launch plans, by runtime. Each has `key_of`, `product`, `suits`, `start_of`, `template`.
+_LAUNCHERS = {"opencl": "on_opencl", "cuda": "on_cuda"}
 
 
-def short_way(runtime: str) -> Any:
-    """The module of a runtime's short way; None if it has none. The runtime's package must be loaded."""
-    return import_module(f"gemmlab._gpu.plans.{_SHORT_WAYS[runtime]}") if runtime in _SHORT_WAYS else None
+def launcher(runtime: str) -> Any:
+    """The module that launches a runtime's plans; None if it has none. The runtime's package must be loaded."""
+    return import_module(f"gemmlab._gpu.plans.{_LAUNCHERS[runtime]}") if runtime in _LAUNCHERS else None
 
 
 def remember(

@@ -1,4 +1,4 @@
-"""The short way for CuPy's arrays: on the stream that is current in the calling thread, without events.
+"""Plans on CuPy's arrays: on the stream that is current in the calling thread, without events.
 
 Such a product is waited for by its stream, and nobody asks for its time.
 """
@@ -64,7 +64,7 @@ def _memory(x: DeviceArray) -> Memory:
 
 
 def suits(*arrays: DeviceArray) -> bool:
-    """Whether the short way takes such memory: any of CuPy's."""
+    """Whether a plan takes such memory: any of CuPy's."""
     return True
 
 

@@ -1,4 +1,4 @@
-"""The short way for pyopencl's arrays.
+"""Plans on pyopencl's arrays.
 
 A plan has kernel objects of its own. All arguments but the memory are set once: pyopencl takes 6 us for a number, and
 0.1 us for memory.

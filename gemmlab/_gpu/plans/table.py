@@ -31,7 +31,7 @@ class Prepared(Protocol):
 class Plan:
     """How to repeat one product.
 
-    `template` is what the short way makes an array for the result of. `bounds` are the lowest byte and the byte after
+    `template` is what the array of the result is made like. `bounds` are the lowest byte and the byte after
     the highest one of A, B and C, from the first element of each: C may not share memory with A or B.
     """
 

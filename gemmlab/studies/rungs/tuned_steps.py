@@ -71,12 +71,12 @@ def _measure_one(
     backend = cast("RungBackend", gemmlab.get_backend(name))
     able: dict[str, Configuration] = {}
     for label, params in configurations(backend, case).items():
-        obstacle = backend.rung.obstacle(params, case.dtype, backend.queue.device)
-        if obstacle is None:
+        refusal = backend.rung.refusal(params, case.dtype, backend.queue.device)
+        if refusal is None:
             able[label] = params
         else:
             facts = {"device": backend.queue.device.label, "transfers_counted": False}
-            task.keep(isolated.untimed(name, replace(case, label=label), isolated.NoAnswer(obstacle, "skipped"), facts))
+            task.keep(isolated.untimed(name, replace(case, label=label), isolated.NoAnswer(refusal, "skipped"), facts))
 
     def keep(record: Record) -> None:
         label = next((label for label, params in able.items() if params == record["params"]), case.label)

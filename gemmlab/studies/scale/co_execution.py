@@ -37,7 +37,7 @@ HOST = "cpu-packed"
 TOGETHER, PREDICTED, BEST = "together", "predicted", "fastest alone"
 CLEAR_GAIN = 1.15  # from this prediction on, the measured gain is held against it
 SLACK = 0.10
-CALL_S = 100e-6  # more than the checks and the look-up of a plan take, which a backend's own fast path does without
+CALL_S = 100e-6  # more than the checks and the look-up of a plan take, which a backend's own compiled way does without
 TRIAL = 16  # a backend is tried on so many times fewer rows, to see how long it would take
 CAP_S, QUICK_CAP_S = 10.0, 1.0
 

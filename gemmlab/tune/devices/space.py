@@ -1,4 +1,4 @@
-"""The configurations of a rung that a device can run: data of the rung, `Param.choices` and `Rung.obstacle`.
+"""The configurations of a rung that a device can run: data of the rung, `Param.choices` and `Rung.refusal`.
 
 What cannot run is left out before anything is compiled, and so is what would need more registers than a GPU has for a
 work-item or a work-group: the compiler takes long for it, and then keeps numbers in memory instead.
@@ -28,8 +28,8 @@ class RungSpace(Space):
     def can_run(self, values: Values) -> bool:
         """Whether it fits the device, as far as the rung's data tell."""
         parameters = self.parameters(values)
-        obstacle = self._rung.obstacle(parameters, self._dtype, self._device)
-        return obstacle is None and self._has_registers(parameters)
+        refusal = self._rung.refusal(parameters, self._dtype, self._device)
+        return refusal is None and self._has_registers(parameters)
 
     def _has_registers(self, parameters: dict[str, int]) -> bool:
         if self._device.kind == "cpu":  # its runtime spreads a work-group over vectors, one after the other
