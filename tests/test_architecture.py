@@ -93,3 +93,15 @@ def test_a_decision_is_taken_in_one_place(decision):
     found = {str(path) for path in sources if re.search(pattern, (ROOT / path).read_text(encoding="utf-8"))}
     assert home in found
     assert found - {home} == others, decision
+
+
+def test_at_most_two_classes_are_called_plan():
+    """`cpu-packed`'s and that of device products; in compiled code it is one struct."""
+    sources = [path for path in tracked() if path.parts[0] == "gemmlab" and path.suffix in SOURCES]
+    named = {
+        str(path): re.findall(r"(?m)^(?:class|struct) Plan\b", (ROOT / path).read_text(encoding="utf-8"))
+        for path in sources
+    }  # fmt: skip
+    assert sorted(path for path, found in named.items() if found) == [
+        "gemmlab/_cpu/packed/plan.hpp", "gemmlab/_cpu/packed_backend/plan.py", "gemmlab/_gpu/plans/table.py",
+    ]  # fmt: skip

@@ -90,9 +90,9 @@ def _check(found: Result) -> str:
 
 
 def _as_dict(found: Result) -> dict[str, object]:
-    from gemmlab.product.plan import Plan
+    from gemmlab.product.plan import Tiling
 
-    plan = asdict(found.plan) if isinstance(found.plan, Plan) else None
+    plan = asdict(found.plan) if isinstance(found.plan, Tiling) else None
     return {
         **asdict(found), "path": str(found.path), "plan": plan, "ok": found.ok, "gflop_per_s": found.gflop_per_s,
         "tiles": None if found.plan is None else len(found.plan.tiles),

@@ -72,7 +72,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TaskTiling:
     """Blocks of a task along m, n and k, and what the model says of them; sizes in bytes."""
 
     rows: int
@@ -95,7 +95,7 @@ def steps(inner: Sequence[int]) -> list[tuple[int, int]]:
     return found
 
 
-def best(a: Side, b: Side, c: Result, workers: Workers, k_group: int | None = None) -> Plan:
+def best(a: Side, b: Side, c: Result, workers: Workers, k_group: int | None = None) -> TaskTiling:
     """The plan that moves the fewest bytes of those that fit and give every thread some tasks.
 
     ValueError, with a better chunking, if no task fits into a worker.
@@ -122,7 +122,7 @@ def _held(a: Side, b: Side, workers: Workers) -> int:
     return sum(side.nbytes for side in (a, b) if not side.stored) // workers.count
 
 
-def _plans(a: Side, b: Side, c: Result, workers: Workers, k_group: int | None) -> Iterator[Plan]:
+def _plans(a: Side, b: Side, c: Result, workers: Workers, k_group: int | None) -> Iterator[TaskTiling]:
     by_k = _choices(len(a.inner)) if k_group is None else [min(k_group, len(a.inner))]
     for rows, columns, ks in product(_choices(len(a.outer)), _choices(len(b.outer)), by_k):
         plan = _plan(a, b, c, workers, rows, columns, ks)
@@ -130,7 +130,7 @@ def _plans(a: Side, b: Side, c: Result, workers: Workers, k_group: int | None) -
             yield plan
 
 
-def _plan(a: Side, b: Side, c: Result, workers: Workers, rows: int, columns: int, ks: int) -> Plan | None:
+def _plan(a: Side, b: Side, c: Result, workers: Workers, rows: int, columns: int, ks: int) -> TaskTiling | None:
     m, n, k = (max(grouped(chunks, per)) for chunks, per in ((a.outer, rows), (b.outer, columns), (a.inner, ks)))
     tile = c.block * m * n * c.sums
     if c.limit is not None and tile > c.limit and rows * columns > 1:
@@ -152,7 +152,7 @@ def _plan(a: Side, b: Side, c: Result, workers: Workers, rows: int, columns: int
     if parts > 1:
         moved += parts * c.matrices * sum(a.outer) * sum(b.outer) * c.sums
     tasks = tiles_m * tiles_n * parts * c.blocks
-    return Plan(rows, columns, ks, task, PROCESS + _held(a, b, workers) + workers.threads * task, moved, tasks)
+    return TaskTiling(rows, columns, ks, task, PROCESS + _held(a, b, workers) + workers.threads * task, moved, tasks)
 
 
 def grouped(chunks: Sequence[int], per: int) -> tuple[int, ...]:
@@ -168,7 +168,7 @@ def _choices(count: int) -> list[int]:
     return sorted({found[round(i * (len(found) - 1) / (CHOICES - 1))] for i in range(CHOICES)})
 
 
-def _refusal(a: Side, b: Side, c: Result, workers: Workers, least: Plan, k_group: int | None) -> str:
+def _refusal(a: Side, b: Side, c: Result, workers: Workers, least: TaskTiling, k_group: int | None) -> str:
     room = usable(workers) // workers.threads
     what = f"the smallest task needs {in_words(least.task)}, and a thread of a worker has {in_words(room)}"
     if k_group is not None and best_k_group(a, b, c, workers, room):

@@ -15,7 +15,7 @@ from gemmlab.product.journal import Journal, check_system
 from gemmlab.product.matrices import Matrix, result_dtype
 from gemmlab.product.opening import open_matrix
 from gemmlab.product.output import Output
-from gemmlab.product.plan import Plan
+from gemmlab.product.plan import Tiling
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -36,7 +36,7 @@ class Result:
         "tiles": this process; "dask": a cluster.
     backend : str
         Who multiplied.
-    plan : Plan or None
+    plan : Tiling or None
         The tiles; None on a cluster.
     tiles_found : int
         Tiles that an earlier run had finished.
@@ -59,7 +59,7 @@ class Result:
     dtype: str
     engine: str
     backend: str
-    plan: Plan | None
+    plan: Tiling | None
     tiles_found: int
     checked_by: str
     error: float

@@ -81,7 +81,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Tiling:
     """How a product is cut; see the head of this module."""
 
     m: int
@@ -112,7 +112,7 @@ class Plan:
         return asdict(self)
 
 
-def choose(sizes: Sizes, memory: int, overhead: int = 0) -> Plan:
+def choose(sizes: Sizes, memory: int, overhead: int = 0) -> Tiling:
     """The plan of least cost within `memory` bytes, of which files take `overhead`. ValueError if none fits."""
     tm, tn, tk = np.meshgrid(
         _extents(sizes.m, sizes.steps[0]), _extents(sizes.n, sizes.steps[1]), _depths(sizes.k, sizes.steps[2]),
@@ -142,7 +142,7 @@ def choose(sizes: Sizes, memory: int, overhead: int = 0) -> Plan:
     )
     is_by_columns = read_by_columns < read_by_rows
     bytes_read = min(read_by_rows, read_by_columns)
-    return Plan(sizes.m, sizes.n, sizes.k, rows, columns, depth, is_by_columns, bytes_read, memory)
+    return Tiling(sizes.m, sizes.n, sizes.k, rows, columns, depth, is_by_columns, bytes_read, memory)
 
 
 def _extents(extent: int, step: int) -> Counts:

@@ -21,7 +21,7 @@ from gemmlab.product import identity, tiles, zarrs
 from gemmlab.product.check import Check, check
 from gemmlab.product.job import Job, PathLike, Result, prepared
 from gemmlab.product.opening import open_matrix
-from gemmlab.product.plan import STEP, Plan, Sizes, choose
+from gemmlab.product.plan import STEP, Sizes, Tiling, choose
 
 SAMPLE = 4096  # "auto" chooses for a product of up to so many rows, columns and terms
 CHUNK = 2048  # rows and columns of a chunk at most, where no input is in chunks
@@ -126,12 +126,12 @@ def finished(job: Job, checked: Check) -> Path:
     return job.output.path
 
 
-def _resumed(job: Job, limit: int | None) -> Plan:
+def _resumed(job: Job, limit: int | None) -> Tiling:
     """The plan of the journal: its blocks of k are part of the order of summation."""
     assert job.journal.header is not None
     if limit is not None:
         job.journal.compare({"memory": limit})
-    return Plan(**job.journal.header["plan"])
+    return Tiling(**job.journal.header["plan"])
 
 
 def _backend(name: str | None, job: Job) -> FullBackend:
@@ -150,7 +150,7 @@ def _backend(name: str | None, job: Job) -> FullBackend:
     return chosen
 
 
-def _begun(job: Job, backend: FullBackend, memory: int, asked: Mapping[str, object]) -> Plan:
+def _begun(job: Job, backend: FullBackend, memory: int, asked: Mapping[str, object]) -> Tiling:
     """A new plan, with a temporary output for it, and a journal."""
     plan, chunks = _planned(job, backend, memory)
     job.output.create(job.shape, job.dtype, chunks)
@@ -158,7 +158,7 @@ def _begun(job: Job, backend: FullBackend, memory: int, asked: Mapping[str, obje
     return plan
 
 
-def _planned(job: Job, backend: FullBackend, memory: int) -> tuple[Plan, tuple[int, int]]:
+def _planned(job: Job, backend: FullBackend, memory: int) -> tuple[Tiling, tuple[int, int]]:
     """The plan, and the chunks of the output: those of the inputs, or as large as tiles let them be."""
     side = CHUNK
     while True:
@@ -199,23 +199,23 @@ def _sum_dtype(dtype: DType) -> DType:
     return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype
 
 
-def _dtype(job: Job, plan: Plan) -> DType:
+def _dtype(job: Job, plan: Tiling) -> DType:
     """The dtype of blocks and of sums."""
     return job.dtype if len(plan.depths) == 1 else _sum_dtype(job.dtype)
 
 
-def _work(plan: Plan, whole: set[int]) -> int:
+def _work(plan: Tiling, whole: set[int]) -> int:
     """Multiply-adds of the tiles that are left."""
     left = [tile for number, tile in enumerate(plan.tiles) if number not in whole]
     return plan.k * sum((rows[1] - rows[0]) * (columns[1] - columns[0]) for rows, columns in left)
 
 
-def _computed(job: Job, multiplier: tiles.Multiplier, plan: Plan, show: Progress) -> dict[str, float]:
+def _computed(job: Job, multiplier: tiles.Multiplier, plan: Tiling, show: Progress) -> dict[str, float]:
     with closing(open_matrix(job.output.part, writable=True)) as out:
         return vars(tiles.compute(job.a, job.b, out, plan, multiplier, job.journal, show))
 
 
-def _checked(job: Job, plan: Plan, show: Progress) -> tuple[Check, float]:
+def _checked(job: Job, plan: Tiling, show: Progress) -> tuple[Check, float]:
     start = perf_counter()
     show(1, 1, "check")
     job.refuse_changed_inputs()

@@ -17,7 +17,7 @@ from gemmlab._problem import Array, DType
 from gemmlab.product.journal import Journal
 from gemmlab.product.matrices import Matrix, Range
 from gemmlab.product.output import full_disk_in_one_line
-from gemmlab.product.plan import Plan
+from gemmlab.product.plan import Tiling
 
 Progress: TypeAlias = Callable[[int, int, str], None]  # from the work that is done, all work, and what is done now
 Block: TypeAlias = tuple[Range, Range]
@@ -50,7 +50,7 @@ class Step:
 class Multiplier:
     """Products of blocks by one backend, added up in the space of one tile."""
 
-    def __init__(self, backend: FullBackend, threads: int | None, plan: Plan, dtype: DType) -> None:
+    def __init__(self, backend: FullBackend, threads: int | None, plan: Tiling, dtype: DType) -> None:
         self.dtype = dtype
         self._backend, self._threads = backend.name, threads
         self._adds = backend.accumulates
@@ -72,7 +72,7 @@ class Multiplier:
 
 
 def compute(
-    a: Matrix, b: Matrix, out: Matrix, plan: Plan, multiplier: Multiplier, journal: Journal, progress: Progress
+    a: Matrix, b: Matrix, out: Matrix, plan: Tiling, multiplier: Multiplier, journal: Journal, progress: Progress
 ) -> Seconds:
     """Compute all tiles that the journal does not have; operands are converted to the dtype of the multiplier."""
     steps = [

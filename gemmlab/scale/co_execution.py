@@ -37,7 +37,7 @@ CORRECTIONS = 4  # of a split at most, so that the bits of a result settle
 
 
 @dataclass(frozen=True)
-class Plan:
+class Sharing:
     """Who computes what of a product, and what that should gain.
 
     `shares` are the rows of each backend, or the matrices of a batch. `lines` are those of the backends at work
@@ -96,7 +96,7 @@ class CoExecution(FullBackend):
     def __init__(self, name: str, backends: Sequence[FullBackend]) -> None:
         self.name, self.backends = name, tuple(backends)
         self.rates = Rates(self.backends)
-        self._plans: dict[tuple[object, ...], Plan] = {}
+        self._plans: dict[tuple[object, ...], Sharing] = {}
         self._lock = threading.Lock()
 
     @property
@@ -124,7 +124,7 @@ class CoExecution(FullBackend):
         on_host = [one for one in self.backends if device_of(one) is None]
         return max((one.threads(problem) or 1 for one in on_host), default=1)
 
-    def plan(self, problem: Problem, **params: Any) -> Plan | None:
+    def plan(self, problem: Problem, **params: Any) -> Sharing | None:
         """How a product would be shared; what is not known yet is measured. None for an empty product."""
         if not problem.out.size or not problem.k:
             return None
@@ -136,7 +136,7 @@ class CoExecution(FullBackend):
                 self._plans[key] = self._planned(problem)
             return self._plans[key]
 
-    def _planned(self, problem: Problem) -> Plan:
+    def _planned(self, problem: Problem) -> Sharing:
         names = tuple(backend.name for backend in self.backends)
         axis = axis_of(problem, len(names))
         total = problem.out.shape[axis]
@@ -148,18 +148,18 @@ class CoExecution(FullBackend):
         alone_s = tuple(line.seconds(total) for line in lines)
         fastest = alone_s.index(min(alone_s))
         if is_small(problem):
-            return Plan(names, axis, alone(fastest), 1.0, "too small to gain by a split", alone_s)
+            return Sharing(names, axis, alone(fastest), 1.0, "too small to gain by a split", alone_s)
         able = self._able(alone_s)
         if len(able) == 1:
-            return Plan(names, axis, alone(fastest), 1.0, "all use the same cores or device", alone_s)
-        split = Plan(names, axis, _shares(lines, able, total), 1.0, "", alone_s, lines, 0)
+            return Sharing(names, axis, alone(fastest), 1.0, "all use the same cores or device", alone_s)
+        split = Sharing(names, axis, _shares(lines, able, total), 1.0, "", alone_s, lines, 0)
         if split.is_split:
             lines = self._at_once(problem, split)
             split = replace(split, lines=lines, shares=_shares(lines, able, total))
         gain = alone_s[fastest] / split.predicted_s if split.is_split else 1.0
         if gain < MIN_GAIN:
             why = f"a split gains {gain:.2f} times at most by prediction, under {MIN_GAIN}"
-            return Plan(names, axis, alone(fastest), gain, why, alone_s)
+            return Sharing(names, axis, alone(fastest), gain, why, alone_s)
         return replace(split, gain=gain)
 
     def _able(self, alone_s: Sequence[float]) -> list[int]:
@@ -169,7 +169,7 @@ class CoExecution(FullBackend):
             fastest.setdefault(_hardware(backend), number)
         return sorted(fastest.values())
 
-    def _at_once(self, problem: Problem, split: Plan) -> tuple[Line, ...]:
+    def _at_once(self, problem: Problem, split: Sharing) -> tuple[Line, ...]:
         """The lines at work together, from a slice with the same shares."""
         few = replace(split, shares=tuple(-(-share // MANY) for share in split.shares))
         (block,) = along(split.axis, problem.out.ndim, [sum(few.shares)])
@@ -192,7 +192,7 @@ class CoExecution(FullBackend):
             self._correct(plan, seconds)
         return None
 
-    def _run(self, problem: Problem, plan: Plan) -> list[float]:
+    def _run(self, problem: Problem, plan: Sharing) -> list[float]:
         """Run all parts at once; returns the seconds of each backend, 0 for one without a part."""
         own = [i for i, share in enumerate(plan.shares) if share]
         # A backend of the host runs in this thread, which has its team of threads already.
@@ -204,7 +204,7 @@ class CoExecution(FullBackend):
         problem.copies += sum(part.copies for part in parts.values())
         return [times.get(i, 0.0) for i in range(len(self.backends))]
 
-    def _part(self, problem: Problem, plan: Plan, number: int, block: Block) -> Problem:
+    def _part(self, problem: Problem, plan: Sharing, number: int, block: Block) -> Problem:
         """The part of one backend; beside a device, one of the host leaves a core to drive it."""
         part, backend = part_of(problem, block), self.backends[number]
         if part.threads is None and device_of(backend) is None:
@@ -212,7 +212,7 @@ class CoExecution(FullBackend):
             part.threads = max(1, usual - 1) if usual else part.threads
         return part
 
-    def _correct(self, plan: Plan, seconds: Sequence[float]) -> None:
+    def _correct(self, plan: Sharing, seconds: Sequence[float]) -> None:
         """Replace a plan by one that its times suggest."""
         busy = [one for one in seconds if one]
         corrections = CORRECTIONS if max(busy) - min(busy) <= EVEN * max(busy) else plan.corrections + 1
@@ -242,7 +242,7 @@ def _shares(lines: Sequence[Line], able: Sequence[int], total: int) -> tuple[int
     return tuple(found.get(i, 0) for i in range(len(lines)))
 
 
-def _corrected(plan: Plan, seconds: Sequence[float], before: float) -> Plan:
+def _corrected(plan: Sharing, seconds: Sequence[float], before: float) -> Sharing:
     """A plan whose lines are moved towards measured times; `before` is the weight of what they were."""
     lines = [
         line.times(before + (1 - before) * took / line.seconds(share)) if took else line

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from gemmlab._config import check_threads
 from gemmlab._cpu._driver import max_threads
 from gemmlab.workloads.postings_device import GRAINS, DeviceIndex, Found
-from gemmlab.workloads.postings_index import Ids, Index, Plan, Query, kernels, read_queries, write_queries
+from gemmlab.workloads.postings_index import Ids, Index, Query, Terms, kernels, read_queries, write_queries
 from gemmlab.workloads.postings_made import generate, trigrams
 from gemmlab.workloads.postings_pairs import pair_counts
 
@@ -79,9 +79,9 @@ def intersect(
     if backend == "cpu":
         if grain != "coarse":
             raise ValueError(f"grain {grain!r} is of devices: leave it out on the CPU")
-        plan = Plan(index, queries)
+        asked = Terms(index, queries)
         found: list[Ids] = kernels().intersect(
-            method, index.buffer, index.starts, index.lengths, plan.terms, plan.first, index.structure(method), team
+            method, index.buffer, index.starts, index.lengths, asked.terms, asked.first, index.structure(method), team
         )
         return found
     if method != "auto":

@@ -20,7 +20,7 @@ from gemmlab._gpu import RUNTIMES, runtime_named
 from gemmlab._gpu.ladder.rungs import kernel_text
 from gemmlab._gpu.runtime import Defines, Event, Memory
 from gemmlab._name import BackendName
-from gemmlab.workloads.postings_index import Ids, Index, Integers, Plan, Query
+from gemmlab.workloads.postings_index import Ids, Index, Integers, Query, Terms
 
 GRAINS = {
     "coarse": "all queries in one launch, a work-group for each chunk of a query's shortest list",
@@ -97,8 +97,8 @@ class DeviceIndex:
         """Queries on the device, for any number of calls of `start`."""
         if grain not in GRAINS:
             raise ValueError(f"no grain {grain!r}: choose one of {', '.join(GRAINS)}")
-        plan = Plan(self.index, queries)
-        return Prepared(self, [_Batch(self, plan, part, grain) for part in _parts(plan.shortest)])
+        asked = Terms(self.index, queries)
+        return Prepared(self, [_Batch(self, asked, part, grain) for part in _parts(asked.shortest)])
 
     def start(self, queries: Sequence[Query] | Prepared, grain: str = "coarse") -> Found:
         """Start looking for the numbers that all lists of each query share; they stay on the device.
@@ -175,17 +175,17 @@ def _parts(shortest: Integers) -> Iterator[slice]:
 class _Batch:
     """Some queries, as `kernels/postings.h` describes them."""
 
-    def __init__(self, resident: DeviceIndex, plan: Plan, part: slice, grain: str) -> None:
+    def __init__(self, resident: DeviceIndex, asked: Terms, part: slice, grain: str) -> None:
         self.resident, self.queue, self.grain = resident, resident.queue, grain
-        self.shortest = plan.shortest[part]
+        self.shortest = asked.shortest[part]
         self.queries = len(self.shortest)
         self.widths = self._widths()
-        first = plan.first[part.start : part.stop + 1]
+        first = asked.first[part.start : part.stop + 1]
         self.chunks = _sums(-(-self.shortest // self.widths))
         places = _sums(self.shortest)
-        terms = plan.terms[first[0] : first[-1]]
+        terms = asked.terms[first[0] : first[-1]]
         arrays = [first - first[0], self.chunks, places, self.widths, terms]
-        self.plan = resident.memory(np.concatenate(arrays).astype(np.int32))
+        self.asked = resident.memory(np.concatenate(arrays).astype(np.int32))
         self.room = int(places[-1])
 
     def start(self) -> Part:
@@ -194,7 +194,7 @@ class _Batch:
         found = self.resident.workspace("found", self.room)
         counts, offsets = self.resident.workspace("counts", count), self.resident.workspace("offsets", count + 1)
         ids, begins = (self.queue.allocate(4 * max(size, 1)) for size in (self.room, self.queries + 1))
-        shared = [np.int32(self.queries), self.plan, *self.resident.lists, found, counts]
+        shared = [np.int32(self.queries), self.asked, *self.resident.lists, found, counts]
         events = [
             *self._find(shared),
             self._launch("offsets", 1, [np.int32(count), counts, offsets]),

@@ -256,7 +256,7 @@ def write_queries(path: Path_, queries: Iterable[Query]) -> None:
     Path(path).write_text("".join(" ".join(map(str, terms)) + "\n" for terms in queries), encoding="utf-8")
 
 
-class Plan:
+class Terms:
     """Queries as arrays: query q has the lists terms[first[q]:first[q + 1]], each once, the shortest first.
 
     Raises

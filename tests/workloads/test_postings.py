@@ -18,7 +18,7 @@ from gemmlab._gpu.ladder.rungs import kernel_text
 from gemmlab.workloads import postings, postings_device, postings_index, postings_made
 from gemmlab.workloads._postings import Loops
 from gemmlab.workloads.postings import DeviceIndex, Index, generate, intersect, read_queries, trigrams, write_queries
-from gemmlab.workloads.postings_index import Plan
+from gemmlab.workloads.postings_index import Terms
 
 pytestmark = pytest.mark.usefixtures("quick_kernels")
 
@@ -67,7 +67,7 @@ def test_every_instruction_set(level):
     for documents in (40, 5000, 10**6):
         index = random_index(documents)
         queries = random_queries(index)
-        plan = Plan(index, queries)
+        plan = Terms(index, queries)
         for method in postings.METHODS:
             agree(loops.intersect(method, index.buffer, index.starts, index.lengths, plan.terms, plan.first,
                                   index.structure(method), 2), queries, index)  # fmt: skip
