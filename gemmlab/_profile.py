@@ -19,16 +19,15 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from tempfile import mkstemp
 from typing import Any, NamedTuple, TypeAlias
 
 from gemmlab._config import config
+from gemmlab._files import replacing
 
 VERSION = 2
 VERSIONS = (1, 2)  # of files that are read
@@ -113,15 +112,9 @@ def _put(table: Table, place: str, backend: str, found: Mapping[str, Any]) -> No
 
 def _write(content: Content) -> None:
     path().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, temporary = mkstemp(dir=path().parent, prefix="profile.", suffix=".tmp")
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            json.dump({"version": VERSION, **content._asdict()}, file, indent=2, sort_keys=True)
-        os.replace(temporary, path())
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
+    text = json.dumps({"version": VERSION, **content._asdict()}, indent=2, sort_keys=True)
+    with replacing(path(), private=True) as file:
+        file.write(text.encode())
     _own.cache_clear()
 
 

@@ -79,6 +79,14 @@ ONE_PLACE = {
             "gemmlab/measure/environment.py",  # lines of a system's file
         },
     ),
+    "files are written whole, and locked": (
+        r"\bmkstemp\b|\bfcntl\b|\bos\.replace\(", "gemmlab/_files/__init__.py",
+        {
+            "gemmlab/measure/records.py",  # a file that grows, and gets its name at the end
+            "gemmlab/product/output.py",  # the same, or a folder
+            "gemmlab/report/directory.py",  # a folder
+        },
+    ),
     "how cpu-packed goes through a product": (
         r"\b(shares_of|blocks_of|in_place_of|by_vector|one_at_a_time)\(", "gemmlab/_cpu/packed/plan.hpp",
         {f"gemmlab/_cpu/packed/{name}.hpp" for name in ("sharing", "in_place", "macrokernel", "vector_products")},

@@ -19,9 +19,9 @@ from contextlib import suppress
 from dataclasses import astuple, dataclass
 from hashlib import sha256
 from pathlib import Path
-from tempfile import mkstemp
 
 from gemmlab._config import config
+from gemmlab._files import replacing
 from gemmlab._version import __version__
 
 LIMIT_BYTES = 256 * 2**20  # total size of all programs
@@ -66,15 +66,8 @@ class Entry:
             if len(content) > LIMIT_BYTES or not _is_private(path.parent.stat()):
                 return
             _make_room(len(content))
-            descriptor, temporary = mkstemp(dir=path.parent, prefix=f"{path.name}.", suffix=".tmp")  # mode 0600
-            try:
-                with open(descriptor, "wb") as file:
-                    file.write(content)
-                os.replace(temporary, path)
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(temporary)
-                raise
+            with replacing(path, private=True) as file:
+                file.write(content)
 
     def drop(self) -> None:
         """Remove the entry if it exists."""

@@ -21,12 +21,8 @@ from typing import IO, Any, TypeVar
 
 from gemmlab._backend import by_todays_names
 from gemmlab._errors import CannotWrite
+from gemmlab._files import take_lock
 from gemmlab.measure.schema import KEYS, fault
-
-try:
-    import fcntl
-except ImportError:  # Windows, which does not let an open file be renamed
-    fcntl = None  # type: ignore[assignment]
 
 SCHEMA_VERSION = 2
 Record = dict[str, Any]  # one measurement, with the keys below
@@ -268,8 +264,8 @@ def _opened(path: str) -> IO[str]:
     """The file, to append to it, and locked where the system can do that; OSError if another process has it."""
     file = open(path, "a", encoding="utf-8")  # noqa: SIM115, closed by close
     try:
-        if fcntl is not None and stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            take_lock(file)
     except OSError:
         file.close()
         raise OSError(errno.EBUSY, "another run is writing it") from None

@@ -15,11 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from gemmlab._errors import CannotWrite, GemmlabError
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from gemmlab._files import HAS_LOCKS, take_lock
 
 VERSION = 1
 
@@ -136,7 +132,7 @@ class Journal:
 
 def check_system() -> None:
     """GemmlabError where the system has no locks of files, or no reads at an offset."""
-    if fcntl is None or not hasattr(os, "preadv"):
+    if not HAS_LOCKS or not hasattr(os, "preadv"):
         raise GemmlabError("a product of files needs POSIX locks and preadv: on Windows, run it in WSL")
 
 
@@ -158,7 +154,7 @@ def _locked(path: Path) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            take_lock(descriptor)
         except BlockingIOError:
             os.close(descriptor)
             raise CannotWrite(f"another process works on this output: it holds {path}; wait until it ends") from None

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from gemmlab._cpu._driver import max_threads
 from gemmlab._cpu.machine import free_memory_bytes
+from gemmlab._files import replacing
 from gemmlab.workloads._postings import Loops, walk
 
 Ids = npt.NDArray[np.uint32]
@@ -123,16 +124,10 @@ class Index:
 
     def write(self, path: Path_) -> None:
         """Write the index to a file; one that is there is replaced when all is written."""
-        target = Path(path)
-        partial = target.with_name(f".{target.name}.{os.getpid()}")
-        try:
-            with partial.open("wb") as file:
-                for length, ids in zip(self.lengths, self, strict=True):
-                    file.write(np.uint32(length).astype("<u4").tobytes())
-                    ids.astype("<u4", copy=False).tofile(file)
-            os.replace(partial, target)
-        finally:
-            partial.unlink(missing_ok=True)
+        with replacing(Path(path)) as file:
+            for length, ids in zip(self.lengths, self, strict=True):
+                file.write(np.uint32(length).astype("<u4").tobytes())
+                ids.astype("<u4", copy=False).tofile(file)
 
     def check(self, name: str = "") -> None:
         """ValueError with the place of the first number that is not more than the one before it in its list."""

@@ -201,7 +201,7 @@ def fails(*_, **__):
     raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
-@pytest.mark.parametrize("call", ["gemmlab._gpu.cache.mkstemp", "os.replace", "pathlib.Path.mkdir"])
+@pytest.mark.parametrize("call", ["os.open", "os.replace", "pathlib.Path.mkdir"])
 def test_a_disk_that_refuses_is_no_error(call, kept, monkeypatch):
     monkeypatch.setattr(call, fails)
     replace(ENTRY, source="other").store(BINARY)

@@ -22,12 +22,8 @@ from typing import Any
 from gemmlab._backend import by_todays_names
 from gemmlab._config import config
 from gemmlab._errors import CannotWrite, GemmlabError
+from gemmlab._files import take_lock
 from gemmlab.tune.search.ranking import Entry, Fastest, Ranking, Values
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 VERSION = 1
 START = b'{"gemmlab_tune"'
@@ -56,8 +52,7 @@ class Log:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open(path, "a+b")  # noqa: SIM115, closed by close
-            if fcntl is not None:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            take_lock(self._file)
         except BlockingIOError:
             self._file.close()
             raise CannotWrite(f"another search is writing {path}: wait for it, or give another --log") from None
