@@ -64,8 +64,8 @@ def outcomes(path):
 def test_whatever_a_configuration_does_is_its_result(misbehaving, monkeypatch, tmp_path):
     misbehaving(*MODES)
     for limit in ("BUILD_S", "KERNEL_S"):
-        monkeypatch.setattr(workers, limit, 3.0)
-    monkeypatch.setattr(workers, "FIRST_S", 8.0)
+        monkeypatch.setattr(workers, limit, 5.0)
+    monkeypatch.setattr(workers, "FIRST_S", 15.0)
     search = DeviceSearch(fake_tuner.NAME, **ONE_MINUTE, log=tmp_path / "log.jsonl")
     (found,) = search.run()
     seen = outcomes(search.log_path)
@@ -78,7 +78,7 @@ def test_whatever_a_configuration_does_is_its_result(misbehaving, monkeypatch, t
     }  # fmt: skip
     for mode, outcome, why in [
         (NO_KERNEL, "failed", "this mode has no kernel"), (WRONG, "wrong", "exact product"),
-        (ENDLESS, "failed", "no answer within"), (CRASH, "failed", "SIGSEGV"), (SLOW_BUILD, "failed", "within 3 s"),
+        (ENDLESS, "failed", "no answer within"), (CRASH, "failed", "SIGSEGV"), (SLOW_BUILD, "failed", "within 5 s"),
         (WRONG_WHEN_LARGE, "wrong", "times the bound"),
     ]:  # fmt: skip
         assert seen[mode][0] == outcome
