@@ -16,7 +16,7 @@ from statistics import mean
 
 OVER = 1.3
 LISTED = 10
-SMALL = 3  # compilations: a step of less is not worth a budget
+SMALL = 8  # compilations: a step of less is not worth a budget
 
 
 def costliest(paths: list[str]) -> list[tuple[float, str]]:
