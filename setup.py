@@ -161,9 +161,12 @@ class BuildExt(build_ext):
             if not built.exists():  # optional, and not for this compiler
                 return
             kept.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(built, kept)
-        built.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(kept, built)
+            partial = kept.with_suffix(".partial")  # a build that is ended in between leaves no half library
+            shutil.copyfile(built, partial)
+            os.replace(partial, kept)
+        else:
+            built.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(kept, built)
 
     def openmp_flags(self) -> tuple[list[str], list[str]]:
         for compile_flags, link_flags in OPENMP_CHOICES:

@@ -138,7 +138,9 @@ class FullBackend(Backend, Protocol):
 class Adapted(FullBackend):
     """A plugin that follows the protocol alone, with the defaults for what it lacks."""
 
-    OPTIONAL = ("accumulates", "resolve", "threads", "plan", "forecast", "predicted_s", "traffic", "packing_share")
+    OPTIONAL = (
+        "accumulates", "runtime", "resolve", "threads", "plan", "forecast", "predicted_s", "traffic", "packing_share",
+    )  # fmt: skip
 
     def __init__(self, plugin: Backend) -> None:
         self.plugin = plugin
@@ -151,6 +153,11 @@ class Adapted(FullBackend):
     def summary(self) -> str:
         """As the plugin says."""
         return self.plugin.summary
+
+    @property
+    def device(self) -> Any:
+        """As the plugin says, if it does."""
+        return getattr(self.plugin, "device", None)
 
     def probe(self) -> Availability:
         """As the plugin says."""

@@ -80,7 +80,7 @@ def known(backend: RungBackend, queue: Queue, dtype: str) -> tuple[Configuration
 
     Without its own, float16 has those of float32: in local memory and in the sums, its numbers are of float32.
     """
-    key, name = device_key(queue), _plain_name(backend)
+    key, name = device_key(queue), BackendName.of(backend.name).plain
     read = partial(understood, backend=backend, kind=queue.device.kind)
     for of in (dtype, *(["float32"] if dtype == "float16" else [])):
         if found := _profile.configurations(key, name, of, read):
@@ -135,8 +135,3 @@ def understood(one: Configuration, backend: RungBackend, kind: str) -> Configura
     parameters = backend.rung.resolve(known, kind)
     accepted = all(backend.params[name].constraint(x) for name, x in parameters.items())
     return replace(one, parameters=parameters) if accepted else None
-
-
-def _plain_name(backend: RungBackend) -> str:
-    """The backend's name without a device."""
-    return BackendName.of(backend.name).plain

@@ -93,8 +93,9 @@ def times(
 
     a, b = operands(Case(**case))
     out = np.full((len(a), b.shape[1]), np.nan, a.dtype)
-    for name in backend.split(JOINT):
-        _refuse_what_takes_long(name, a, b, threads, cap_s)
+    asked = BackendName.of(backend)
+    for member in asked.members or (asked,):
+        _refuse_what_takes_long(member.text, a, b, threads, cap_s)
     made = _registry.get(backend)
     multiply = partial(gemmlab.matmul, a, b, out, backend=backend, threads=threads)
     answer = _prediction(made, a, b, threads) if isinstance(made, CoExecution) else {}
@@ -158,7 +159,7 @@ def _as_line(record: Record, label: str) -> Record:
 
 def _best(together: Record, alone: Sequence[Record]) -> Record | None:
     """The fastest of the backends that share this product."""
-    names, n = together["backend"].split(JOINT), together["problem"]["n"]
+    names, n = {member.text for member in BackendName.of(together["backend"]).members}, together["problem"]["n"]
     own = [
         record for record in alone if record["backend"] in names and record["problem"]["n"] == n
         and (record["device"] == together["device"] or not BackendName.of(record["backend"]).on_runtime)

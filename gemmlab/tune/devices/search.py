@@ -150,7 +150,8 @@ class DeviceSearch:
         names = [param.name for param in rung.params]
         self._defaults = tuple(defaults[name] for name in names)
         return {
-            "gemmlab_tune": logs.VERSION, "backend": plain_name(self.backend.name), "device": described["key"],
+            "gemmlab_tune": logs.VERSION, "backend": BackendName.of(self.backend.name).plain,
+            "device": described["key"],
             "driver": device.driver, "text_sha256": described["text_sha256"], "names": names,
             "defaults": self._defaults, "seed": seed, "dtypes": self.dtypes, "shapes": self.shapes,
             "label": device.label, "gemmlab": __version__,
@@ -164,7 +165,7 @@ class DeviceSearch:
             configuration = _profile.Configuration(one.parameters, one.shape, round(one.gflop_per_s, 3), driver)
             kept.setdefault(one.dtype, []).append(configuration)
         if kept:
-            _profile.store_configurations(key, plain_name(self.backend.name), kept)
+            _profile.store_configurations(key, BackendName.of(self.backend.name).plain, kept)
             configurations.forget()
 
 
@@ -181,7 +182,7 @@ class _OneDtype:
         self.space = RungSpace(search.backend.rung, dtype, device)
         backend = search.backend
         known = _profile.configurations(
-            key, plain_name(backend.name), dtype,
+            key, BackendName.of(backend.name).plain, dtype,
             lambda one: configurations.understood(one, backend, device.kind),
         )
         first = [tuple(backend.rung.resolve(one.parameters, device.kind)[name] for name in self.space.names)
@@ -262,11 +263,6 @@ class _OneDtype:
     def _doing(self) -> str:
         best = max((ranking.rates[ranking.best] for ranking in self.rankings if ranking.best), default=0.0)
         return f"{self.dtype}: {len(self.rankings[0].outcomes)} tried, {best:.4g} GFLOP/s"
-
-
-def plain_name(backend: str) -> str:
-    """A backend's name without a device."""
-    return BackendName.of(backend).plain
 
 
 def _rounded(answer: Answer) -> Answer:
