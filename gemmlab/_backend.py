@@ -94,11 +94,14 @@ class FullBackend(Backend, Protocol):
     ----------
     accumulates : bool
         Whether it adds to `problem.out` where `problem.accumulate` is set; no other is given such a problem.
+    reports_errors : bool
+        Whether conversions of operands and result obey `numpy.errstate`; our kernels report no floating-point errors.
     runtime, device : Runtime, Device or None
         The runtime whose arrays it takes, and the device that host arrays go to; None on the host.
     """
 
     accumulates: bool = False
+    reports_errors: bool = False
     runtime: Any = None
 
     @property
@@ -139,7 +142,8 @@ class Adapted(FullBackend):
     """A plugin that follows the protocol alone, with the defaults for what it lacks."""
 
     OPTIONAL = (
-        "accumulates", "runtime", "resolve", "threads", "plan", "forecast", "predicted_s", "traffic", "packing_share",
+        "accumulates", "reports_errors", "runtime", "resolve", "threads", "plan", "forecast", "predicted_s", "traffic",
+        "packing_share",
     )  # fmt: skip
 
     def __init__(self, plugin: Backend) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from gemmlab import _auto, _registry
 from gemmlab._api import array_owner, einsum_product, foreign_operand, requested_backend, unwrapped
+from gemmlab._api.foreign import takes_arrays_of
 from gemmlab._config import Scope, scope
 from gemmlab._cpu import machine
 from gemmlab._cpu.packed_backend._packed import PackedOperand
@@ -140,13 +141,13 @@ def _row_on_device(a: Any, b: Any, runtime: str, asked: str) -> tuple[str, bool,
     if not (found := _registry.availability(wanted)).ok:
         return wanted, False, _registry.why_not_here(found)
     chosen = _registry.get(wanted)
-    if chosen.runtime is None or chosen.runtime.name != runtime:
+    if not takes_arrays_of(chosen, runtime):
         return wanted, False, f"takes no arrays of {runtime}"
-    from gemmlab._gpu.device_arrays import problem_to_explain
+    from gemmlab._gpu.device_arrays import problem_of
 
     scoped = scope.get() or Scope()
     try:
-        problem = problem_to_explain(cast("DeviceBackend", _registry.get(wanted)), a, b)
+        problem = problem_of(cast("DeviceBackend", _registry.get(wanted)), a, b)
     except UnsupportedProblem as error:
         return wanted, False, str(error)
     best = ""

@@ -44,7 +44,7 @@ def is_registered(str name):
 
 
 def register_plans(kind, function):
-    """From now on, ask `function` first for products of device arrays of this type; None: the long way."""
+    """From now on, ask `function` first for products of device arrays of this type; None: there is no plan yet."""
     device_plans[kind] = function
 
 

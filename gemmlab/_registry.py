@@ -182,8 +182,8 @@ def choice(name: str, problem: Problem, params: Params) -> tuple[str, str]:
     if parsed.plain not in RUNTIMES or parsed.shares or params:
         return resolve_name(name), ""
     try:
-        operands = problem.device_operands
-        device = runtime_named(parsed.runtime).device(parsed.selector) if operands is None else operands.queue.device
+        queue = problem.queue
+        device = runtime_named(parsed.runtime).device(parsed.selector) if queue is None else queue.device
     except BackendUnavailable:
         return resolve_name(name), ""
     rung, why = choose_rung(parsed.runtime, device, problem.dtype.name, problem.m, problem.n, problem.k)
@@ -337,7 +337,7 @@ def faster_here(problem: Problem) -> list[str]:
 
 def faster_by_profile(problem: Problem) -> list[str]:
     """Backends that are faster than `cpu-packed` for a problem, by this machine's profile: see `gemmlab tune auto`."""
-    if problem.unconverted is not None or problem.device_operands is not None:
+    if problem.unconverted is not None or problem.queue is not None:
         return []
     extent = min(problem.m, problem.n, problem.k)
     found = _profile.parameters(isa.profile_name(), "auto", problem.dtype.name)

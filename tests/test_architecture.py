@@ -91,6 +91,14 @@ ONE_PLACE = {
         r"\b(shares_of|blocks_of|in_place_of|by_vector|one_at_a_time)\(", "gemmlab/_cpu/packed/plan.hpp",
         {f"gemmlab/_cpu/packed/{name}.hpp" for name in ("sharing", "in_place", "macrokernel", "vector_products")},
     ),
+    "how a kernel is launched on a runtime": (
+        r"enqueue_nd_range_kernel\(|submit_async\(|\.kernel\(one\.groups", "gemmlab/_gpu/plans/on_opencl.py",
+        {"gemmlab/_gpu/plans/on_sycl.py", "gemmlab/_gpu/plans/on_cuda.py"},
+    ),
+    "whose arrays a backend multiplies": (
+        r"\.runtime\.name [!=]= ", "gemmlab/_api/foreign.py",
+        set(),
+    ),
 }  # fmt: skip
 
 
@@ -101,6 +109,22 @@ def test_a_decision_is_taken_in_one_place(decision):
     found = {str(path) for path in sources if re.search(pattern, (ROOT / path).read_text(encoding="utf-8"))}
     assert home in found
     assert found - {home} == others, decision
+
+
+# What is decided elsewhere now.
+GONE = {
+    "device operands are no NumPy arrays with made-up addresses": r"DeviceOperands\b|_ADDRESS_RANGE",
+    "what one backend sets is not in Problem": r"\.warns\b",
+    "a rung hands back its launches": r"\bshares_k\b|\bto_pack\b|\.fitted\(|\.variants\(|\blaunches_for\b",
+    "a text for GPUs, and one for CPU devices": r"(?i)\blocal_copy\b",
+}
+
+
+@pytest.mark.parametrize("decision", GONE)
+def test_what_has_gone_does_not_come_back(decision):
+    sources = [path for path in tracked() if path.parts[0] == "gemmlab" and path.suffix in SOURCES]
+    found = [str(path) for path in sources if re.search(GONE[decision], (ROOT / path).read_text(encoding="utf-8"))]
+    assert not found
 
 
 def test_at_most_two_classes_are_called_plan():

@@ -238,7 +238,7 @@ def _parameters(rung: Rung, head: Head) -> str:
         [
             f"`{param.name}`",
             param.meaning,
-            *([str(rung.defaults[kind][param.name]) for kind in kinds] or [str(param.default or "computed")]),
+            *([str(rung.defaults[kind].get(param.name, "-")) for kind in kinds] or [str(param.default or "computed")]),
             ", ".join(map(str, param.choices)),
         ]
         for param in rung.params

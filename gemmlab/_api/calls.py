@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+import numpy as np
+
 from gemmlab import _registry
 from gemmlab._backend import FullBackend, Handle, Params, check_params
 from gemmlab._errors import UnsupportedProblem
-from gemmlab._problem import DType, Problem
+from gemmlab._problem import AnyArray, DType, Problem
 
 
 @dataclass(frozen=True)
@@ -34,37 +36,46 @@ class Call:
     dtype: DType
 
 
-def run(backend: FullBackend, problem: Problem, params: Params, traces: tuple[list[Call], ...] = ()) -> Handle | None:
-    """Fill `problem.out` by a backend, or raise UnsupportedProblem; returns the backend's handle.
-
-    Work on device arrays may still be running when this returns, unless a trace needs its time.
-    """
+def require(backend: FullBackend, problem: Problem, params: Params) -> None:
+    """TypeError, ValueError or UnsupportedProblem if a backend cannot compute a problem with these parameters."""
     check_params(backend, params)
     if (why_not := _registry.refusal(backend, problem)) is not None:
         raise UnsupportedProblem(why_not)
+
+
+def run(backend: FullBackend, problem: Problem, params: Params, traces: tuple[list[Call], ...] = ()) -> AnyArray:
+    """The product of host arrays by a backend; UnsupportedProblem if it cannot compute it."""
+    require(backend, problem, params)
+    if backend.reports_errors or not problem.may_report_errors:
+        return _run(backend, problem, params, traces)
+    with np.errstate(all="ignore"):
+        return _run(backend, problem, params, traces)
+
+
+def _run(backend: FullBackend, problem: Problem, params: Params, traces: tuple[list[Call], ...]) -> AnyArray:
     start = time.perf_counter()
     handle: Handle | None = None
-    if problem.out.size and (problem.k or problem.device_operands is not None):
+    if problem.out.size and problem.k:
         handle = backend.gemm(problem, **params)
-        if handle is not None and (traces or problem.device_operands is None):
+        if handle is not None:
             handle.wait()
-    elif problem.device_operands is None and not problem.accumulate:
+    elif not problem.accumulate:
         problem.out[...] = 0  # an empty sum
-    seconds = time.perf_counter() - start
     if traces:
-        call = _call(backend, problem, params, seconds, getattr(handle, "kernel_s", None))
-        for calls in traces:
-            calls.append(call)
-    return handle
+        report(traces, backend, problem, params, time.perf_counter() - start, getattr(handle, "kernel_s", None))
+    return problem.result()
 
 
-def _call(backend: FullBackend, problem: Problem, params: Params, seconds: float, kernel_s: float | None) -> Call:
-    on_device = problem.device_operands
-    return Call(
+def report(
+    traces: tuple[list[Call], ...], backend: FullBackend, problem: Problem, params: Params, seconds: float,
+    kernel_s: float | None,
+) -> None:  # fmt: skip
+    """Tell traces of a product."""
+    call = Call(
         backend.name,
         backend.resolve(problem, params),
         backend.threads(problem) or problem.threads or 1,
-        on_device.queue.device.label if on_device else _registry.availability(backend.name).device,
+        _registry.availability(backend.name).device if problem.queue is None else problem.queue.device.label,
         problem.copies,
         seconds,
         kernel_s,
@@ -74,3 +85,5 @@ def _call(backend: FullBackend, problem: Problem, params: Params, seconds: float
         problem.batch,
         problem.dtype,
     )
+    for calls in traces:
+        calls.append(call)

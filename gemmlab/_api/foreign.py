@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict, cast
+import time
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from gemmlab import _front, _registry
-from gemmlab._api.calls import Call, run
-from gemmlab._backend import Params, check_params
+from gemmlab._api.calls import Call, report, require
+from gemmlab._backend import FullBackend, Params, check_params
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._problem import AnyArray, Casting
 
@@ -62,12 +63,12 @@ def multiply_device_arrays(
 ) -> AnyArray:
     """The product of device arrays, on their device. It is started; the call does not wait for it."""
     from gemmlab._gpu.device_arrays import problem_of
-    from gemmlab._gpu.plans.making import launcher, remember
+    from gemmlab._gpu.plans import table
 
     a, b, out = operands
     wanted = _registry.AUTO_ON[runtime] if name == "auto" else name
-    chosen = _registry.get(wanted)
-    if chosen.runtime is None or chosen.runtime.name != runtime:
+    chosen = cast("DeviceBackend", _registry.get(wanted))
+    if not takes_arrays_of(chosen, runtime):
         what = f"{type(a).__module__}.{type(a).__qualname__}"
         raise UnsupportedProblem(f"{chosen.name} cannot take {what}: name a backend of {runtime}, or pass host arrays")
     if options["accumulate"]:
@@ -75,17 +76,28 @@ def multiply_device_arrays(
     if options["dtype"] is not None:
         raise UnsupportedProblem("arrays on a device are multiplied in their own dtype: convert them with astype")
     given = _without_tuple(out)
-    problem, out = problem_of(cast("DeviceBackend", chosen), a, b, given, options["axes"])
+    problem = problem_of(chosen, a, b, given, options["axes"])
     backend = cast("DeviceBackend", _registry.get(_registry.choice(wanted, problem, params)[0]))
-    handle = run(backend, problem, params, traces)
-    if events := getattr(handle, "events", None):
-        backend.runtime.add_dependency(out, events[-1])
-        backend.runtime.add_readers((a, b), events[-1])
-    is_plain = options["axes"] is None and not traces and hasattr(backend, "prepared")  # a plugin's may be without
-    if is_plain and (way := launcher(runtime)) is not None:
-        _front.register_plans(type(a), way.product)
-        remember(way, backend, problem, (a, b, given), out, name, params)
-    return out
+    require(backend, problem, params)
+    plan = table.Plan(problem, backend.planned(problem, backend.resolve(problem, params)))
+    executor = chosen.runtime.plans
+    if options["axes"] is None:  # which no key has
+        table.keep(executor.key_of(a, b, given, name, params), plan)
+        _front.register_plans(type(a), executor.product)
+    if not traces:
+        return executor.execute(plan, a, b, given, None)
+    start, events = time.perf_counter(), list[Any]()
+    result = executor.execute(plan, a, b, given, events)
+    for event in events:
+        event.wait()
+    seconds = time.perf_counter() - start
+    report(traces, backend, problem, params, seconds, sum(event.kernel_s for event in events))
+    return result
+
+
+def takes_arrays_of(backend: FullBackend, runtime: str) -> bool:
+    """Whether a backend multiplies the arrays of a runtime."""
+    return backend.runtime is not None and backend.runtime.name == runtime
 
 
 def _without_tuple(out: AnyArray) -> AnyArray:

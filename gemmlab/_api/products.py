@@ -46,8 +46,7 @@ def general_matmul(
         return multiply_device_arrays(owner, name, (a, b, out), options, params, active.traces)
     if isinstance(b, PackedOperand):
         chosen, problem = with_packed(name, a, b, out, options)
-        run(chosen, problem, params, active.traces)
-        return problem.result()
+        return run(chosen, problem, params, active.traces)
     if (foreign := foreign_operand(a, b, out)) is not None:
         return numpys_dispatch(name, foreign, (a, b, out), options, call_params)
     problem = Problem.from_call(a, b, out, **options)
@@ -58,8 +57,7 @@ def general_matmul(
     _register_kernel(name, chosen)
     if problem.threads is None and chosen.kind != "rung":
         problem.threads = config.threads  # a rung uses fewer for a small product
-    run(chosen, problem, params, active.traces)
-    return problem.result()
+    return run(chosen, problem, params, active.traces)
 
 
 def _register_kernel(name: str, backend: FullBackend) -> None:

@@ -123,7 +123,7 @@ def row_of(problem: Problem) -> Row | None:
     """
     rows = in_force()
     is_other = problem.accumulate or problem.threads is not None or problem.needs_conversion
-    if not rows or is_other or problem.packed is not None or problem.device_operands is not None:
+    if not rows or is_other or problem.packed is not None or problem.queue is not None:
         return None
     layouts = "".join(map(layout, (problem.a, problem.b, problem.out)))
     return rows.get((problem.dtype.name, layouts, shape_class(problem.m, problem.n, problem.k, problem.batch)))

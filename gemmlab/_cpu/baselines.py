@@ -43,6 +43,7 @@ class NumPy(FullBackend):
     name, kind, source = "cpu-numpy", "baseline", "NumPy"
     params: Mapping[str, Param] = {}
     kernel = None  # plain products go straight to np.matmul
+    reports_errors = True
 
     @property
     def summary(self) -> str:
@@ -68,7 +69,6 @@ class NumPy(FullBackend):
     def gemm(self, problem: Problem, **params: Any) -> None:
         """Fill `problem.out`."""
         check_params(self, params)
-        problem.warns = True
         with _as_asked("numpy", problem):
             np.matmul(problem.a, problem.b, out=problem.out)
 

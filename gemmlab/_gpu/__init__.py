@@ -1,7 +1,7 @@
 """Products on devices: the GPU ladder, written once in OpenCL C, on three runtimes.
 
-    kernels/           the rungs' sources (.cl), gemm.h, which all rungs share, and cuda.h, which maps OpenCL C to CUDA
-    ladder/            the rungs as data, and a model of the bytes that each moves
+    kernels/           the rungs' sources (.cl), and what they share
+    ladder/            the rungs as data, what each launches, and a model of the bytes that each moves
     runtime.py         the interface of a runtime: devices, queues, events
     opencl.py  sycl.py  cuda.py        the three runtimes; opencl_drivers.py lists the drivers for the loader
     failures.py        the errors of drivers, as one line that says what to do
@@ -10,10 +10,10 @@
     configurations/    which parameters a rung takes for a product: a profile's or its defaults
     batches.py         batches of matrices in device memory, split into launches
     backend.py         the host code of a product, the same for every runtime
-    plans/             what a product of device arrays launched, kept for the next one like it
+    plans/             a product, planned and then executed: the launchers of the runtimes, and the plans that are kept
     streaming/         large products, in tiles, with transfers beside the work
     vendor.py          oneMKL and cuBLAS; CLBlast in clblast.py
-    device_arrays.py   device arrays of users, and DLPack
+    device_arrays.py   device arrays of users, and DLPack; as operands of a product: operands.py
 
 A runtime's package is imported when one of its backends is first used, so a machine without it pays nothing.
 """
@@ -25,7 +25,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gemmlab._gpu.ladder.numbers import NUMBERS
-from gemmlab._gpu.ladder.rungs import BEST_RUNG, FASTEST, RUNG_NAMES, RUNGS, OwnRung, RungParams, Shape
+from gemmlab._gpu.ladder.rung import Rung, RungParams, Shape
+from gemmlab._gpu.ladder.rungs import BEST_RUNG, FASTEST, RUNG_NAMES, RUNGS
 from gemmlab._gpu.ladder.traffic import Model, nothing
 from gemmlab._name import RUNTIMES, BackendName
 
@@ -149,7 +150,7 @@ def opencl_rung(
     defaults = {param.name: param.default for param in params if isinstance(param.default, int)}
     if wrong := [param.name for param in params if param.name not in defaults]:
         raise ValueError(f"the default of a parameter must be an integer: {', '.join(wrong)}")
-    rung = OwnRung(
+    rung = Rung(
         parsed.rung, summary, source, tuple(params), dict.fromkeys(("gpu", "cpu"), defaults), group, block, traffic,
         local, registers, own_text=text,
     )  # fmt: skip
@@ -166,7 +167,7 @@ def choose_rung(runtime: str, device: Device, dtype: str, m: int, n: int, k: int
     kind = "cpu" if device.kind == "cpu" else "gpu"
     reasons: list[str] = []
     for name in FASTEST[kind]:
-        rung = RUNGS[RUNG_NAMES.index(name)]
+        rung = RUNGS[RUNG_NAMES.index(name)].on(kind)
         if dtype in NUMBERS and dtype not in rung.dtypes:
             continue
         refusal = rung.refusal(rung.resolve({}, kind), dtype, device) if dtype in NUMBERS else None

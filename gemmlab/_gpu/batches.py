@@ -26,9 +26,11 @@ class GemmSize:
 
 @dataclass(frozen=True)
 class Layout:
-    """An operand without its memory: what an `Operand` says besides.
+    """Row-major matrices in device memory, without the memory: all in elements, as the kernels take it.
 
-    Device memory begins at a multiple of 128 bytes, so `start` tells how the operand is aligned.
+    Device memory begins at a multiple of 128 bytes, so `start` tells how the operand is aligned. A `transposed` operand
+    is column-major: a library may accept it, most rungs do not. The rows of a `padded` one may be read up to `ld`. A
+    tile is a part of a streamed operand: its memory is counted, and none is left for copies.
     """
 
     start: int
@@ -38,14 +40,17 @@ class Layout:
     padded: bool = False
     is_tile: bool = False
 
+    def skip(self, rows: int = 0, batch: int = 0) -> Layout:
+        """Without the first rows and the first matrices."""
+        if not rows and not batch:
+            return self
+        start = self.start + rows * (1 if self.transposed else self.ld) + batch * self.batch_stride
+        return replace(self, start=start)
+
 
 @dataclass(frozen=True)
 class Operand:
-    """Row-major matrices in device memory. `start`, `ld` and `batch_stride` are in elements, as the kernels take them.
-
-    A `transposed` operand is column-major: a library may accept it, most rungs do not. The rows of a `padded` one may
-    be read up to `ld`. A tile is a part of a streamed operand: its memory is counted, and none is left for copies.
-    """
+    """Matrices in device memory: a `Layout` and its memory."""
 
     memory: Memory
     start: int
@@ -60,42 +65,36 @@ class Operand:
         """All but the memory."""
         return Layout(self.start, self.ld, self.batch_stride, self.transposed, self.padded, self.is_tile)
 
-    def skip(self, rows: int = 0, batch: int = 0) -> Operand:
-        """The same operand without its first rows and its first matrices."""
-        start = self.start + rows * (1 if self.transposed else self.ld) + batch * self.batch_stride
-        # faster than `replace`
-        return Operand(self.memory, start, self.ld, self.batch_stride, self.transposed, self.padded, self.is_tile)
-
 
 @dataclass(frozen=True)
-class BatchedOperand:
-    """Matrices in device memory with any number of leading axes; strides in elements, the last one is 1."""
+class BatchedLayout:
+    """Matrices with any number of leading axes, in elements. `column` is the step from a column to the next."""
 
-    memory: Memory
     start: int
     batch_strides: tuple[int, ...]
     ld: int
+    column: int = 1
     transposed: bool = False
 
-    def at(self, index: Sequence[int], batch_stride: int) -> Operand:
-        """The operand at an index of the outer axes; the innermost leading axis becomes its batch."""
+    def at(self, index: Sequence[int], batch_stride: int) -> Layout:
+        """The layout at an index of the outer axes; the innermost leading axis becomes its batch."""
         offset = sum(i * stride for i, stride in zip(index, self.batch_strides, strict=False))
-        return Operand(self.memory, self.start + offset, self.ld, batch_stride, self.transposed)
+        return Layout(self.start + offset, self.ld, batch_stride, self.transposed)
 
 
-def row_major(memory: Memory, shape: Sequence[int], columns: int) -> BatchedOperand:
+def row_major(shape: Sequence[int], columns: int) -> BatchedLayout:
     """Matrices stored one after another; leading axes of length 1 repeat (stride 0)."""
     elements = math.prod(shape[-2:])
     strides = []
     for count in reversed(shape[:-2]):
         strides.append(0 if count == 1 else elements)
         elements *= count
-    return BatchedOperand(memory, 0, tuple(reversed(strides)), columns)
+    return BatchedLayout(0, tuple(reversed(strides)), columns)
 
 
 def launches(
-    batch_shape: Sequence[int], operands: Sequence[BatchedOperand], max_batch: int
-) -> Iterator[tuple[int, tuple[Operand, ...]]]:
+    batch_shape: Sequence[int], operands: Sequence[BatchedLayout], max_batch: int
+) -> Iterator[tuple[int, tuple[Layout, ...]]]:
     """Split a batch into (batch size, operands), with one batch stride each and at most `max_batch` products."""
     shape, strides = _merged_axes(batch_shape, [operand.batch_strides for operand in operands])
     *outer, count = shape

@@ -12,15 +12,16 @@ from __future__ import annotations
 import ctypes
 import re
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from ctypes.util import find_library
 from functools import cached_property
 
 from gemmlab._backend import Params
 from gemmlab._errors import BackendUnavailable, UnsupportedProblem
-from gemmlab._gpu.batches import GemmSize, Operand
+from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.opencl import OpenCLEvent, OpenCLQueue
-from gemmlab._gpu.runtime import Native
+from gemmlab._gpu.runtime import Device, Event, Memory, Native
 from gemmlab._gpu.vendor import INT32_MAX, Library, Vendor
 from gemmlab._problem import Problem
 
@@ -52,7 +53,7 @@ class CLBlast(Vendor):
 
     library_name, source = "clblast", "CLBlast"
 
-    def accepts_transposed(self, params: Params) -> bool:
+    def accepts_transposed(self, device: Device) -> bool:
         return True
 
     @cached_property
@@ -78,54 +79,73 @@ class CLBlast(Vendor):
             return verdict
         if _padded(problem.m, problem.n, problem.k) > INT32_MAX:
             return f"{self.name} indexes with 32 bits: {problem.m} x {problem.n} x {problem.k} is too large"
-        memories = () if problem.device_operands is None else problem.device_operands.memories
-        if not all(isinstance(memory, cl.MemoryObjectHolder) for memory in memories):
+        memories = [] if problem.queue is None else [x.memory for x in problem.on_device]
+        if not all(memory is None or isinstance(memory, cl.MemoryObjectHolder) for memory in memories):
             return f"{self.name} takes buffers, not shared virtual memory: copy the operands to plain arrays"
         return True
 
-    def product(
-        self, queue: OpenCLQueue, params: Params, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
-    ) -> OpenCLEvent:
-        import pyopencl as cl
-
-        last = max(_last(x, size.batch, *shape) for x, *shape in _shaped(size, a, b, c))
+    def call(
+        self, queue: OpenCLQueue, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout]
+    ) -> CLBlastCall:
+        last = max(_last(x, size.batch, *shape) for x, *shape in _shaped(size, *layouts))
         if last > INT32_MAX:
             raise UnsupportedProblem(f"{self.name} indexes with 32 bits: an operand extends to element {last}")
-        max_batch = INT32_MAX // _padded(size.m, size.n, size.k)
-        with _one_at_a_time, queue.lock, queue.device_errors("multiplying"):
+        return CLBlastCall(self.library, queue, dtype, size, layouts)
+
+
+class CLBlastCall:
+    """One product by CLBlast, complete but for the memory of A, B and C; more than one call where its indices end."""
+
+    doing = "multiplying"
+
+    def __init__(
+        self, library: Library, queue: OpenCLQueue, dtype: str, size: GemmSize, layouts: Sequence[Layout]
+    ) -> None:
+        self.library, self.queue, self.dtype, self.size, self.layouts = library, queue, dtype, size, layouts
+        self.max_batch = INT32_MAX // _padded(size.m, size.n, size.k)
+
+    def start(self, a: Memory, b: Memory, c: Memory, events: list[Event] | None = None) -> Native:
+        """Enqueue it; an event after it."""
+        import pyopencl as cl
+
+        size, queue = self.size, self.queue
+        with _one_at_a_time, queue.lock:
             before = cl.enqueue_barrier(queue.queue)
-            for i in range(0, size.batch, max_batch):
-                part = GemmSize(size.m, size.n, size.k, min(max_batch, size.batch - i))
-                status = self._call(queue, dtype, part, *(x.skip(batch=i) for x in (a, b, c)))
+            for i in range(0, size.batch, self.max_batch):
+                part = GemmSize(size.m, size.n, size.k, min(self.max_batch, size.batch - i))
+                status = self._call(part, (a, b, c), [x.skip(batch=i) for x in self.layouts])
                 if status:
                     name = STATUS.get(status, "unknown")
                     error = cl.MemoryError if name in OUT_OF_MEMORY else cl.RuntimeError
                     raise error(f"CLBlast's status {status}, {name}")
-            return Span(queue, before, cl.enqueue_marker(queue.queue))
+            after = cl.enqueue_marker(queue.queue)
+        if events is not None:
+            events.append(Span(queue, before, after))
+        return after
 
-    def _call(self, queue: OpenCLQueue, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand) -> int:
+    def _call(self, size: GemmSize, memories: Sequence[Memory], layouts: Sequence[Layout]) -> int:
         count, batch = ctypes.c_size_t, size.batch
         # The strided function (1.7.0 too) ignores the start and the stride of an operand that its fast kernel reads
         # without a copy, and returns a wrong result. The function with a list of offsets is right, but blocks.
         dense = all(
             (x.start, x.ld, x.batch_stride) == (0, columns, rows * columns)
-            for x, rows, columns in _shaped(size, a, b, c)
+            for x, rows, columns in _shaped(size, *layouts)
         )
         variant = "" if batch == 1 else "StridedBatched" if dense else "Batched"
 
-        def arguments(x: Operand) -> tuple[object, ...]:
-            memory, ld = ctypes.c_void_p(x.memory.int_ptr), count(x.ld)
+        def arguments(memory: Memory, x: Layout) -> tuple[object, ...]:
+            pointer, ld = ctypes.c_void_p(memory.int_ptr), count(x.ld)
             if variant == "Batched":
-                return memory, (count * batch)(*(x.start + i * x.batch_stride for i in range(batch))), ld
-            return (memory, count(x.start), ld, count(x.batch_stride))[: 4 if variant else 3]
+                return pointer, (count * batch)(*(x.start + i * x.batch_stride for i in range(batch))), ld
+            return (pointer, count(x.start), ld, count(x.batch_stride))[: 4 if variant else 3]
 
-        letter, real = LETTERS[dtype]
+        letter, real = LETTERS[self.dtype]
         one, zero = ((real * batch)(*[x] * batch) if variant == "Batched" else real(x) for x in (1, 0))
-        handle = ctypes.c_void_p(queue.queue.int_ptr)
+        handle = ctypes.c_void_p(self.queue.queue.int_ptr)
+        of_a, of_b, of_c = map(arguments, memories, layouts)
         status: int = getattr(self.library, f"CLBlast{letter}gemm{variant}")(
-            COLUMN_MAJOR, *(TRANSPOSED if x.transposed else NOT_TRANSPOSED for x in (b, a)),
-            count(size.n), count(size.m), count(size.k),
-            one, *arguments(b), *arguments(a), zero, *arguments(c),
+            COLUMN_MAJOR, *(TRANSPOSED if x.transposed else NOT_TRANSPOSED for x in (layouts[1], layouts[0])),
+            count(size.n), count(size.m), count(size.k), one, *of_b, *of_a, zero, *of_c,
             *([count(batch)] if variant else []), ctypes.byref(handle), None,
         )  # fmt: skip
         return status
@@ -149,13 +169,13 @@ class Span(OpenCLEvent):
         return float("nan")
 
 
-def _shaped(size: GemmSize, a: Operand, b: Operand, c: Operand) -> tuple[tuple[Operand, int, int], ...]:
+def _shaped(size: GemmSize, a: Layout, b: Layout, c: Layout) -> tuple[tuple[Layout, int, int], ...]:
     """The operands with their rows and columns as stored."""
     shapes = (size.m, size.k), (size.k, size.n), (size.m, size.n)
     return tuple((x, *(shape[::-1] if x.transposed else shape)) for x, shape in zip((a, b, c), shapes, strict=True))
 
 
-def _last(x: Operand, products: int, rows: int, columns: int) -> int:
+def _last(x: Layout, products: int, rows: int, columns: int) -> int:
     """The index of the last element of a batch in its memory."""
     return x.start + (products - 1) * max(x.batch_stride, 0) + (rows - 1) * x.ld + columns - 1
 

@@ -17,11 +17,11 @@ import numpy as np
 
 from gemmlab._errors import DeviceError
 from gemmlab._gpu import failures, runtime
-from gemmlab._gpu.ladder.rungs import kernel_text
-from gemmlab._gpu.plans.launches import Launches
-from gemmlab._gpu.plans.table import Prepared
+from gemmlab._gpu.kernels import kernel_text
+from gemmlab._gpu.operands import DeviceOperand
+from gemmlab._gpu.plans.table import Executor, Prepared
 from gemmlab._gpu.runtime import (
-    Adopted,
+    CompiledLaunch,
     Defines,
     Device,
     DeviceArray,
@@ -32,10 +32,8 @@ from gemmlab._gpu.runtime import (
     Native,
     Queue,
     Runtime,
-    WorkGroups,
 )
 
-_WINDOW = 1 << 45  # bytes; more than any array, less than an address range of `DeviceOperands`
 _OUT_OF_MEMORY = 2  # the code in both cudaError and CUresult
 
 
@@ -68,16 +66,26 @@ class Cuda(Runtime):
 
     # device arrays of users
 
-    def adopt(self, array: DeviceArray) -> Adopted:
+    @property
+    def plans(self) -> Executor:
+        from gemmlab._gpu.plans import on_cuda
+
+        return on_cuda
+
+    def adopt(self, array: DeviceArray) -> DeviceOperand:
         """A `cupy.ndarray`.
 
-        An aligned window of the address space serves as the memory object, so that overlap is detected for any two
-        arrays. For an array from DLPack, CuPy knows the array's address, but not the allocation.
+        All of a device's memory counts as one region, so that overlap is detected for any two arrays: for an array from
+        DLPack, CuPy knows the array's address, but not the allocation.
         """
-        start_bytes = array.data.ptr % _WINDOW
-        address, queue, cuda = array.data.ptr - start_bytes, self._queue_of(array), self.cupy.cuda
-        window = cuda.MemoryPointer(cuda.UnownedMemory(address, 0, array, array.device.id), 0)
-        return Adopted(array, queue, window, address, start_bytes, array.shape, array.strides, array.dtype)
+        from gemmlab._gpu.plans.on_cuda import ALIGNMENT, aligned
+
+        begin = array.data.ptr
+        region = array.device.id, begin
+        return DeviceOperand(
+            array, self._queue_of(array), aligned(array), begin % ALIGNMENT, region, array.shape, array.strides,
+            array.dtype,
+        )  # fmt: skip
 
     def _queue_of(self, array: DeviceArray) -> CudaQueue:
         return self._queue_for_arrays(self.devices[array.device.id])
@@ -91,13 +99,6 @@ class Cuda(Runtime):
                 queue = self._for_arrays[device.index] = CudaQueue(device, self.cupy.cuda)
                 queue.share_kernels(own)
             return queue
-
-    def empty(self, like: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
-        with self._queue_of(like).on_stream("allocating the result"):
-            return self.cupy.empty(shape, like.dtype)
-
-    def add_dependency(self, out: DeviceArray, event: Event) -> None:
-        """Nothing to do: later work on the same stream runs afterwards."""
 
     def array(self, device: Device, host: HostArray) -> DeviceArray:
         with self._queue_for_arrays(device).on_stream("copying to it"):
@@ -206,15 +207,11 @@ class CudaQueue(Queue):
     # compile
 
     def prelude(self) -> str:
-        return kernel_text("cuda.h")
+        return kernel_text("common/cuda.h")
 
     def target(self) -> str:
         major, minor = self.cuda.nvrtc.getVersion()
         return f"{self.arch}, NVRTC {major}.{minor}"
-
-    @cached_property
-    def compute_capability(self) -> int:  # type: ignore[override]
-        return int(self.cuda.Device(self.device.handle).compute_capability)
 
     @cached_property
     def static_local_bytes(self) -> int:
@@ -224,7 +221,7 @@ class CudaQueue(Queue):
     @cached_property
     def arch(self) -> str:
         """The device's architecture; if NVRTC does not know it, the newest earlier one, as PTX for the driver."""
-        own, known = self.compute_capability, self.cuda.nvrtc.getSupportedArchs()
+        own, known = self.device.compute_capability or 0, self.cuda.nvrtc.getSupportedArchs()
         return f"sm_{own}" if own in known else f"compute_{max((arch for arch in known if arch < own), default=own)}"
 
     def _from_source(self, source: str, name: str, defines: Defines) -> tuple[Kernel, bytes]:
@@ -239,15 +236,10 @@ class CudaQueue(Queue):
 
     # launch and event time
 
-    def launch(
-        self, kernel: Kernel, groups: WorkGroups, group: WorkGroups, arguments: Sequence[Memory | np.generic]
-    ) -> CudaEvent:
-        return self.timed("starting a kernel", lambda stream: kernel(groups, group, arguments, stream=stream))
+    def launcher(self, kernels: Sequence[CompiledLaunch], workspace_bytes: int) -> Prepared:
+        from gemmlab._gpu.plans.on_cuda import Launcher
 
-    def prepared(self, launches: Launches) -> Prepared:
-        from gemmlab._gpu.plans.on_cuda import PreparedLaunches
-
-        return PreparedLaunches(launches)
+        return Launcher(self, kernels, workspace_bytes)
 
     def timed(self, doing: str, work: Callable[[Native], None]) -> CudaEvent:
         """Submit `work` to the stream between two events."""
@@ -328,4 +320,5 @@ def _device_info(cuda: Native, handle: int) -> Device:
         compute_units=found["multiProcessorCount"], group_limit=found["maxThreadsPerBlock"],
         memory_bytes=found["totalGlobalMem"], allocation_bytes=found["totalGlobalMem"],
         local_bytes=found["sharedMemPerBlock"], float64=True, handle=handle,
+        compute_capability=int(cuda.Device(handle).compute_capability),
     )  # fmt: skip

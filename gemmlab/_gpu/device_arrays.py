@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -15,8 +14,9 @@ import numpy as np
 
 from gemmlab._errors import BackendUnavailable, UnsupportedProblem
 from gemmlab._gpu import runtime_named
-from gemmlab._gpu.runtime import Adopted, DeviceArray, HostArray, Memory, Queue
-from gemmlab._problem import AnyArray, Problem
+from gemmlab._gpu.operands import DeviceOperand, new_operand
+from gemmlab._gpu.runtime import DeviceArray, HostArray, Queue
+from gemmlab._problem import AnyArray, Problem, agreed, resolved_dtypes
 
 if TYPE_CHECKING:
     from gemmlab._gpu.backend import DeviceBackend
@@ -26,40 +26,6 @@ OWNERS = {"pyopencl": "opencl", "dpnp": "sycl", "dpctl": "sycl", "cupy": "cuda"}
 # DLPack's device types (dlpack.h), and the package that takes arrays on them without a copy.
 DLPACK_CPU = 1
 DLPACK = {2: "cupy", 13: "cupy", 14: "dpnp"}
-_ADDRESS_RANGE = 1 << 46  # bytes of address space for each memory object
-
-
-@dataclass
-class DeviceOperands:
-    """The device memory of a problem's operands.
-
-    `Problem` checks NumPy arrays. So each device array gets a proxy: a NumPy array of the same shape and strides, whose
-    address stands for a memory object and an offset into it. A proxy has no memory and must not be read.
-    """
-
-    queue: Queue
-    memories: list[Memory] = field(default_factory=list)
-    _slots: dict[int, int] = field(default_factory=dict)
-
-    def proxy(self, adopted: Adopted) -> HostArray:
-        """The proxy of a device array; arrays in the same memory have proxies in the same address range."""
-        slot = self._slots.setdefault(adopted.address, len(self.memories))
-        if slot == len(self.memories):
-            self.memories.append(adopted.memory)
-        return np.asarray(_ArrayInterface(adopted, (slot + 1) * _ADDRESS_RANGE + adopted.start_bytes))
-
-    def locate(self, x: HostArray) -> tuple[Memory, int]:
-        """The memory object of a view of a proxy, and the byte in it where the view begins."""
-        slot, start_bytes = divmod(x.__array_interface__["data"][0], _ADDRESS_RANGE)
-        return self.memories[slot - 1], start_bytes
-
-
-class _ArrayInterface:
-    def __init__(self, adopted: Adopted, address: int) -> None:
-        self.__array_interface__ = {
-            "data": (address, False), "shape": adopted.shape, "strides": adopted.strides,
-            "typestr": adopted.dtype.str, "version": 3,
-        }  # fmt: skip
 
 
 def owner(x: object) -> str | None:
@@ -99,44 +65,36 @@ def exchanged(x: AnyArray) -> tuple[AnyArray, Callable[[AnyArray], AnyArray]]:
 
 
 def problem_of(
-    backend: DeviceBackend, a: DeviceArray, b: DeviceArray, out: DeviceArray | None, axes: object = None
-) -> tuple[Problem, DeviceArray]:
-    """The problem of multiplying arrays on one device, checked as NumPy's matmul does, and the array to fill."""
-    runtime = backend.runtime
-    given = [runtime.adopt(x) for x in (a, b, out) if x is not None]
-    operands = DeviceOperands(_common_queue(backend, given))
-    runtime.wait_for_others(operands.queue, [adopted.array for adopted in given])
-    proxies = [operands.proxy(adopted) for adopted in given]
-    problem = Problem.from_call(*proxies, axes=axes)
-    if out is None:
-        out = runtime.empty(a, problem.result_shape)
-        proxies.append(operands.proxy(runtime.adopt(out)))
-        problem = Problem.from_call(*proxies, axes=axes)
-    problem.device_operands = operands
-    return problem, out
+    backend: DeviceBackend, a: DeviceArray, b: DeviceArray, out: DeviceArray | None = None, axes: object = None
+) -> Problem:
+    """The problem of multiplying arrays on one device, checked as NumPy's matmul does.
 
-
-def problem_to_explain(backend: DeviceBackend, a: DeviceArray, b: DeviceArray) -> Problem:
-    """As `problem_of`, for a product that is not computed: nothing is allocated on the device."""
-    given = [backend.runtime.adopt(x) for x in (a, b)]
-    operands = DeviceOperands(_common_queue(backend, given))
-    problem = Problem.from_call(*map(operands.proxy, given))
-    problem.device_operands = operands
+    Without `out`, that of the problem has a shape and strides, and no memory: whoever starts the product allocates it.
+    """
+    given = [backend.runtime.adopt(x) for x in (a, b, out) if x is not None]
+    queue, of_out = _common_queue(backend, given), given[2] if out is not None else None
+    resolved_dtypes(given[0], given[1], of_out, None, "same_kind")
+    fitting = agreed(given[0], given[1], of_out, axes)
+    result = new_operand(given[0], fitting.result_shape) if of_out is None else of_out
+    view = fitting.as_matrices(result) if of_out is None else fitting.out
+    problem = Problem(fitting.a, fitting.b, view)
+    problem.queue, problem._result = queue, result
+    problem.caller_out = None if view.can_be_written(fitting.a, fitting.b) else view
     return problem
 
 
-def _common_queue(backend: DeviceBackend, given: Sequence[Adopted]) -> Queue:
+def _common_queue(backend: DeviceBackend, given: Sequence[DeviceOperand]) -> Queue:
     """The queue for a product of these arrays; UnsupportedProblem if one product cannot take them."""
     first = given[0]
-    if len({adopted.queue.device for adopted in given}) > 1:
-        labels = " and ".join(dict.fromkeys(adopted.queue.device.label for adopted in given))
+    if len({operand.queue.device for operand in given}) > 1:
+        labels = " and ".join(dict.fromkeys(operand.queue.device.label for operand in given))
         raise UnsupportedProblem(f"operands on {labels}: bring them to one device")
     if backend.selector and (label := backend.device.label) != first.queue.device.label:
         raise UnsupportedProblem(f"{backend.name} is on {label}, the operands on {first.queue.device.label}")
-    if len({adopted.dtype for adopted in given}) > 1:
-        dtypes = ", ".join(str(adopted.dtype) for adopted in given)
+    if len({operand.dtype for operand in given}) > 1:
+        dtypes = ", ".join(str(operand.dtype) for operand in given)
         raise UnsupportedProblem(f"on a device all operands have one dtype, not {dtypes}: convert with astype")
-    if any(adopted.start_bytes % adopted.dtype.itemsize for adopted in given):
+    if any(operand.start_bytes % operand.dtype.itemsize for operand in given):
         raise UnsupportedProblem("an operand does not begin at a whole element of its memory: copy it")
     return first.queue
 

@@ -14,11 +14,11 @@ import numpy as np
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._gpu import failures
 from gemmlab._gpu.opencl_drivers import drivers_listed
-from gemmlab._gpu.plans.launches import Launches
-from gemmlab._gpu.plans.table import Prepared
+from gemmlab._gpu.operands import DeviceOperand
+from gemmlab._gpu.plans.table import Executor, Prepared
 from gemmlab._gpu.ptx import is_ptx, machine_code
 from gemmlab._gpu.runtime import (
-    Adopted,
+    CompiledLaunch,
     Defines,
     Device,
     DeviceArray,
@@ -29,7 +29,6 @@ from gemmlab._gpu.runtime import (
     Native,
     Queue,
     Runtime,
-    WorkGroups,
     numbered,
 )
 
@@ -72,16 +71,25 @@ class OpenCL(Runtime):
 
     # device arrays of users
 
-    def adopt(self, array: DeviceArray) -> Adopted:
+    @property
+    def plans(self) -> Executor:
+        from gemmlab._gpu.plans import on_opencl
+
+        return on_opencl
+
+    def adopt(self, array: DeviceArray) -> DeviceOperand:
         """A `pyopencl.array.Array`, with its own queue."""
+        from gemmlab._gpu.plans.on_opencl import region_of
+
         if array.queue is None:
             raise UnsupportedProblem("the pyopencl array has no queue: give it one with array.with_queue(queue)")
-        memory, start = array.base_data, array.offset
-        if (parent := parent_buffer(memory)) is not None:
-            memory, start = parent[0], start + parent[1]
-        address = 0 if memory is None else memory.int_ptr  # an empty array has no memory
-        return Adopted(
-            array, self._queue_of(array.queue), memory, address, start, array.shape, array.strides, array.dtype
+        region = None
+        if array.base_data is not None:  # an empty array has no memory
+            whole, begin = region_of(array.base_data, array.offset)
+            region = whole.int_ptr, begin
+        queue = self._queue_of(array.queue)
+        return DeviceOperand(
+            array, queue, array.base_data, array.offset, region, array.shape, array.strides, array.dtype
         )
 
     def _queue_of(self, queue: Native) -> OpenCLQueue:
@@ -98,37 +106,6 @@ class OpenCL(Runtime):
                     self._adopted.pop(next(iter(self._adopted)))
                 self._adopted[queue] = ours
             return self._adopted[queue]
-
-    def empty(self, like: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
-        from gemmlab._gpu.plans.on_opencl import new_array
-
-        return new_array(self._queue_of(like.queue), shape, like)
-
-    def wait_for_others(self, queue: Queue, arrays: Sequence[DeviceArray]) -> None:
-        import pyopencl as cl
-
-        assert isinstance(queue, OpenCLQueue)
-        events = [event for x in arrays for event in x.events if event.command_queue != queue.queue]
-        if events:
-            with queue.lock, queue.device_errors("waiting for another queue"):
-                for event in events:
-                    event.command_queue.flush()  # what is not on its way would be waited for for ever
-                cl.enqueue_barrier(queue.queue, wait_for=events)
-
-    def add_dependency(self, out: DeviceArray, event: Event) -> None:
-        assert isinstance(event, OpenCLEvent)
-        out.add_event(event.event)
-
-    def add_readers(self, arrays: Sequence[DeviceArray], event: Event) -> None:
-        import pyopencl as cl
-
-        assert isinstance(event, OpenCLEvent)
-        queues = {x.queue for x in arrays} - {event.queue.queue, None}
-        if queues:
-            with event.queue.device_errors("having another queue wait"):
-                event.queue.queue.flush()
-                for queue in queues:
-                    cl.enqueue_barrier(queue, wait_for=[event.event])
 
     def array(self, device: Device, host: HostArray) -> DeviceArray:
         import pyopencl.array
@@ -221,19 +198,6 @@ class OpenCLQueue(Queue):
 
     # compile
 
-    @cached_property
-    def compute_capability(self) -> int | None:  # type: ignore[override]
-        import pyopencl as cl
-
-        with suppress(cl.Error, AttributeError):
-            return int(10 * self.queue.device.compute_capability_major_nv
-                       + self.queue.device.compute_capability_minor_nv)  # fmt: skip
-        return None
-
-    @cached_property
-    def vector_bits(self) -> int:  # type: ignore[override]
-        return 32 * int(self.queue.device.native_vector_width_float)
-
     def target(self) -> str:
         forced = os.environ.get("PYOPENCL_BUILD_OPTIONS", "")  # pyopencl adds these to every build
         return f"{self.queue.device.version} {forced}".rstrip()
@@ -265,22 +229,14 @@ class OpenCLQueue(Queue):
 
     # launch and event time
 
-    def launch(
-        self, kernel: Kernel, groups: WorkGroups, group: WorkGroups, arguments: Sequence[Memory | np.generic]
-    ) -> OpenCLEvent:
-        import pyopencl as cl
+    def launcher(self, kernels: Sequence[CompiledLaunch], workspace_bytes: int) -> Prepared:
+        from gemmlab._gpu.plans.on_opencl import Launcher
 
-        size = tuple(count * items for count, items in zip(groups, group, strict=True))
-        with self.lock, self.device_errors("starting a kernel"):
-            if self.is_out_of_order:
-                cl.enqueue_barrier(self.queue)
-            kernel.set_args(*arguments)
-            return OpenCLEvent(self, cl.enqueue_nd_range_kernel(self.queue, kernel, size, group))
+        return Launcher(self, kernels, workspace_bytes)
 
-    def prepared(self, launches: Launches) -> Prepared | None:
-        from gemmlab._gpu.plans.on_opencl import PreparedLaunches
-
-        return None if self.is_out_of_order else PreparedLaunches(self, launches)
+    def event(self, event: Native) -> OpenCLEvent:
+        """pyopencl's event of this queue as ours."""
+        return OpenCLEvent(self, event)
 
     @contextmanager
     def device_errors(self, doing: str) -> Iterator[None]:
@@ -364,6 +320,14 @@ def _bus_id(device: Native) -> str:
     return f"{device.pci_domain_id_nv:04x}:{device.pci_bus_id_nv:02x}:{device.pci_slot_id_nv:02x}.0"
 
 
+def _compute_capability(device: Native) -> int | None:
+    import pyopencl as cl
+
+    with suppress(cl.Error, AttributeError):
+        return int(10 * device.compute_capability_major_nv + device.compute_capability_minor_nv)
+    return None
+
+
 def _device_info(handle: int, device: Native) -> Device:
     import pyopencl as cl
 
@@ -382,14 +346,6 @@ def _device_info(handle: int, device: Native) -> Device:
         allocation_bytes=device.max_mem_alloc_size,
         float64=bool(device.double_fp_config),
         handle=handle,
+        compute_capability=_compute_capability(device),
+        vector_bits=32 * int(device.native_vector_width_float),
     )  # fmt: skip
-
-
-def parent_buffer(memory: Memory) -> tuple[Native, int] | None:
-    """The parent of a sub-buffer, and the sub-buffer's offset in bytes; None for any other buffer."""
-    import pyopencl as cl
-
-    with suppress(cl.Error, AttributeError):  # SVM has no parent
-        parent = memory.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT)
-        return None if parent is None else (parent, memory.get_info(cl.mem_info.OFFSET))
-    return None

@@ -3,8 +3,8 @@
     opencl.py  sycl.py  cuda.py       the three runtimes, with their methods in this order; imported on first use
 
 A `Runtime` lists the devices and opens them. A `Queue` executes work on one device. The host code of the rungs
-(`backend.py`) uses only these two classes. An error that a driver raises becomes a `DeviceError` that says what
-to do.
+(`backend.py`, `plans/`) uses only these two classes. An error that a driver raises becomes a `DeviceError` that says
+what to do.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-import numpy as np
 import numpy.typing as npt
 
 from gemmlab._errors import BackendUnavailable
@@ -27,8 +26,9 @@ from gemmlab._gpu import cache
 from gemmlab._gpu.transfers.staging import MIN_BYTES, Staging
 
 if TYPE_CHECKING:
+    from gemmlab._gpu.operands import DeviceOperand
     from gemmlab._gpu.plans.launches import Launches
-    from gemmlab._gpu.plans.table import Prepared
+    from gemmlab._gpu.plans.table import Executor, Prepared
 
 HostArray: TypeAlias = npt.NDArray[Any]
 Defines: TypeAlias = Mapping[str, int | str]  # macros and their values
@@ -59,6 +59,8 @@ class Device:
     allocation_bytes: int  # the largest single allocation
     float64: bool
     handle: int = -1  # the number that the runtime itself gives the device
+    compute_capability: int | None = None  # of NVIDIA's devices, such as 90
+    vector_bits: int | None = None  # of a CPU's vectors, as the runtime sees them
 
     @property
     def label(self) -> str:
@@ -74,10 +76,17 @@ class Build:
     seconds: float
 
 
+class CompiledLaunch(NamedTuple):
+    """One kernel, compiled, with its grid; an argument may be a `Place`, whose memory comes with each start."""
+
+    kernel: Kernel
+    groups: WorkGroups
+    group: WorkGroups
+    arguments: tuple[Any, ...]
+
+
 class Event(ABC):
     """Work submitted to a device."""
-
-    earlier: tuple[Event, ...] = ()  # work that belongs to it and was submitted before it
 
     @abstractmethod
     def wait(self) -> None:
@@ -220,9 +229,6 @@ class Queue(ABC):
             driver=device.driver, platform=device.platform, target=self.target(), kind=kind,
         )  # fmt: skip
 
-    compute_capability: int | None = None  # of NVIDIA's devices, such as 90
-    vector_bits: int | None = None  # of a CPU's vectors, as the runtime sees them
-
     @cached_property
     def static_local_bytes(self) -> int:
         """The largest local array that a kernel may declare: on some devices more than `device.local_bytes`."""
@@ -255,39 +261,35 @@ class Queue(ABC):
     # launch and event time
 
     @abstractmethod
-    def launch(
-        self, kernel: Kernel, groups: WorkGroups, group: WorkGroups, arguments: Sequence[Memory | np.generic]
-    ) -> Event:
-        """Launch a kernel: `groups` work-groups of `group` work-items, for dimensions 0, 1 and 2.
+    def launcher(self, kernels: Sequence[CompiledLaunch], workspace_bytes: int) -> Prepared:
+        """Compiled kernels with their arguments set, but for memory. The only way to launch on this runtime."""
+
+    def prepared(self, launches: Launches) -> Prepared:
+        """What a product launches, compiled."""
+        kernels = [
+            CompiledLaunch(self.kernel(one.text, one.name, one.macros), one.groups, one.group, one.arguments)
+            for one in launches
+        ]
+        return self.launcher(kernels, launches.workspace_bytes)
+
+    def start(self, prepared: Prepared, a: Memory, b: Memory, c: Memory) -> list[Event]:
+        """Start what is prepared with the memory of A, B and C; an event for each kernel."""
+        events: list[Event] = []
+        with self.device_errors(prepared.doing):
+            prepared.start(a, b, c, events)
+        return events
+
+    def launch(self, kernel: Kernel, groups: WorkGroups, group: WorkGroups, arguments: Sequence[object]) -> Event:
+        """Launch one kernel: `groups` work-groups of `group` work-items, for dimensions 0, 1 and 2.
 
         Arguments are memory, or NumPy scalars of the types that the kernel declares.
         """
-
-    def prepared(self, launches: Launches) -> Prepared | None:
-        """Launches with their arguments set, but for memory; None if this queue launches in one way only."""
-        return None
+        one = CompiledLaunch(kernel, groups, group, tuple(arguments))
+        return self.start(self.launcher([one], 0), None, None, None)[0]
 
     @abstractmethod
     def device_errors(self, doing: str) -> AbstractContextManager[None]:
         """Within the block, an error of the driver becomes a DeviceError. `doing` says what failed."""
-
-
-@dataclass(frozen=True)
-class Adopted:
-    """A user's device array as a rung needs it, without a copy.
-
-    The array begins `start_bytes` into `memory`. `address` identifies the memory: two arrays have the same address
-    if and only if they have the same memory. `strides` are in bytes.
-    """
-
-    array: DeviceArray
-    queue: Queue
-    memory: Memory
-    address: int
-    start_bytes: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: np.dtype[Any]
 
 
 class Runtime(ABC):
@@ -348,25 +350,14 @@ class Runtime(ABC):
 
     # device arrays of users
 
+    @property
     @abstractmethod
-    def adopt(self, array: DeviceArray) -> Adopted:
+    def plans(self) -> Executor:
+        """The module of `plans` that computes products of this runtime's arrays."""
+
+    @abstractmethod
+    def adopt(self, array: DeviceArray) -> DeviceOperand:
         """A user's array, without a copy."""
-
-    @abstractmethod
-    def empty(self, like: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
-        """A new row-major array of the same kind, dtype and device as `like`."""
-
-    def wait_for_others(self, queue: Queue, arrays: Sequence[DeviceArray]) -> None:
-        """Make later work on a queue wait for what other queues do with these arrays. Does not block."""
-        return  # nothing to do where `launch` does that, or where the arrays' own library does not
-
-    @abstractmethod
-    def add_dependency(self, out: DeviceArray, event: Event) -> None:
-        """Make later work on `out` wait for the event. Does not block."""
-
-    def add_readers(self, arrays: Sequence[DeviceArray], event: Event) -> None:
-        """Make later work on the arrays' own queues wait for the event: their memory may be used again there."""
-        return
 
     @abstractmethod
     def array(self, device: Device, host: HostArray) -> DeviceArray:

@@ -4,16 +4,14 @@ DPC++ compiles OpenCL C only for devices of its OpenCL backend, without the plat
 Intel's GPUs, and CPUs with Intel's CPU runtime, which gemmlab lists for the OpenCL loader before its first use.
 
 Work is ordered in the same way as dpnp orders it: dpctl's `SequentialOrderManager` lists the submitted events of each
-queue. A launch waits for the events of its arguments' queues, and is added to their lists. A host task after the kernel
-keeps the arguments alive: freeing memory that a kernel still uses would block, with the GIL held.
+queue; see `plans/on_sycl.py`.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
@@ -23,9 +21,11 @@ import numpy as np
 from gemmlab._errors import BackendUnavailable, GemmlabError, UnsupportedProblem
 from gemmlab._gpu import failures, runtime, runtime_named
 from gemmlab._gpu.opencl_drivers import drivers_listed, intels_cpu_runtime
+from gemmlab._gpu.operands import DeviceOperand
+from gemmlab._gpu.plans.table import Executor, Prepared
 from gemmlab._gpu.runtime import (
     DEVICE_KINDS,
-    Adopted,
+    CompiledLaunch,
     Defines,
     Device,
     DeviceArray,
@@ -36,12 +36,8 @@ from gemmlab._gpu.runtime import (
     Native,
     Queue,
     Runtime,
-    WorkGroups,
 )
 
-SCALARS: Mapping[type, Callable[[Native], Native]] = {
-    np.int32: ctypes.c_int, np.int64: ctypes.c_longlong, np.float32: ctypes.c_float, np.float64: ctypes.c_double,
-}
 _MAX_QUEUES = 16  # our own and those of users' arrays
 
 
@@ -91,14 +87,20 @@ class Sycl(Runtime):
 
     # device arrays of users
 
-    def adopt(self, array: DeviceArray) -> Adopted:
+    @property
+    def plans(self) -> Executor:
+        from gemmlab._gpu.plans import on_sycl
+
+        return on_sycl
+
+    def adopt(self, array: DeviceArray) -> DeviceOperand:
         """A dpnp array or a `usm_ndarray`, with its own queue."""
-        usm, memory, itemsize = _usm(array), _allocation(array), array.dtype.itemsize
-        interface = usm.__sycl_usm_array_interface__
-        start_bytes = interface["data"][0] + interface["offset"] * itemsize - memory._pointer
-        strides = tuple(stride * itemsize for stride in usm.strides)
-        queue = self._queue_of(array)
-        return Adopted(array, queue, memory, memory._pointer, start_bytes, usm.shape, strides, usm.dtype)
+        from gemmlab._gpu.plans.on_sycl import allocation, start_of, usm
+
+        memory, begin = allocation(array), start_of(array)
+        strides = tuple(stride * array.dtype.itemsize for stride in usm(array).strides)
+        region = memory._pointer, begin
+        return DeviceOperand(array, self._queue_of(array), memory, begin, region, array.shape, strides, array.dtype)
 
     def _queue_of(self, array: DeviceArray) -> SyclQueue:
         """The queue object for an array's queue."""
@@ -115,13 +117,6 @@ class Sycl(Runtime):
             known = [info for info, handle in zip(self.devices, self._handles, strict=True) if handle == device]
             return self._registered(SyclQueue(known[0] if known else _device_info(0, device), queue))
 
-    def empty(self, like: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
-        with self._queue_of(like).device_errors("allocating the result"):
-            return _library(like).empty(shape, dtype=like.dtype, usm_type=like.usm_type, sycl_queue=like.sycl_queue)
-
-    def add_dependency(self, out: DeviceArray, event: Event) -> None:
-        """Nothing to do: dpnp waits for the events that the launch has added to the list of its queue."""
-
     def array(self, device: Device, host: HostArray) -> DeviceArray:
         import dpnp
 
@@ -131,8 +126,10 @@ class Sycl(Runtime):
             return dpnp.asarray(host, sycl_queue=queue.queue)
 
     def values(self, array: DeviceArray) -> HostArray:
+        from gemmlab._gpu.plans.on_sycl import library_of
+
         with self._queue_of(array).device_errors("copying from it"):
-            return np.asarray(_library(array).asnumpy(array))
+            return np.asarray(library_of(array).asnumpy(array))
 
     def wait(self, array: DeviceArray) -> None:
         queue = self._queue_of(array)
@@ -185,10 +182,6 @@ class SyclQueue(Queue):
 
     # compile
 
-    @property
-    def vector_bits(self) -> int:  # type: ignore[override]
-        return 32 * int(self.queue.sycl_device.native_vector_width_float)
-
     def _from_source(self, source: str, name: str, defines: Defines) -> tuple[Kernel, bytes]:
         compiler = import_module("dpctl.compiler" if find_spec("dpctl.compiler") else "dpctl.program")
         build = getattr(compiler, "create_kernel_bundle_from_source", None) or compiler.create_program_from_source
@@ -215,19 +208,13 @@ class SyclQueue(Queue):
 
     # launch and event time
 
-    def launch(
-        self, kernel: Kernel, groups: WorkGroups, group: WorkGroups, arguments: Sequence[Memory | np.generic]
-    ) -> SyclEvent:
-        given: list[Native] = [SCALARS[type(x)](x) if type(x) in SCALARS else x for x in arguments]
-        size = [count * items for count, items in zip(groups, group, strict=True)]
-        with self.lock, self.device_errors("starting a kernel"):
-            orders = self.orders_of(given)
-            before = [event for order in orders for event in order.submitted_events]
-            # SYCL's last dimension is OpenCL's first one.
-            event = self.queue.submit_async(kernel, given, size[::-1], [*group[::-1]], before)
-            host_task = self.queue._submit_keep_args_alive(given, [event])
-            for order in orders:
-                order.add_event_pair(host_task, event)
+    def launcher(self, kernels: Sequence[CompiledLaunch], workspace_bytes: int) -> Prepared:
+        from gemmlab._gpu.plans.on_sycl import Launcher
+
+        return Launcher(self, kernels, workspace_bytes)
+
+    def event(self, event: Native) -> SyclEvent:
+        """dpctl's event of this queue as ours."""
         return SyclEvent(self, event)
 
     def orders_of(self, arguments: Sequence[Native]) -> list[Native]:
@@ -277,24 +264,6 @@ def _wait_for(events: Sequence[Native]) -> None:
         _ = event.execution_status  # ValueError after one
 
 
-def _usm(array: Native) -> Native:
-    """The `usm_ndarray` of a dpnp array, or the array itself."""
-    return array.get_array() if hasattr(array, "get_array") else array
-
-
-def _allocation(array: Native) -> Native:
-    """The whole allocation that contains an array: the same object for all its views."""
-    usm = _usm(array)
-    memory: Native = getattr(usm, "usm_data", usm)  # after to_device, memory refers to the allocation
-    whole = memory.reference_obj
-    return _allocation(whole) if hasattr(whole, "__sycl_usm_array_interface__") else memory
-
-
-def _library(array: Native) -> Native:
-    """The module that creates arrays of this type: dpnp, dpnp.tensor or dpctl.tensor."""
-    return import_module(type(array).__module__.rpartition(".")[0])
-
-
 def _device_info(handle: int, device: Native) -> Device:
     kind = device.device_type.name
     return Device(
@@ -303,7 +272,7 @@ def _device_info(handle: int, device: Native) -> Device:
         compute_units=device.max_compute_units, group_limit=device.max_work_group_size,
         local_bytes=device.local_mem_size,
         memory_bytes=device.global_mem_size, allocation_bytes=device.max_mem_alloc_size,
-        float64=device.has_aspect_fp64, handle=handle,
+        float64=device.has_aspect_fp64, handle=handle, vector_bits=32 * int(device.native_vector_width_float),
     )  # fmt: skip
 
 

@@ -21,12 +21,13 @@ import numpy as np
 from gemmlab._backend import Param, Params
 from gemmlab._errors import BackendUnavailable, GemmlabError
 from gemmlab._gpu import failures
-from gemmlab._gpu.backend import DeviceBackend, RungBackend
-from gemmlab._gpu.batches import GemmSize, Layout, Operand
-from gemmlab._gpu.cuda import CudaEvent, CudaQueue
+from gemmlab._gpu.backend import DeviceBackend
+from gemmlab._gpu.batches import GemmSize, Layout
+from gemmlab._gpu.cuda import CudaQueue
 from gemmlab._gpu.ladder.numbers import NUMBERS
 from gemmlab._gpu.ladder.rungs import RUNGS
-from gemmlab._gpu.runtime import DeviceArray, Event, Memory, Native, Queue, Runtime
+from gemmlab._gpu.plans.table import Prepared
+from gemmlab._gpu.runtime import Device, DeviceArray, Event, Memory, Native, Queue, Runtime
 from gemmlab._gpu.sycl import SyclEvent, SyclQueue
 from gemmlab._problem import Problem
 
@@ -67,18 +68,20 @@ class Vendor(DeviceBackend):
     def accepts_layout(self, columns: int, ld: int) -> bool:
         return columns <= ld <= INT32_MAX
 
-    def multiply(
-        self, queue: Queue, params: Params, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
-    ) -> Event:
+    def prepared(
+        self, queue: Queue, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout]
+    ) -> Prepared:
         if size.k == 0:  # an empty sum, which not every library accepts
-            naive = RungBackend(self.runtime, RUNGS[0])
-            return naive.multiply(queue, naive.rung.resolve({}, queue.device.kind), dtype, size, a, b, c)
-        return self.product(queue, params, dtype, size, a, b, c)
+            naive = RUNGS[0]
+            return queue.prepared(
+                naive.launches(naive.resolve({}, queue.device.kind), dtype, size, layouts, queue.device)
+            )  # fmt: skip
+        return self.call(queue, params, dtype, size, layouts)
 
-    def product(
-        self, queue: Native, params: Params, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
-    ) -> Event:
-        """Launch C = A @ B by the library; m, n, k and batch are at least 1."""
+    def call(
+        self, queue: Native, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout]
+    ) -> Prepared:
+        """C = A @ B by the library, ready but for memory; m, n, k and batch are at least 1."""
         raise NotImplementedError
 
 
@@ -105,24 +108,46 @@ class OneMKL(Vendor):
         """Only contiguous matrices: dpnp would copy others, and the copy would not be counted."""
         return ld == columns
 
-    def product(
-        self, queue: SyclQueue, params: Params, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
-    ) -> Event:
-        def view(x: Operand, rows: int, columns: int) -> DeviceArray:
+    def call(
+        self, queue: SyclQueue, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout]
+    ) -> Prepared:
+        return OneMKLCall(self.library, queue, dtype, size, layouts)
+
+
+class OneMKLCall:
+    """One call of `dpnp.matmul`, complete but for the memory of A, B and C."""
+
+    doing = "multiplying"
+
+    def __init__(
+        self, library: Library, queue: SyclQueue, dtype: str, size: GemmSize, layouts: Sequence[Layout]
+    ) -> None:
+        self.library, self.queue, self.dtype = library, queue, dtype
+        shapes = (size.m, size.k), (size.k, size.n), (size.m, size.n)
+        self.views = []
+        for x, (rows, columns) in zip(layouts, shapes, strict=True):
             axes = [(size.batch, x.batch_stride)] * (size.batch > 1) + [(rows, x.ld), (columns, 1)]
             shape, strides = zip(*((count, stride * NUMBERS[dtype].itemsize) for count, stride in axes), strict=True)
-            array = self.library.ndarray(shape, dtype, buffer=x.memory, offset=x.start, strides=strides)
-            return array.to_device(queue.queue)  # no copy: dpnp needs all operands on one queue
+            self.views.append({"shape": shape, "offset": x.start, "strides": strides})
 
-        with queue.lock, queue.device_errors("multiplying"):
-            own, *others = queue.orders_of([x.memory for x in (a, b, c)])
+    def start(self, a: Memory, b: Memory, c: Memory, events: list[Event] | None = None) -> None:
+        """Submit it after all work on the queues of A, B and C."""
+        queue = self.queue
+        with queue.lock:
+            own, *others = queue.orders_of([a, b, c])
             for event in [event for order in others for event in order.submitted_events]:
                 own.add_event_pair(event, event)  # dpnp waits for the events that its queue lists
-            self.library.matmul(view(a, size.m, size.k), view(b, size.k, size.n), out=view(c, size.m, size.n))
+            of_a, of_b, of_c = map(self._view, self.views, (a, b, c))
+            self.library.matmul(of_a, of_b, out=of_c)
             submitted = own.submitted_events
             for order in others:
                 order.add_event_pair(submitted, submitted)
-            return SubmittedWork(queue, submitted)
+        if events is not None:
+            events.append(SubmittedWork(queue, submitted))
+
+    def _view(self, view: dict[str, Any], memory: Memory) -> DeviceArray:
+        array = self.library.ndarray(dtype=self.dtype, buffer=memory, **view)
+        return array.to_device(self.queue.queue)  # no copy: dpnp needs all operands on one queue
 
 
 class SubmittedWork(Event):
@@ -153,7 +178,7 @@ class CuBLAS(Vendor):
         )
     }  # fmt: skip
 
-    def accepts_transposed(self, params: Params) -> bool:
+    def accepts_transposed(self, device: Device) -> bool:
         return True
 
     @cached_property
@@ -180,13 +205,7 @@ class CuBLAS(Vendor):
             raise ValueError(f"{self.name}: {dtype} is not multiplied in {compute}; omit compute")
         return {"compute": compute}
 
-    def product(
-        self, queue: CudaQueue, params: Params, dtype: str, size: GemmSize, a: Operand, b: Operand, c: Operand
-    ) -> CudaEvent:
-        call = self.prepared(queue, params, dtype, size, [x.layout for x in (a, b, c)])
-        return queue.timed(call.doing, lambda stream: call.start(a.memory, b.memory, c.memory))
-
-    def prepared(
+    def call(
         self, queue: Native, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout]
     ) -> CublasCall:
         return CublasCall(self.library, queue, self.compute_types[params["compute"]], dtype, size, layouts)
@@ -218,11 +237,15 @@ class CublasCall:
         count = () if is_single else (size.batch,)
         self.after = (*count, getattr(library, compute), library.CUBLAS_GEMM_DEFAULT)
 
-    def start(self, a: Memory, b: Memory, c: Memory) -> None:
-        """Submit it to the stream that is current, by CuPy's handle of this thread and device.
+    def start(self, a: Memory, b: Memory, c: Memory, events: list[Event] | None = None) -> None:
+        """Submit it: to the queue's stream with `events`, else to the current stream of the current device."""
+        if events is None:
+            self._submit(a, b, c)
+        else:
+            events.append(self.queue.timed(self.doing, lambda stream: self._submit(a, b, c)))
 
-        The handle gets the settings that we need; others are restored afterwards.
-        """
+    def _submit(self, a: Memory, b: Memory, c: Memory) -> None:
+        """By CuPy's handle of this thread and device. It gets the settings that we need; others are restored."""
         cublas, (start_a, start_b, start_c) = self.library, self.starts
         wanted = cublas.CUBLAS_POINTER_MODE_HOST, cublas.CUBLAS_DEFAULT_MATH  # TF32 by the compute type alone
         with_ours = True

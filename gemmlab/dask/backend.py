@@ -39,7 +39,7 @@ class Dask(FullBackend):
         return Availability(True, device=machine.cpu_name())
 
     def supports(self, problem: Problem) -> bool | str:
-        return problem.device_operands is None or "dask splits arrays of the host"
+        return problem.queue is None or "dask splits arrays of the host"
 
     def gemm(self, problem: Problem, k_group: int | None = None, **params: Any) -> None:
         """Fill `problem.out`."""

@@ -11,18 +11,15 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from gemmlab._backend import Handle, Params
 
 if TYPE_CHECKING:
-    from gemmlab._gpu.backend import DeviceBackend
-    from gemmlab._gpu.batches import BatchedOperand
+    from gemmlab._gpu.backend import DeviceBackend, Uploaded
     from gemmlab._problem import Problem
 
 MIN_BYTES = 64 << 20  # of B; less is at every device within milliseconds anyway
 
-B = Future["BatchedOperand"]  # B on the first device, once it is there
+B = Future["Uploaded"]  # B on the first device, once it is there
 
 
 def can_be(backends: Sequence[DeviceBackend], problem: Problem) -> bool:
@@ -53,43 +50,24 @@ def jobs(
 
 
 def _with_b_from_host(backend: DeviceBackend, part: Problem, params: Params, arrived: B) -> Handle:
-    from gemmlab._gpu.backend import _uploaded
+    from gemmlab._gpu.backend import uploaded
 
     try:
-        b = _uploaded(backend.queue, part.b, part)
+        b = uploaded(backend.queue, part.b, part)
     except BaseException as error:
         arrived.set_exception(error)
         raise
     arrived.set_result(b)
-    return _multiply(backend, part, params, lambda: b)
+    return backend.multiply_host(part, backend.resolve(part, params), lambda: b)
 
 
 def _with_b_from(
     source: DeviceBackend, backend: DeviceBackend, part: Problem, params: Params, arrived: B
 ) -> Handle:
-    def b() -> BatchedOperand:
-        from gemmlab._gpu.batches import row_major
-
-        there = arrived.result()
+    def b() -> Uploaded:
+        there, layout = arrived.result()
         memory = backend.queue.allocate(part.b.nbytes)
-        backend.queue.copy_from(memory, source.queue, there.memory, part.b.nbytes)
-        return row_major(memory, part.b.shape, part.n)
+        backend.queue.copy_from(memory, source.queue, there, part.b.nbytes)
+        return memory, layout
 
-    return _multiply(backend, part, params, b)
-
-
-def _multiply(backend: DeviceBackend, part: Problem, params: Params, b: Callable[[], BatchedOperand]) -> Handle:
-    """Bring the rows of A, multiply, bring the rows of C back."""
-    from gemmlab._gpu.backend import Handle, _uploaded
-    from gemmlab._gpu.batches import row_major
-
-    queue = backend.queue
-    a = _uploaded(queue, part.a, part)
-    out = part.out if part.out.flags.c_contiguous else np.empty(part.out.shape, part.dtype)
-    c = row_major(queue.allocate(out.nbytes), out.shape, part.n)
-    events = backend._launch(queue, part, backend.resolve(part, params), (a, b(), c))
-    queue.copy_to_host(out, c.memory)
-    if out is not part.out:
-        np.copyto(part.out, out)
-        part.copies += 1
-    return Handle(events)
+    return backend.multiply_host(part, backend.resolve(part, params), b)

@@ -125,8 +125,8 @@ class AllDevices(FullBackend):
 
     def supports(self, problem: Problem) -> bool | str:
         """Host arrays that every device supports."""
-        if problem.device_operands is not None:
-            one = BackendName.of(self.name).on(str(problem.device_operands.queue.device.index))
+        if problem.queue is not None:
+            one = BackendName.of(self.name).on(str(problem.queue.device.index))
             return f"{self.name} shares products of host arrays: pass NumPy arrays, or name the device of these, {one}"
         return next((why for one in self.backends if (why := one.supports(problem)) is not True), True)
 

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from gemmlab._errors import BackendUnavailable, UnsupportedProblem
 from gemmlab._gpu import RUNTIMES, runtime_named
-from gemmlab._gpu.ladder.rungs import MAX_GROUPS, kernel_text
+from gemmlab._gpu.kernels import kernel_text
+from gemmlab._gpu.plans.launches import MAX_GROUPS
 from gemmlab._gpu.runtime import Defines, Event, Memory, Native
 from gemmlab._gpu.transfers.memory_modes import MODES, Region
 from gemmlab._name import BackendName
@@ -143,7 +144,7 @@ class DeviceProblem:
         """The kernel of a form; UnsupportedProblem, in one line, if this device has none."""
         kinds = VARIANTS[form]
         label = self.device.label
-        if form == "device-tensor" and (self.queue.compute_capability or 0) < FOR_TENSOR_CORES:
+        if form == "device-tensor" and (self.queue.device.compute_capability or 0) < FOR_TENSOR_CORES:
             raise UnsupportedProblem(
                 f"{form} needs an NVIDIA GPU of compute capability 9.0 or later, not {label}: choose device-fused"
             )

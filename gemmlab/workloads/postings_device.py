@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._gpu import RUNTIMES, runtime_named
-from gemmlab._gpu.ladder.rungs import kernel_text
+from gemmlab._gpu.kernels import kernel_text
 from gemmlab._gpu.runtime import Defines, Event, Memory
 from gemmlab._name import BackendName
 from gemmlab.workloads.postings_index import Ids, Index, Integers, Query, Terms

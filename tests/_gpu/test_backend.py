@@ -15,7 +15,8 @@ from devices import FIRST_PLACES, PLACES, backend_at, integers
 import gemmlab
 from gemmlab import BackendUnavailable, DeviceError, UnsupportedProblem
 from gemmlab._gpu import RUNTIMES, VENDORS, backend_named, runtime_named
-from gemmlab._gpu import backend as host_code
+from gemmlab._gpu.ladder import rung as of_the_ladder
+from gemmlab._gpu.plans import making
 from gemmlab._gpu.streaming.rates import rates_of
 from gemmlab._gpu.transfers import staging
 
@@ -150,7 +151,8 @@ def test_a_broadcast_operand_is_sent_once(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_large_grids_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_code, "MAX_GROUPS", 3)
+    for module in (making, of_the_ladder):
+        monkeypatch.setattr(module, "MAX_GROUPS", 3)
     for place in FIRST_PLACES:
         for rung in ("private", "local", "register"):
             a, b = integers((5, 1, 300, 7), "float32"), integers((2, 7, 9), "float32")
@@ -188,7 +190,8 @@ def test_large_arrays_go_to_a_gpu_by_way_of_pinned_memory(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("place", FIRST_PLACES)
 def test_a_build_failure_shows_the_log_and_later_calls_work(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = backend_named(backend_at(place, "private"))
-    monkeypatch.setattr(type(backend.rung), "text", "__kernel void gemm() { this_is_no_function(); }")
+    text = "__kernel void gemm() { this_is_no_function(); }"
+    monkeypatch.setattr(type(backend.rung), "text", property(lambda rung: text))
     with pytest.raises(DeviceError, match="cannot build the kernel") as caught:
         gemmlab.matmul(np.eye(3), np.eye(3), backend=backend.name)
     assert "this_is_no_function" in str(caught.value)
@@ -197,7 +200,7 @@ def test_a_build_failure_shows_the_log_and_later_calls_work(place: str, monkeypa
 
 
 @pytest.mark.parametrize("place", FIRST_PLACES)
-@pytest.mark.parametrize("step", ["allocate", "copy_to_device", "launch", "copy_to_host"])
+@pytest.mark.parametrize("step", ["allocate", "copy_to_device", "prepared", "start", "copy_to_host"])
 def test_a_device_lost_in_use(place: str, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name = backend_at(place, "private")
     queue = queue_of(place)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemmlab._gpu.batches import BatchedOperand, launches, row_major
+from gemmlab._gpu.batches import BatchedLayout, launches, row_major
 
 
 def elements(array: np.ndarray) -> list[int]:
@@ -32,7 +32,7 @@ def batches(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
 @given(batches(), st.integers(1, 5))
 def test_launches_cover_the_batch(pair: tuple[np.ndarray, np.ndarray], most: int) -> None:
     lead = pair[0].shape[:-2]
-    operands = [BatchedOperand(None, 0, tuple(elements(x)[:-2]), 3) for x in pair]
+    operands = [BatchedLayout(0, tuple(elements(x)[:-2]), 3) for x in pair]
     seen = []
     for products, ends in launches(lead, operands, most):
         assert 1 <= products <= most
@@ -42,6 +42,6 @@ def test_launches_cover_the_batch(pair: tuple[np.ndarray, np.ndarray], most: int
 
 
 def test_a_contiguous_batch_is_one_launch() -> None:
-    operands = [row_major(None, (5, 4, 3, 2, 3), 3), row_major(None, (1, 1, 1, 2, 3), 3)]
+    operands = [row_major((5, 4, 3, 2, 3), 3), row_major((1, 1, 1, 2, 3), 3)]
     ((products, (first, second)),) = launches((5, 4, 3), operands, 1000)
     assert (products, first.batch_stride, second.batch_stride) == (60, 6, 0)

@@ -22,6 +22,7 @@ from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.configurations import local_memory, model
 from gemmlab._gpu.configurations.check import odd_size
 from gemmlab._gpu.ladder.rungs import RUNG_NAMES, RUNGS
+from gemmlab._gpu.runtime import Device
 from gemmlab._profile import Configuration
 from gemmlab.tune.search import log
 
@@ -47,7 +48,7 @@ def keep(backend, *found, key=None, dtype="float32", driver=None):
     """Put configurations, of (parameters, edge, rate), into the profile."""
     driver = backend.device.driver if driver is None else driver
     kept = [Configuration(parameters, (edge,) * 3, rate, driver) for parameters, edge, rate in found]
-    _profile.store_configurations(key or configurations.device_key(backend.queue), NAME, {dtype: kept})
+    _profile.store_configurations(key or configurations.device_key(backend.queue.device), NAME, {dtype: kept})
     configurations.forget()
 
 
@@ -99,15 +100,14 @@ def test_another_driver_is_said(backend):
 def test_a_wrong_one_is_named_and_not_used(backend, monkeypatch):
     usual = params_of(70, 50, 30)
     keep(backend, (LARGE, 1024, 1000.0), (SMALL, 64, 100.0))
-    right = type(backend).multiply
+    right = type(backend).prepared
 
-    def multiply(self, queue, params, *others):
-        event = right(self, queue, params, *others)
+    def prepared(self, queue, params, *others):
         if params == SMALL:
             raise gemmlab.DeviceError("its kernel is broken")
-        return event
+        return right(self, queue, params, *others)
 
-    monkeypatch.setattr(type(backend), "multiply", multiply)
+    monkeypatch.setattr(type(backend), "prepared", prepared)
     with pytest.warns(UserWarning, match=r"the profile's .*tile_x 2, .* is not used, its kernel is broken"):
         assert params_of(8, 8, 8) == LARGE
     with warnings.catch_warnings():
@@ -140,7 +140,7 @@ def test_one_that_has_passed_is_not_checked_in_later_processes(backend, monkeypa
 
 def test_the_machines_own_go_before_those_that_ship(backend, monkeypatch):
     shipped = {"parameters": LARGE, "shape": [64, 64, 64], "gflop_per_s": 10.0, "driver": "elsewhere"}
-    table = {configurations.device_key(backend.queue): {NAME: {"float32": [shipped]}}}
+    table = {configurations.device_key(backend.queue.device): {NAME: {"float32": [shipped]}}}
     monkeypatch.setattr(_profile, "_shipped", lambda: _profile.Content({}, table))
     configurations.forget()
     assert params_of(8, 8, 8) == LARGE
@@ -159,7 +159,7 @@ def test_an_old_name_is_read():
     old = tuned.rung.resolve({}, tuned.device.kind) | {"panel": 4}
     del old["group_m"]
     one = Configuration(old, (64, 64, 64), 100.0, "")
-    _profile.store_configurations(configurations.device_key(tuned.queue), "opencl-tuned", {"float32": [one]})
+    _profile.store_configurations(configurations.device_key(tuned.queue.device), "opencl-tuned", {"float32": [one]})
     configurations.forget()
     (found,) = configurations.known(tuned, tuned.queue, "float32")
     assert found.parameters == tuned.rung.resolve({"group_m": 4}, tuned.device.kind)
@@ -169,7 +169,7 @@ def test_float16_has_the_configurations_of_float32():
     tuned = gemmlab.get_backend("opencl-tuned")
     of_float32 = configurations.known(tuned, tuned.queue, "float32")
     one = Configuration(tuned.rung.resolve({}, tuned.device.kind), (64, 64, 64), 100.0, "")
-    _profile.store_configurations(configurations.device_key(tuned.queue), "opencl-tuned", {"float32": [one]})
+    _profile.store_configurations(configurations.device_key(tuned.queue.device), "opencl-tuned", {"float32": [one]})
     configurations.forget()
     assert configurations.known(tuned, tuned.queue, "float16") == (one,) != of_float32
 
@@ -184,7 +184,7 @@ def test_float16_has_the_configurations_of_float32():
 def test_what_is_no_configuration_is_ignored(damage, backend):
     usual = params_of(70, 50, 30)
     one = {"parameters": SMALL, "shape": [64, 64, 64], "gflop_per_s": 10.0, "driver": ""} | damage
-    devices = {configurations.device_key(backend.queue): {NAME: {"float32": [one, 3]}}}
+    devices = {configurations.device_key(backend.queue.device): {NAME: {"float32": [one, 3]}}}
     _profile.path().write_text(json.dumps({"version": 2, "machines": {}, "devices": devices}))
     forget()
     assert params_of(70, 50, 30) == usual
@@ -193,27 +193,32 @@ def test_what_is_no_configuration_is_ignored(damage, backend):
 def test_shapes_are_replaced_one_by_one(backend):
     keep(backend, (SMALL, 64, 100.0), (LARGE, 1024, 100.0))
     keep(backend, (SMALL, 1024, 200.0))
-    kept = _profile.configurations(configurations.device_key(backend.queue), NAME, "float32")
+    kept = _profile.configurations(configurations.device_key(backend.queue.device), NAME, "float32")
     assert [(one.shape[0], one.parameters, one.gflop_per_s) for one in kept] == [
         (64, SMALL, 100.0), (1024, SMALL, 200.0),
     ]  # fmt: skip
 
 
+def rung_of(name):
+    return RUNGS[RUNG_NAMES.index(name.partition("-")[2])]
+
+
 def test_the_files_that_ship_are_profiles_of_rungs():
-    for backends in _profile._shipped().devices.values():
+    for key, backends in _profile._shipped().devices.items():
         for name, dtypes in backends.items():
+            names = {param.name for param in rung_of(name).on("gpu" if key.startswith("NVIDIA") else "cpu").params}
             rung = gemmlab.backends()[name]
             for listed in dtypes.values():
                 for one in map(_profile._configuration, listed):
                     assert one is not None
-                    assert one.parameters.keys() == rung.params.keys()
+                    assert one.parameters.keys() == names
                     assert all(rung.params[key].constraint(value) for key, value in one.parameters.items())
 
 
 @pytest.mark.parametrize("place", FIRST_PLACES)
 def test_every_runtime_names_its_device_and_its_local_memory(place):
     queue = gemmlab.get_backend(backend_at(place, "naive")).queue
-    assert configurations.device_key(queue).split(", ")[1].split()[0].replace(".", "").isdigit()
+    assert configurations.device_key(queue.device).split(", ")[1].split()[0].replace(".", "").isdigit()
     assert queue.static_local_bytes >= queue.device.local_bytes
     assert local_memory._runs(queue, 16 << 10)
 
@@ -244,6 +249,10 @@ def test_a_cpu_follows_the_product_that_is_nearest_in_size(backend):
     assert params_of(300, 200, 300) == SMALL
 
 
+def gpu(compute_units):
+    return Device("opencl", 0, "a GPU", "gpu", "p", "d", compute_units, 1024, 48 << 10, 8 << 30, 2 << 30, True)
+
+
 def test_the_model_counts_waves():
     rung = RUNGS[RUNG_NAMES.index("tuned")]
     for warps, at_a_time in ((4, 8), (1, 2)):  # groups of 256 work-items, or of 64, of which four run at a time
@@ -255,7 +264,7 @@ def test_the_model_counts_waves():
             ((2 * rows, 256, 64, 1), 1), ((2 * rows + 1, 256, 64, 1), 2), ((1, 1, 640, 1), 10), ((rows, 128, 64, 9), 3),
         ):  # 8 groups are one wave
             expected = model.START_S + times * (own_s - model.START_S)
-            assert model.predicted_s(one, rung, "gpu", GemmSize(m, n, k, batch), at_a_time) == pytest.approx(expected)
+            assert model.predicted_s(one, rung, gpu(at_a_time), GemmSize(m, n, k, batch)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", ["opencl-tuned", "opencl-tuned-float64", "cuda-tuned"])
@@ -265,8 +274,9 @@ def test_what_is_chosen_on_an_h100_was_fast_there(name):
     shares = []
     for (dtype, shape), ranking in log.rankings_of(header, entries).items():
         shipped = _profile.configurations(header["device"], header["backend"], dtype)
-        chosen = min(shipped, key=lambda one: model.predicted_s(one, rung, "gpu", GemmSize(*shape, 1), 132))
-        rate = ranking.rates.get(tuple(chosen.parameters[name] for name in header["names"]))
+        chosen = min(shipped, key=lambda one: model.predicted_s(one, rung, gpu(132), GemmSize(*shape, 1)))
+        values = (chosen.parameters.get(name, 1) for name in header["names"])  # `local_copy` of the log has gone
+        rate = ranking.rates.get(tuple(values))
         if rate is not None:
             shares.append(rate / max(ranking.rates.values()))
     assert len(shares) > 2
@@ -278,7 +288,7 @@ def test_short_measurements_are_not_all_start():
     rung = RUNGS[RUNG_NAMES.index("tuned")]
     one = Configuration({}, (64, 64, 64), 1000.0, "")  # half a microsecond
     own_s = 2e-9 * 64**3 / 1000
-    assert model.predicted_s(one, rung, "gpu", GemmSize(64, 64, 128, 1), 8) == pytest.approx(1.5 * own_s)
+    assert model.predicted_s(one, rung, gpu(8), GemmSize(64, 64, 128, 1)) == pytest.approx(1.5 * own_s)
 
 
 def test_the_small_product_has_edges():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from devices import nvrtc_here
-from fake_cuda import DriverFailure, FakeCuda, FakeDevice, FakeStream, OutOfMemory, RuntimeFailure
+from fake_cuda import DriverFailure, FakeCuda, FakeStream, OutOfMemory, RuntimeFailure
 from helpers import output_of
 
 import gemmlab
@@ -19,10 +20,13 @@ from gemmlab._gpu import runtime
 from gemmlab._gpu.backend import RungBackend
 from gemmlab._gpu.batches import GemmSize, Operand
 from gemmlab._gpu.cuda import Cuda, CudaQueue, compile_source
-from gemmlab._gpu.device_arrays import DeviceOperands
-from gemmlab._gpu.ladder.rungs import RUNG_NAMES, RUNGS, kernel_text
+from gemmlab._gpu.kernels import kernel_text
+from gemmlab._gpu.ladder.rung import row_major
+from gemmlab._gpu.ladder.rungs import RUNG_NAMES, RUNGS
+from gemmlab._gpu.runtime import Device
 
 DTYPES = ("float32", "float64")
+H100 = Device("cuda", 0, "NVIDIA H100", "gpu", "CUDA", "d", 132, 1024, 48 << 10, 80 << 30, 80 << 30, True)
 STORES_IN_THE_LOOP = {"naive", "register-global"}
 every_rung = pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.name)
 every_dtype = pytest.mark.parametrize("dtype", DTYPES)
@@ -42,8 +46,9 @@ def nvrtc():
 
 
 def compiled(rung, dtype, arch, **params):
-    text = kernel_text("cuda.h") + rung.text
-    return compile_source(text, rung.defines(rung.resolve(params, "gpu"), dtype), arch)
+    size, params = GemmSize(256, 256, 256, 1), rung.resolve(params, "gpu")
+    one, *_ = rung.launches(params, dtype, size, row_major(size), H100)
+    return compile_source(kernel_text("common/cuda.h") + one.text, one.macros, arch)
 
 
 @pytest.mark.parametrize(
@@ -67,15 +72,20 @@ def test_float16_is_converted_once_on_its_way(split_k, nvrtc):
 
 
 def test_the_sum_of_parts_compiles(nvrtc):
-    text = kernel_text("cuda.h") + kernel_text("stored.h") + kernel_text("add_parts.cl")
+    text = kernel_text("common/cuda.h") + kernel_text("common/stored.h") + kernel_text("common/add_parts.cl")
     for macros in ({"REAL": "float", "STORED": "half", "HALF_C": 1}, {"REAL": "double", "STORED": "double"}):
         assert b".entry add_parts(" in compile_source(text, macros, "compute_90")
 
 
-@pytest.mark.parametrize("real", ["float", "double", "short"])
+@pytest.mark.parametrize("real", ["char", "short", "int", "long"])
 def test_the_copy_compiles(real, nvrtc):
-    text = kernel_text("cuda.h") + kernel_text("copy.cl")
+    text = kernel_text("common/cuda.h") + kernel_text("common/copy.cl")
     assert b".entry copy(" in compile_source(text, {"REAL": real}, "compute_90")
+
+
+def test_the_clearing_compiles(nvrtc):
+    text = kernel_text("common/cuda.h") + kernel_text("common/clear.cl")
+    assert b".entry clear(" in compile_source(text, {}, "compute_90")
 
 
 def flow(ptx):
@@ -257,7 +267,7 @@ def test_a_program_that_the_driver_refuses_is_built_again(queue, cuda, fake):
     ("capability", "arch"), [("90", "sm_90"), ("103", "compute_100"), ("86", "compute_80"), ("61", "compute_61")]
 )
 def test_an_architecture_that_nvrtc_does_not_know_takes_the_one_before(capability, arch, queue, monkeypatch):
-    monkeypatch.setattr(FakeDevice, "compute_capability", capability)
+    monkeypatch.setattr(queue, "device", replace(queue.device, compute_capability=int(capability)))
     assert queue.arch == arch
     assert queue.target() == f"{arch}, NVRTC 13.5"
 
@@ -319,8 +329,8 @@ def test_an_array_is_adopted_without_copy(base, looking):
     cupy = pytest.importorskip("cupy")
     array = cupy.ndarray((4, 6), np.float32, at(base + 512))[1:, ::-1]
     adopted = looking.adopt(array)
-    assert adopted.memory.ptr == adopted.address
-    assert adopted.address + adopted.start_bytes == base + 512 + 24 + 20
+    assert adopted.memory.ptr % 128 == 0
+    assert adopted.memory.ptr + adopted.start_bytes == base + 512 + 24 + 20 == adopted.region[1]
     assert (adopted.shape, adopted.strides, adopted.dtype) == ((3, 6), (24, -4), np.float32)
     assert adopted.queue.device.index == 1
     assert adopted.queue is looking.adopt(array.T).queue
@@ -329,22 +339,11 @@ def test_an_array_is_adopted_without_copy(base, looking):
 def test_overlap_is_detected_for_separately_allocated_arrays(looking):
     cupy = pytest.importorskip("cupy")
     base = 0x7F0000000000
-    whole = cupy.ndarray((8, 8), np.float64, at(base))
-    lower = cupy.ndarray((4, 8), np.float64, at(base + 256))  # what DLPack brings begins where the array does
-    apart = cupy.ndarray((8, 8), np.float64, at(base + 512))
-    operands = DeviceOperands(looking.adopt(whole).queue)
-    whole, lower, apart = [operands.proxy(looking.adopt(array)) for array in (whole, lower, apart)]
-    seen = [np.may_share_memory(whole, other) for other in (lower, apart)]  # pytest would read what is not there
-    assert seen == [True, False]
-    memory, start_bytes = operands.locate(lower[1:])
-    assert memory.ptr + start_bytes == base + 256 + 64
-
-
-def test_a_result_is_made_on_the_device_of_its_operand(looking, fake):
-    cupy = pytest.importorskip("cupy")
-    like = cupy.ndarray((2, 2), np.float32, at(0x7F0000000000))
-    looking.cupy.empty = lambda shape, dtype: (shape, dtype, fake.device, fake.current)
-    assert looking.empty(like, (3, 4)) == ((3, 4), np.float32, 1, fake.before)
+    whole = looking.adopt(cupy.ndarray((8, 8), np.float64, at(base)))
+    lower = looking.adopt(cupy.ndarray((4, 8), np.float64, at(base + 256)))  # what DLPack brings begins where it does
+    apart = looking.adopt(cupy.ndarray((8, 8), np.float64, at(base + 512)))
+    assert [whole.overlaps(other) for other in (lower, apart)] == [True, False]
+    assert [other.overlaps(whole) for other in (lower, apart)] == [True, False]
 
 
 # What a GPU answers
@@ -385,9 +384,9 @@ def uploaded(queue, array):
 def product_of_host_arrays(gpu, queue, rung, a, b):
     out = np.full((len(a), a.shape[1], b.shape[2]), np.nan, a.dtype)
     operands = [uploaded(queue, x) for x in (a, b, out)]
-    event = multiply(gpu, queue, rung, operands, GemmSize(*out.shape[1:], a.shape[2], len(a)))
+    handle = multiply(gpu, queue, rung, operands, GemmSize(*out.shape[1:], a.shape[2], len(a)))
     queue.download(out, operands[2].memory)
-    return out, event
+    return out, handle
 
 
 @every_rung
@@ -427,10 +426,10 @@ def test_users_arrays_are_multiplied_where_they_are_and_in_order(gpu):
         current = use()
         whole = cupy.asarray(np.pad(a, ((0, 0), (2, 3), (5, 1))))
         given = whole[:, 2:-3, 5:-1], cupy.asarray(b)
-        out = gpu.empty(given[0], (3, 70, 90))
+        out = cupy.empty((3, 70, 90), np.float32)
         adopted = [gpu.adopt(x) for x in (*given, out)]
         for x in adopted:
-            assert x.address + x.start_bytes == x.array.data.ptr
+            assert x.memory.ptr + x.start_bytes == x.array.data.ptr
         for rung in RUNGS:
             out.set(np.full(out.shape, np.nan, out.dtype))
             multiply(gpu, adopted[0].queue, rung, adopted, GemmSize(70, 90, 300, 3))

@@ -75,8 +75,8 @@ def test_a_product_does_not_block_and_hands_back_its_event(place: str) -> None:
     a, b, device_a, device_b = both(place, (300, 300), (300, 300))
     from gemmlab._gpu.device_arrays import problem_of
 
-    problem, out = problem_of(backend, device_a, device_b, None)
-    handle = backend.gemm(problem)
+    out = on_device(place, np.full((300, 300), np.nan, "float32"))
+    handle = backend.gemm(problem_of(backend, device_a, device_b, out))
     handle.wait()
     assert handle.kernel_s != 0
     assert np.array_equal(to_host(out), a @ b)

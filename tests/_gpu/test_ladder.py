@@ -9,7 +9,8 @@ from randomness import RNG
 from sweeps import swept
 
 import gemmlab
-from gemmlab._gpu.ladder.rungs import RUNGS, kernel_text
+from gemmlab._gpu.kernels import kernel_text
+from gemmlab._gpu.ladder.rungs import RUNGS
 
 pytestmark = pytest.mark.skipif(not RUNG_AND_PLACE, reason="no runtime has a device here")
 

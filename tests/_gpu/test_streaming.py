@@ -221,7 +221,7 @@ def test_staged_transfers_of_any_strides(place: str, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("place", FIRST_PLACES)
-@pytest.mark.parametrize("broken", ["up", "down", "launch"])
+@pytest.mark.parametrize("broken", ["up", "down", "start"])
 def test_a_failure_reaches_the_caller_and_the_next_product_works(
     place: str, broken: str, limit: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,7 +239,7 @@ def test_a_failure_reaches_the_caller_and_the_next_product_works(
         return works(*arguments)
 
     one = {"up": "start_upload", "down": "start_download"} if queue.can_stage else {"up": "upload", "down": "download"}
-    where = {"up": lanes.queues[0], "down": lanes.queues[1], "launch": queue}[broken]
+    where = {"up": lanes.queues[0], "down": lanes.queues[1], "start": queue}[broken]
     works = getattr(where, one.get(broken, broken))
     monkeypatch.setattr(where, one.get(broken, broken), fails_at_the_third)
     with pytest.raises(DeviceError, match="lost in a test"):

@@ -15,6 +15,8 @@ from randomness import RNG
 from gemmlab._errors import BackendUnavailable, DeviceError, UnsupportedProblem
 from gemmlab._gpu import runtime_named
 from gemmlab._gpu import sycl as module
+from gemmlab._gpu.batches import GemmSize
+from gemmlab._gpu.ladder.rung import row_major
 from gemmlab._gpu.ladder.rungs import RUNGS
 from gemmlab._gpu.sycl import Sycl
 
@@ -51,14 +53,9 @@ def integers(*shape, dtype="float32"):
 def launched(queue, rung, shape, memories, dtype="float32"):
     """Start a rung on a stack of row-major products."""
     count, m, n, k = shape
-    plan = rung.resolve({}, queue.device.kind)
-    kernel = queue.kernel(rung.text, "gemm", rung.defines(plan, dtype))
-    columns, rows = rung.block(plan)
-    sizes = (k, m * k), (n, k * n), (n, m * n)
-    places = [x for memory, own in zip(memories, sizes, strict=True) for x in (memory, *map(np.int64, (0, *own)))]
-    groups = -(-n // columns), -(-m // rows), count
-    last = [np.int32(1)] if rung.shares_k else []
-    return queue.launch(kernel, groups, (*rung.group(plan), 1), [*map(np.int32, (m, n, k)), *places, *last])
+    kind, size = queue.device.kind, GemmSize(m, n, k, count)
+    launches = rung.on(kind).launches(rung.resolve({}, kind), dtype, size, row_major(size), queue.device)
+    return queue.start(queue.prepared(launches), *memories)[-1]
 
 
 def product(queue, rung, a, b):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,17 +12,21 @@ from devices import PLACES, backend_at, integers
 from randomness import RNG
 
 import gemmlab
+from gemmlab._gpu import runtime_named
+from gemmlab._gpu.backend import RungBackend
 from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.ladder import tuned
 from gemmlab._gpu.ladder.rungs import RUNG_NAMES, RUNGS
 from gemmlab._gpu.runtime import Device
+from gemmlab._registry import registered
 
 pytestmark = pytest.mark.usefixtures("quick_kernels")
 
 RUNG = RUNGS[RUNG_NAMES.index("tuned")]
-# As on a GPU, but small: a CPU device runs its work-items one after another.
-AS_ON_A_GPU = {
-    "local_copy": 1, "vector_bytes": 16, "tile_x": 4, "tile_y": 8, "warp_y": 8, "warps_x": 1, "warps_y": 2, "step_k": 4,
+ON_A_GPU = replace(RUNG, cpu=None, defaults=dict.fromkeys(("gpu", "cpu"), RUNG.defaults["gpu"]))
+# Small, since a CPU device runs the work-items one after another.
+SMALL = {
+    "vector_bytes": 16, "tile_x": 4, "tile_y": 8, "warp_y": 8, "warps_x": 1, "warps_y": 2, "step_k": 4,
     "buffers": 2, "pad": 4,
 }  # fmt: skip
 SIZES = ((1, 1, 1), (130, 66, 129))
@@ -32,24 +37,56 @@ on_a_device = pytest.mark.skipif(not PLACES, reason="no device")
 CHANGES = [
     {}, {"buffers": 1}, {"pad": 0}, {"step_k": 8}, {"warp_y": 2}, {"warps_x": 2, "warps_y": 1}, {"tile_y": 4},
     {"serpentine": 1}, {"quads": 1}, {"quads": 1, "warp_y": 2}, {"quads": 1, "warp_y": 16}, {"group_m": 1},
-    {"split_k": 3}, {"vector_bytes": 32, "local_copy": 0, "tile_x": 8},
-    {"vector_bytes": 64, "local_copy": 0, "tile_x": 32},
+    {"split_k": 3},
 ]  # fmt: skip
 
 
+@pytest.fixture(params=PLACES)
+def on_a_gpu(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of a backend that runs the form for GPUs on any device."""
+    runtime, _, selector = request.param.partition(":")
+    backend = RungBackend(runtime_named(runtime), ON_A_GPU, selector)
+    backend.name = f"{runtime}-as-on-a-gpu"
+    with registered(backend):
+        yield backend.name
+
+
 @on_a_device
-@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(
     ("dtype", "change"), [
         *(("float32", one) for one in CHANGES), ("float64", CHANGES[0]),
-        *(("float16", one) for one in CHANGES if not one or one.keys() & {"split_k", "local_copy", "warps_x"}),
+        *(("float16", one) for one in CHANGES if not one or one.keys() & {"split_k", "warps_x"}),
     ], ids=str,
 )  # fmt: skip
-def test_products_are_exact(dtype: str, change: dict[str, int], place: str) -> None:
+def test_products_are_exact(dtype: str, change: dict[str, int], on_a_gpu: str) -> None:
+    are_exact(dtype, on_a_gpu, **{**SMALL, **change})
+
+
+@pytest.mark.parametrize("place", [place for place in PLACES if runtime_named(place[: place.index(":")]).device(
+    place[place.index(":") + 1 :]).kind == "cpu"])  # fmt: skip
+@pytest.mark.parametrize(("dtype", "change"), [
+    ("float32", {}), ("float32", {"vector_bytes": 32, "tile_x": 8}), ("float32", {"tile_x": 32}),
+    ("float32", {"split_k": 3}), ("float32", {"tile_y": 1}), ("float64", {}), ("float16", {}),
+    ("float16", {"split_k": 3}), ("float16", {"tile_x": 32}), ("float16", {"vector_bytes": 32, "tile_x": 8}),
+], ids=str)  # fmt: skip
+def test_products_of_the_form_for_cpus_are_exact(dtype: str, change: dict[str, int], place: str) -> None:
+    are_exact(dtype, backend_at(place, "tuned"), **change)
+
+
+def are_exact(dtype: str, backend: str, **params: int) -> None:
     for m, n, k in SIZES:
         a, b, out = integers((m, k), dtype), integers((k, n), dtype), np.full((m, n), np.nan, dtype)
-        gemmlab.matmul(a, b, out=out, backend=backend_at(place, "tuned"), **{**AS_ON_A_GPU, **change})
+        gemmlab.matmul(a, b, out=out, backend=backend, **params)
         assert np.array_equal(out, (a.astype(float) @ b.astype(float)).astype(dtype)), (m, n, k)
+
+
+@on_a_device
+def test_what_a_device_ignores_is_said() -> None:
+    a = np.ones((3, 3), np.float32)
+    kind = gemmlab.get_backend("opencl-tuned").device.kind  # type: ignore[attr-defined]
+    said = gemmlab.explain(a, a, backend="opencl-tuned").rows[0][2]
+    assert ("it ignores warp_y, quads" in said) == (kind == "cpu")
+    assert (gemmlab.matmul(a, a, backend="opencl-tuned", quads=1) == 3).all()
 
 
 @pytest.fixture
@@ -76,7 +113,7 @@ def placed(queue: Any, x: np.ndarray, layout: str) -> Any:
 
 @on_a_device
 @pytest.mark.parametrize("much", [1, 10**9], ids=["copied", "in place"])
-def test_every_layout_of_device_arrays(queue: Any, much: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_layout_of_device_arrays(queue: Any, on_a_gpu: str, much: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuned, "MUCH_REUSE", much)
     m, n, k = 65, 67, 29
     a, b = integers((m, k), "float32"), integers((k, n), "float32")
@@ -84,29 +121,29 @@ def test_every_layout_of_device_arrays(queue: Any, much: int, monkeypatch: pytes
         for of_b in LAYOUTS:
             x, y = placed(queue, a, of_a), placed(queue, b, of_b)
             with gemmlab.trace() as calls:
-                c = gemmlab.matmul(x, y, backend="opencl-tuned", split_k=2, **AS_ON_A_GPU)
+                c = gemmlab.matmul(x, y, backend=on_a_gpu, split_k=2, **SMALL)
             assert np.array_equal(c.get(), a @ b), (of_a, of_b)
             assert calls[0].copies == 0, "what the rung copies to read it faster is a part of its work"
             assert calls[0].kernel_s > 0
 
 
 @on_a_device
-def test_infinity_beyond_the_end_of_k_does_not_reach_c(queue: Any) -> None:
+def test_infinity_beyond_the_end_of_k_does_not_reach_c(queue: Any, on_a_gpu: str) -> None:
     """Tiles are filled up with zeros, not with what follows in memory."""
     held_a, held_b = np.full((40, 64), np.inf, np.float32), np.full((64, 40), np.inf, np.float32)
     held_a[:, :33], held_b[:33] = integers((40, 33), "float32"), integers((33, 40), "float32")
     import pyopencl.array as cl_array
 
     a, b = cl_array.to_device(queue, held_a)[:, :33], cl_array.to_device(queue, held_b)[:33]
-    c = gemmlab.matmul(a, b, backend="opencl-tuned", **AS_ON_A_GPU)
+    c = gemmlab.matmul(a, b, backend=on_a_gpu, **SMALL)
     assert np.array_equal(c.get(), held_a[:, :33] @ held_b[:33])
 
 
 @on_a_device
-def test_parts_of_k_are_added_in_their_order() -> None:
+def test_parts_of_k_are_added_in_their_order(on_a_gpu: str) -> None:
     """The same bits every time."""
     a, b = RNG.random((20, 3000), "float32"), RNG.random((3000, 30), "float32")
-    first, *others = (gemmlab.matmul(a, b, backend="opencl-tuned", split_k=7, **AS_ON_A_GPU) for _ in range(4))
+    first, *others = (gemmlab.matmul(a, b, backend=on_a_gpu, split_k=7, **SMALL) for _ in range(4))
     assert all(np.array_equal(first, other) for other in others)
     assert gemmlab.verify.error_over_bound(a, b, first) <= 1
 
@@ -115,7 +152,7 @@ def test_parts_of_k_are_added_in_their_order() -> None:
 
 
 def fitted(m: int, n: int, k: int, **given: int) -> dict[str, int]:
-    return RUNG.fitted(RUNG.resolve(given, "gpu"), GemmSize(m, n, k, 1), H100.compute_units)
+    return RUNG.resolve(given, "gpu", GemmSize(m, n, k, 1), H100.compute_units)
 
 
 @pytest.mark.parametrize(("size", "parts"), [
@@ -163,22 +200,22 @@ def test_rows_in_reverse_order_need_wide_indices_too() -> None:
 
 def test_a_tile_of_a_streamed_product_is_not_copied() -> None:
     tile, size = Layout(0, 4097, is_tile=True), GemmSize(4096, 4096, 4097, 1)
-    assert RUNG.to_pack(RUNG.resolve({}, "gpu"), "float32", size, tile, Layout(0, 4096, is_tile=True)) == (0, 0)
+    assert RUNG.copied_ld(RUNG.resolve({}, "gpu"), "float32", size, tile, Layout(0, 4096, is_tile=True)) == (0, 0)
 
 
 @pytest.mark.parametrize(("params", "dtype", "kind"), [
     ({"vector_bytes": 8}, "float64", "gpu"), ({"vector_bytes": 32}, "float32", "gpu"),
-    ({"local_copy": 0, "vector_bytes": 64}, "float32", "gpu"), ({"vector_bytes": 8}, "float64", "cpu"),
+    ({"vector_bytes": 64}, "float32", "gpu"), ({"vector_bytes": 8}, "float64", "cpu"),
 ])  # fmt: skip
 def test_vectors_that_no_language_has_are_refused(params: dict[str, int], dtype: str, kind: str) -> None:
-    assert RUNG.refusal(RUNG.resolve(params, kind), dtype, replace(H100, kind=kind)) is not None
+    assert RUNG.on(kind).refusal(RUNG.resolve(params, kind), dtype, replace(H100, kind=kind)) is not None
 
 
 def test_copies_are_made_where_much_is_read_again() -> None:
     params, odd = RUNG.resolve({}, "gpu"), Layout(0, 4097)
-    assert RUNG.to_pack(params, "float32", GemmSize(4096, 4096, 4097, 1), odd, Layout(0, 4096)) == (4100, 0)
-    assert RUNG.to_pack(params, "float32", GemmSize(4096, 100, 4097, 1), odd, Layout(0, 100)) == (0, 0)
-    assert RUNG.to_pack(params, "float64", GemmSize(100, 4097, 4096, 1), Layout(0, 4096), odd) == (0, 0)
+    assert RUNG.copied_ld(params, "float32", GemmSize(4096, 4096, 4097, 1), odd, Layout(0, 4096)) == (4100, 0)
+    assert RUNG.copied_ld(params, "float32", GemmSize(4096, 100, 4097, 1), odd, Layout(0, 100)) == (0, 0)
+    assert RUNG.copied_ld(params, "float64", GemmSize(100, 4097, 4096, 1), Layout(0, 4096), odd) == (0, 0)
 
 
 @pytest.mark.parametrize(("change", "why"), [
@@ -186,10 +223,10 @@ def test_copies_are_made_where_much_is_read_again() -> None:
     ({"warp_y": 3}, "one of 1, 2, 4"), ({"vector_bytes": 48}, "one of 8, 16"),
 ])  # fmt: skip
 @on_a_device
-def test_what_its_text_cannot_do_is_an_error(change: dict[str, int], why: str) -> None:
+def test_what_its_text_cannot_do_is_an_error(on_a_gpu: str, change: dict[str, int], why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        gemmlab.matmul(np.ones((3, 3), np.float32), np.ones((3, 3), np.float32), backend="opencl-tuned",
-                       **{**AS_ON_A_GPU, **change})  # fmt: skip
+        gemmlab.matmul(np.ones((3, 3), np.float32), np.ones((3, 3), np.float32), backend=on_a_gpu,
+                       **{**SMALL, **change})  # fmt: skip
 
 
 def test_the_traffic_falls_with_the_block() -> None:

@@ -263,8 +263,8 @@ def test_what_32_bits_do_not_count_is_refused(clblast):
 
 @needs_opencl
 def test_shared_virtual_memory_is_refused(clblast):
-    problem = Problem.from_call(np.ones((2, 2), "float32"), np.ones((2, 2), "float32"))
-    problem.device_operands = SimpleNamespace(queue=clblast.queue, memories=[object()])
+    problem = Problem(*(SimpleNamespace(memory=object(), shape=(2, 2), dtype=np.dtype("float32")) for _ in range(3)))
+    problem.queue = clblast.queue
     assert "shared virtual memory" in clblast.supports(problem)
 
 

@@ -13,7 +13,7 @@ from devices import FIRST_PLACES, PLACES, backend_at, nvrtc_here
 from gemmlab._errors import DeviceError
 from gemmlab._gpu import runtime_named
 from gemmlab._gpu.cuda import compile_source
-from gemmlab._gpu.ladder.rungs import kernel_text
+from gemmlab._gpu.kernels import kernel_text
 from gemmlab._gpu.runtime import Device
 from gemmlab.campaign.measuring import devices_of
 from gemmlab.measure import records
@@ -170,7 +170,7 @@ def test_the_loops_compile_for_cuda(kind, nvrtc):
     def loops(name):
         return kernel_text(name, device_ceilings.PACKAGE)
 
-    head = kernel_text("cuda.h") + loops("ceiling.h")
+    head = kernel_text("common/cuda.h") + loops("ceiling.h")
     arithmetic = compile_source(
         head + loops("fma.cl"), arithmetic_forms(GPU, kind)[0].defines | {"CHAINS": 8}, "compute_90"
     )

@@ -38,7 +38,7 @@ def backend_on(kind, **given):
 
     def resolve(problem, params):
         size = GemmSize(problem.m, problem.n, problem.k, 1)
-        return TUNED.fitted(TUNED.resolve({**BEST_OF[kind], **given, **params}, kind), size, device.compute_units)
+        return TUNED.resolve({**BEST_OF[kind], **given, **params}, kind, size, device.compute_units)
 
     return SimpleNamespace(rung=TUNED, queue=SimpleNamespace(device=device), resolve=resolve)
 

@@ -17,7 +17,7 @@ import numpy as np
 from gemmlab import _registry
 from gemmlab._backend import Availability, FullBackend, Param
 from gemmlab._gpu import device_arrays
-from gemmlab._gpu.runtime import Adopted
+from gemmlab._gpu.operands import DeviceOperand
 from gemmlab._problem import Problem
 
 LABEL = "Fake GPU"
@@ -61,16 +61,36 @@ class Work:
         self.done = True
 
 
+class FakePlans:
+    """Executes what is planned; keeps nothing."""
+
+    def key_of(self, *given: Any) -> Any:
+        return given[3]
+
+    def product(self, *given: Any) -> None:
+        return None
+
+    def execute(self, plan: Any, a: Array, b: Array, out: Array | None, events: list[Any] | None) -> Array:
+        out = Array(np.full(plan.shape, np.nan, plan.dtype)) if out is None else out
+        work = plan.prepared(a.values, b.values, out.values)
+        out.work.append(work)
+        if events is not None:
+            events.append(work)
+        return out
+
+
 class FakeRuntime:
     """Counts what it brings to the device, and how often it waits."""
 
     name = "opencl"
     device = FakeDeviceInfo()
+    plans = FakePlans()
+    failed = False
     brought = waits = 0
 
-    def adopt(self, x: Array) -> Adopted:
+    def adopt(self, x: Array) -> DeviceOperand:
         address = x.values.__array_interface__["data"][0]
-        return Adopted(x, self, x.values, address, 0, x.values.shape, x.values.strides, x.dtype)
+        return DeviceOperand(x, self, x.values, 0, (0, address), x.values.shape, x.values.strides, x.dtype)
 
     def array(self, device: Any, host: Any) -> Array:
         FakeRuntime.brought += 1
@@ -79,15 +99,6 @@ class FakeRuntime:
     def values(self, x: Array) -> Any:
         self.wait(x)
         return x.values.copy()
-
-    def wait_for_others(self, queue: Any, arrays: Any) -> None:
-        pass
-
-    def add_readers(self, arrays: Any, event: Work) -> None:
-        """There is one queue."""
-
-    def add_dependency(self, out: Array, event: Work) -> None:
-        out.work.append(event)
 
     @staticmethod
     def wait(x: Array) -> None:
@@ -115,8 +126,12 @@ class Device(FullBackend):
         return True
 
     def gemm(self, problem: Problem, **params: Any) -> Work:
-        locate = problem.device_operands.locate if problem.device_operands else lambda x: (x, 0)
-        a, b, out = (locate(x)[0] for x in (problem.a, problem.b, problem.out))
+        return self._work(problem.a, problem.b, problem.out)
+
+    def planned(self, problem: Problem, params: Any) -> Any:
+        return self._work
+
+    def _work(self, a: Any, b: Any, out: Any) -> Work:
         return Work(partial(self.multiply, a, b, out), self.kernel_s)
 
     def multiply(self, a: Any, b: Any, out: Any) -> None:

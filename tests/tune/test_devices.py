@@ -99,7 +99,7 @@ def test_a_real_rung_is_tuned_and_products_follow(tmp_path, capsys):
     assert f"stored in {_profile.path()}" in said.out
     assert str(path) in said.err
     (found,) = replay(path)
-    key = configurations.device_key(runtime_named("opencl").queue(runtime_named("opencl").devices[0]))
+    key = configurations.device_key(runtime_named("opencl").devices[0])
     (kept,) = _profile.configurations(key, "opencl-local4", "float32")
     assert (kept.parameters, kept.shape) == (found.parameters, (40, 48, 56))
     with gemmlab.trace() as calls:

@@ -11,7 +11,7 @@ from randomness import RNG, fresh_seed
 
 from gemmlab import BackendUnavailable, UnsupportedProblem
 from gemmlab._gpu.cuda import compile_source
-from gemmlab._gpu.ladder.rungs import kernel_text
+from gemmlab._gpu.kernels import kernel_text
 from gemmlab._gpu.transfers.memory_modes import MODES
 from gemmlab.workloads import gpp, gpp_problem
 from gemmlab.workloads.gpp import DeviceProblem, Problem, frequencies, self_energy
@@ -223,7 +223,7 @@ def test_what_a_device_cannot_do_is_said():
             self_energy(resident, "fused")
         with pytest.raises(ValueError, match="leave the backend out"):
             self_energy(resident, "device-fused", backend="cuda:7")
-        if (resident.queue.compute_capability or 0) < 90:
+        if (resident.queue.device.compute_capability or 0) < 90:
             with pytest.raises(UnsupportedProblem, match="choose device-fused"):
                 self_energy(resident, "device-tensor")
         if runtime != "cuda":
@@ -235,5 +235,5 @@ def test_the_kernels_compile_for_nvidias_gpus():
     nvrtc_here()
     for form, variants in VARIANTS.items():
         for variant in variants.values():
-            text = kernel_text("cuda.h") + source_of(variant.kernel)
+            text = kernel_text("common/cuda.h") + source_of(variant.kernel)
             assert compile_source(text, variant.defines, "sm_90"), form

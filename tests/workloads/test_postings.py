@@ -14,7 +14,7 @@ from gemmlab import BackendUnavailable, UnsupportedProblem
 from gemmlab._cpu import isa
 from gemmlab._gpu import runtime_named
 from gemmlab._gpu.cuda import compile_source
-from gemmlab._gpu.ladder.rungs import kernel_text
+from gemmlab._gpu.kernels import kernel_text
 from gemmlab.workloads import postings, postings_device, postings_index, postings_made
 from gemmlab.workloads._postings import Loops
 from gemmlab.workloads.postings import DeviceIndex, Index, generate, intersect, read_queries, trigrams, write_queries
@@ -289,5 +289,5 @@ def test_an_index_that_a_device_cannot_hold_is_refused(place, monkeypatch):
 def test_the_kernels_compile_for_nvidias_gpus():
     nvrtc_here()
     for name in ("coarse", "chunks", "fine", "offsets", "compact"):
-        text = kernel_text("cuda.h") + postings_device.source_of(name)
+        text = kernel_text("common/cuda.h") + postings_device.source_of(name)
         assert compile_source(text, postings_device.DEFINES["gpu"] | {"EXACT": 1}, "sm_90"), name

@@ -20,7 +20,7 @@ from gemmlab._backend import Params, by_todays_names
 from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.configurations import check, model
 from gemmlab._gpu.plans import table
-from gemmlab._gpu.runtime import Queue
+from gemmlab._gpu.runtime import Device, Queue
 from gemmlab._name import BackendName
 from gemmlab._problem import Problem
 from gemmlab._profile import Configuration
@@ -34,22 +34,21 @@ _MAX_CHOICES = 4096
 _choices: dict[Hashable, dict[str, int]] = {}  # what was resolved, for products without parameters of the caller
 
 
-def device_key(queue: Queue) -> str:
+def device_key(device: Device) -> str:
     """What a profile calls a device: a GPU's name and compute capability, a CPU's runtime and vector width.
 
     Two devices with the same key run a kernel at the same speed, as far as names can tell.
     """
-    device = queue.device
     if device.kind == "cpu":
-        return f"{device.platform}, {queue.vector_bits} bits"
-    capability = queue.compute_capability
+        return f"{device.platform}, {device.vector_bits} bits"
+    capability = device.compute_capability
     return device.name if capability is None else f"{device.name}, {capability // 10}.{capability % 10}"
 
 
 def resolve(backend: RungBackend, queue: Queue, problem: Problem, given: Params) -> dict[str, int]:
     """All parameters for a problem: the given ones, and those of a profile or the defaults for the rest."""
     if given and any(value is not None for value in given.values()):
-        return _around(given, backend, queue, problem)
+        return _for_size(backend, queue, problem, _around(given, backend, queue, problem))
     device = queue.device
     key = backend.name, device.name, device.index, problem.dtype, problem.m, problem.n, problem.k, problem.batch
     found = _choices.get(key)
@@ -57,13 +56,18 @@ def resolve(backend: RungBackend, queue: Queue, problem: Problem, given: Params)
         chosen = _fastest(backend, queue, problem, checked=True)
         if len(_choices) >= _MAX_CHOICES:
             _choices.clear()
-        found = _choices[key] = backend.rung.resolve({} if chosen is None else chosen.parameters, device.kind)
+        found = _choices[key] = _for_size(backend, queue, problem, {} if chosen is None else chosen.parameters)
     return dict(found)
+
+
+def _for_size(backend: RungBackend, queue: Queue, problem: Problem, given: Params) -> dict[str, int]:
+    size = GemmSize(problem.m, problem.n, problem.k, problem.batch)
+    return backend.rung.resolve(given, queue.device.kind, size, queue.device.compute_units)
 
 
 def note(backend: RungBackend, queue: Queue, problem: Problem) -> str:
     """Where the parameters for a problem come from, for `gemmlab.explain`; "" if they are the defaults."""
-    key, dtype = device_key(queue), problem.dtype.name
+    key, dtype = device_key(queue.device), problem.dtype.name
     wrong = "; ".join(check.reasons(backend, queue, dtype))
     chosen = _fastest(backend, queue, problem, checked=False)
     if chosen is None:
@@ -80,7 +84,7 @@ def known(backend: RungBackend, queue: Queue, dtype: str) -> tuple[Configuration
 
     Without its own, float16 has those of float32: in local memory and in the sums, its numbers are of float32.
     """
-    key, name = device_key(queue), BackendName.of(backend.name).plain
+    key, name = device_key(queue.device), BackendName.of(backend.name).plain
     read = partial(understood, backend=backend, kind=queue.device.kind)
     for of in (dtype, *(["float32"] if dtype == "float16" else [])):
         if found := _profile.configurations(key, name, of, read):
@@ -97,7 +101,7 @@ def forget() -> None:
 
 def _around(given: Params, backend: RungBackend, queue: Queue, problem: Problem) -> dict[str, int]:
     """The given parameters with those of a profile, where they go together, or else with the defaults."""
-    rung, device = backend.rung, queue.device
+    rung, device = backend.rung.on(queue.device.kind), queue.device
     plain = rung.resolve(given, device.kind)
     if all(given.get(param.name) is not None for param in rung.params):
         return plain
@@ -110,7 +114,7 @@ def _around(given: Params, backend: RungBackend, queue: Queue, problem: Problem)
 
 def _fastest(backend: RungBackend, queue: Queue, problem: Problem, checked: bool) -> Configuration | None:
     """The configuration that suits a problem best, of those that can run; with `checked`, that are right too."""
-    dtype, rung = problem.dtype.name, backend.rung
+    dtype, rung = problem.dtype.name, backend.rung.on(queue.device.kind)
     if dtype not in rung.dtypes or 0 in (problem.m, problem.n, problem.k, problem.batch):
         return None
     device, size = queue.device, GemmSize(problem.m, problem.n, problem.k, problem.batch)

@@ -18,8 +18,9 @@ import numpy as np
 
 from gemmlab._errors import GemmlabError
 from gemmlab._gpu import cache
-from gemmlab._gpu.ladder.rungs import kernel_text
-from gemmlab._gpu.runtime import Queue
+from gemmlab._gpu.batches import GemmSize
+from gemmlab._gpu.ladder.rung import Rung, RungParams, row_major
+from gemmlab._gpu.runtime import Device, Queue
 from gemmlab._name import BackendName
 from gemmlab._problem import Problem
 from gemmlab._profile import Configuration
@@ -86,20 +87,30 @@ def _sentence(backend: RungBackend, dtype: str, one: Configuration, reason: str)
 
 def _record(backend: RungBackend, queue: Queue, dtype: str, parameters: Mapping[str, int]) -> cache.Entry | None:
     """The entry of the disk cache that says that a configuration has passed; None where there is no cache."""
-    rung = backend.rung
-    resolved = rung.resolve(parameters, queue.device.kind)
-    texts = rung.text + "".join(map(kernel_text, ("add_parts.cl", "copy.cl")))
-    cases = _cases(backend, dtype, resolved)
-    return queue.cached(texts, repr((dtype, cases, rung.group(resolved), rung.variants(resolved, dtype))), "passed")
+    device, rung = queue.device, backend.rung.on(queue.device.kind)
+    resolved = rung.resolve(parameters, device.kind)
+    cases = _cases(backend, queue, dtype, resolved)
+    texts = [_texts(rung, device, dtype, values, size) for size, values in cases]
+    return queue.cached(repr(texts), repr((dtype, cases)), "passed")
 
 
-def _cases(backend: RungBackend, dtype: str, resolved: dict[str, int]) -> list[tuple[Size, dict[str, int]]]:
+def _texts(rung: Rung, device: Device, dtype: str, parameters: RungParams, size: Size) -> list[tuple[str, str]]:
+    """The texts that a product of this size needs, and their macros."""
+    product = GemmSize(*size, 1)
+    launches = rung.launches(parameters, dtype, product, row_major(product), device)
+    return [(launch.text, repr(sorted(launch.macros.items()))) for launch in launches]
+
+
+def _cases(
+    backend: RungBackend, queue: Queue, dtype: str, resolved: dict[str, int]
+) -> list[tuple[Size, dict[str, int]]]:
     """The sizes of the products, with their parameters."""
-    m, n, k = odd_size(*backend.rung.block(resolved))
-    cases = [((m, n, k), resolved)]
-    if len(backend.rung.variants(resolved, dtype)) > 1:  # its text is another one where vectors fit
+    rung, device = backend.rung.on(queue.device.kind), queue.device
+    odd = odd_size(*rung.block(resolved))
+    even, cases = rounded(odd), [(odd, resolved)]
+    if _texts(rung, device, dtype, resolved, odd) != _texts(rung, device, dtype, resolved, even):
         in_parts = {"split_k": 2} if "split_k" in resolved else {}
-        cases.append(((_rounded(m), _rounded(n), _rounded(k)), {**resolved, **in_parts}))
+        cases.append((even, {**resolved, **in_parts}))  # its text is another one where vectors fit
     return cases
 
 
@@ -108,7 +119,7 @@ def _why_wrong(backend: RungBackend, queue: Queue, dtype: str, parameters: Mappi
     if queue.device not in backend.runtime.devices:
         return "its device is not one of the runtime's"
     there = type(backend)(backend.runtime, rung, str(index))
-    cases = _cases(backend, dtype, rung.resolve(parameters, queue.device.kind))
+    cases = _cases(backend, queue, dtype, rung.resolve(parameters, queue.device.kind))
     try:
         return next(filter(None, (fault(there, size, values, dtype, size[0]) for size, values in cases)), "")
     except (GemmlabError, ValueError) as error:
@@ -129,5 +140,7 @@ def fault(
     return "" if np.array_equal(out, a @ b) else f"its exact product of {m} x {n} x {k} is wrong"
 
 
-def _rounded(extent: int) -> int:
-    return -(-extent // VECTOR) * VECTOR
+def rounded(size: Size) -> Size:
+    """A size whose extents are multiples of every vector."""
+    m, n, k = (-(-extent // VECTOR) * VECTOR for extent in size)
+    return m, n, k

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 
 from gemmlab._gpu.batches import GemmSize
-from gemmlab._gpu.ladder.rungs import Rung
+from gemmlab._gpu.ladder.rung import Rung, row_major
 from gemmlab._gpu.runtime import Device
 from gemmlab._profile import Configuration
 
@@ -28,7 +28,7 @@ START_S = 8e-6  # until a kernel runs and its first tiles have come
 def cost(one: Configuration, rung: Rung, device: Device, size: GemmSize) -> float:
     """The less the better: on a GPU the predicted seconds, on a CPU the distance between the two products."""
     if device.kind != "cpu":
-        return predicted_s(one, rung, device.kind, size, device.compute_units)
+        return predicted_s(one, rung, device, size)
     return doublings(one.shape, (size.m, size.n, size.k))
 
 
@@ -37,20 +37,21 @@ def doublings(one: tuple[int, int, int], other: tuple[int, int, int]) -> float:
     return sum(abs(math.log2(x / y)) for x, y in zip(one, other, strict=True))
 
 
-def predicted_s(one: Configuration, rung: Rung, kind: str, size: GemmSize, compute_units: int) -> float:
-    """Seconds for a batch of m x n x k products on a device of this kind and number of compute units."""
+def predicted_s(one: Configuration, rung: Rung, device: Device, size: GemmSize) -> float:
+    """Seconds for a batch of m x n x k products."""
     measured = GemmSize(*one.shape, 1)
     measured_s = 2e-9 * measured.m * measured.n * measured.k / one.gflop_per_s
-    parameters = rung.resolve(one.parameters, kind)
     start_s = min(START_S, measured_s / 2)
-    steps = _steps(parameters, rung, measured, compute_units)
-    return start_s + (measured_s - start_s) * _steps(parameters, rung, size, compute_units) / steps
+    steps = _steps(one, rung, device, measured)
+    return start_s + (measured_s - start_s) * _steps(one, rung, device, size) / steps
 
 
-def _steps(parameters: dict[str, int], rung: Rung, size: GemmSize, compute_units: int) -> int:
+def _steps(one: Configuration, rung: Rung, device: Device, size: GemmSize) -> int:
     """Steps of k that a compute unit takes, in all waves."""
-    columns, rows = rung.block(parameters)
-    parts = rung.parts(rung.fitted(parameters, size, compute_units))
-    groups = -(-size.m // rows) * -(-size.n // columns) * parts * size.batch
-    at_a_time = compute_units * max(1, FULL // math.prod(rung.group(parameters)))
+    parameters = rung.resolve(one.parameters, device.kind, size, device.compute_units)
+    launches = rung.launches(parameters, rung.dtypes[0], size, row_major(size), device)  # of any dtype: the same grid
+    grids = [launch.groups for launch in launches if launch.name == "gemm"]
+    groups = sum(map(math.prod, grids))
+    parts = max(1, sum(z for _, _, z in grids) // size.batch)  # that share the sums of a block of C
+    at_a_time = device.compute_units * max(1, FULL // math.prod(rung.group(parameters)))
     return -(-groups // at_a_time) * -(-size.k // parts)

@@ -1,4 +1,4 @@
-// tuned: as register, with eight ideas more. On a GPU (LOCAL_COPY 1):
+// tuned: as register, with eight ideas more, for GPUs. tuned_cpu.cl is the form for CPU devices.
 //
 //     local memory     a work-group copies tiles of A and B there, STEP_K deep, and all its work-items read them
 //     wide accesses    16 bytes at a time (WIDE elements), in local memory and, where the layout allows, in global memory
@@ -17,9 +17,6 @@
 //                 for y, x:                         c[y,x] += a[y] b[x]
 //         C[i0:i0+BLOCK_Y, j0:j0+BLOCK_X] = c of all work-items
 //
-// On a CPU (LOCAL_COPY 0) a work-group is one work-item with its own tile of C, and b and c are vectors of WIDE
-// elements. The caches do there what local memory does on a GPU.
-//
 // Source: CUTLASS and the guide of Boehm for the tiles of work-groups, warps and work-items.
 //
 // Traffic: A is read n / BLOCK_X times and B m / BLOCK_Y times from global memory. From local memory come
@@ -27,21 +24,6 @@
 //
 // A and B may be transposed: A_ALONG_K and B_ALONG_K say along which axis they are contiguous. At the edges of C the
 // last rows and columns are read again; at the end of k the tiles are filled up with zeros.
-
-// The first column (x) and row (y) of this work-group's tile of C.
-int2 first_of_tile()
-{
-    const int columns = get_num_groups(0), rows = get_num_groups(1);
-    const int number = get_group_id(1) * columns + get_group_id(0);
-    const int above = number / (GROUP_M * columns) * GROUP_M, height = min(GROUP_M, rows - above);
-    const int in_group = number - above * columns;
-    int2 first;
-    first.x = in_group / height * BLOCK_X;
-    first.y = (above + in_group % height) * BLOCK_Y;
-    return first;
-}
-
-#if LOCAL_COPY
 
 #define WARP 32
 #define WARP_X (WARP / WARP_Y)
@@ -208,62 +190,3 @@ __kernel GROUP void gemm(OPERANDS, const int parts)
         }
     }
 }
-
-#else
-
-#define VECTORS (TILE_X / WIDE)
-
-// A vector of B of which `left` elements are in the matrix.
-wide load(const __global stored *from, const int left)
-{
-    wide some = 0;
-    if (left >= WIDE)
-        return READ_ROW(from);
-    for (int e = 0; e < left; e++)
-        ((real *)&some)[e] = READ(from + e);
-    return some;
-}
-
-void store(__global stored_c *to, const wide all, const int left)
-{
-    if (left >= WIDE)
-        WRITE_ROW(to, all);
-    else
-        for (int e = 0; e < left; e++)
-            WRITE(to + e, ((const real *)&all)[e]);
-}
-
-__kernel GROUP void gemm(OPERANDS, const int parts)
-{
-    wide c[TILE_Y][VECTORS];
-    const __global stored *row[TILE_Y];
-    const int part = get_group_id(2) % parts, product = get_group_id(2) / parts;
-    const int depth = (k + parts - 1) / parts, begin = min(k, part * depth), end = min(k, begin + depth);
-    const int j0 = first_of_tile().x, i0 = first_of_tile().y;
-    A += A_start + product * A_step;
-    B += B_start + product * B_step + j0;
-    C += C_start + get_group_id(2) * C_step + j0;
-    #pragma unroll
-    for (int y = 0; y < TILE_Y; y++) {
-        row[y] = A + min(i0 + y, m - 1) * lda;
-        #pragma unroll
-        for (int x = 0; x < VECTORS; x++)
-            c[y][x] = 0;
-    }
-    for (int p = begin; p < end; p++)
-        #pragma unroll
-        for (int x = 0; x < VECTORS; x++) {
-            const wide b = load(B + p * ldb + x * WIDE, n - j0 - x * WIDE);
-            #pragma unroll
-            for (int y = 0; y < TILE_Y; y++)
-                c[y][x] += READ(row[y] + p) * b;
-        }
-    #pragma unroll
-    for (int y = 0; y < TILE_Y; y++)
-        #pragma unroll
-        for (int x = 0; x < VECTORS; x++)
-            if (i0 + y < m)
-                store(C + (i0 + y) * ldc + x * WIDE, c[y][x], n - j0 - x * WIDE);
-}
-
-#endif

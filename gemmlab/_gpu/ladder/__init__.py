@@ -1,7 +1,8 @@
 """The GPU ladder as the host knows it.
 
-    rungs.py      the rungs as data: sources, parameters, demands on the device, launch geometry
+    rungs.py      the rungs as data, a row each
+    rung.py       what a rung is: parameters, demands on the device, launch geometry, and what a product launches
+    tuned.py      the rung tuned on GPUs: its tiles, and how its operands lie in memory; on CPU devices tuned_cpu.py
     numbers.py    the dtypes: their types in an operand and in a kernel
-    tuned.py      what the rung tuned needs besides: its tiles, and how its operands lie in memory
     traffic.py    the bytes that each rung moves
 """

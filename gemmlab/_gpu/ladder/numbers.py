@@ -12,11 +12,10 @@ class Numbers(NamedTuple):
     c_type: str
     sum_size: int
     sum_type: str
-    copied_as: str
 
 
 NUMBERS = {
-    "float32": Numbers(4, "float", 4, "float", "float"),
-    "float64": Numbers(8, "double", 8, "double", "double"),
-    "float16": Numbers(2, "half", 4, "float", "short"),  # without cl_khr_fp16 no kernel may assign a half
+    "float32": Numbers(4, "float", 4, "float"),
+    "float64": Numbers(8, "double", 8, "double"),
+    "float16": Numbers(2, "half", 4, "float"),
 }

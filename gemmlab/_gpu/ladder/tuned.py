@@ -1,108 +1,73 @@
-"""What the host knows about the rung tuned: its tiles, what its kernel needs, and how its operands lie in memory.
+"""The rung tuned on GPUs: its tiles, what its kernel needs, and how its operands lie in memory.
 
-    on a GPU     a work-group computes a block of WARPS_Y x WARPS_X tiles, each by a warp of 32 work-items
-    on a CPU     a work-group is one work-item, and computes one tile (`local_copy` 0)
+A work-group computes a block of WARPS_Y x WARPS_X tiles, each by a warp of 32 work-items. `tuned_cpu.py` is the form
+for CPU devices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+
+from gemmlab._backend import Param
+from gemmlab._backend import Params as Given
 from gemmlab._gpu.batches import GemmSize, Layout
+from gemmlab._gpu.kernels import kernel_text
+from gemmlab._gpu.ladder.rung import OPERANDS, Defines, Rung, choice, count
+from gemmlab._gpu.plans.launches import Launch, Launches, Place, Side, Workspace, arguments_of, copies
+
+if TYPE_CHECKING:
+    from gemmlab._gpu.runtime import Device
 
 Params: TypeAlias = Mapping[str, int]
 WARP = 32
 MAX_PARTS = 128  # of k
 LEAST_DEPTH = 256  # of k for a part
 MUCH_REUSE = 2560  # times that an element is multiplied: then a copy that can be read in vectors pays
+COPY_PART = 32  # of the device's memory, for a copy
+ADD_GROUP = 256
 INT_MAX = 2**31 - 1
+HALF_TOO = ("float32", "float64", "float16")
+
+TILE_X = count("tile_x", "columns of C per work-item", 1, 2, 4, 8, 16)
+TILE_Y = count("tile_y", "rows of C per work-item", 1, 2, 4, 8, 16)
+GROUP_M = count("group_m", "tiles of C that groups compute down a column of C, before the next", 1, 4, 8, 16)
+SPLIT_K = Param(
+    "split_k", None, (0, 1, 2, 4), "work-groups that share the sums of a tile of C; 0 chooses",
+    "an integer from 0 to 1024", lambda value: value == 0 or GROUP_M.constraint(value),
+)  # fmt: skip
+VECTOR_BYTES = choice("vector_bytes", "bytes that are read or written at once", 8, 16, 32, 64)
 
 
 def group(params: Params) -> tuple[int, int]:
     """The work-items of a work-group."""
-    return (WARP * params["warps_y"] * params["warps_x"] if params["local_copy"] else 1), 1
+    return WARP * params["warps_y"] * params["warps_x"], 1
 
 
 def block(params: Params) -> tuple[int, int]:
     """The columns and rows of C that a work-group computes."""
     x, y = params["tile_x"], params["tile_y"]
-    if not params["local_copy"]:
-        return x, y
     return params["warps_x"] * (WARP // params["warp_y"]) * x, params["warps_y"] * params["warp_y"] * y
 
 
 def local(params: Params) -> int:
     """The elements in local memory."""
-    if not params["local_copy"]:
-        return 0
     return params["buffers"] * params["step_k"] * (sum(block(params)) + 2 * params["pad"])
 
 
 def registers(params: Params) -> int:
     """The elements in registers of a work-item: its tile, what it multiplies, and what it copies."""
-    own = params["tile_x"] * params["tile_y"] + params["tile_x"] + params["tile_y"]
-    return own + (-(-params["step_k"] * sum(block(params)) // group(params)[0]) if params["local_copy"] else 0)
+    tile = params["tile_x"] * params["tile_y"] + params["tile_x"] + params["tile_y"]
+    return tile + -(-params["step_k"] * sum(block(params)) // group(params)[0])
 
 
 def traffic(m: int, n: int, k: int, params: Params) -> dict[str, float]:
     """Elements of A and B that each block of C needs, and C; from local memory what each tile of a work-item needs."""
     (columns, rows), (x, y) = block(params), (params["tile_x"], params["tile_y"])
     tiles = m * k * -(-n // columns) + k * n * -(-m // rows)
-    if not params["local_copy"]:
-        return {"l1": tiles + m * n}
     return {"l1": tiles + m * n, "local": tiles + (1 / x + 1 / y) * m * n * k}
-
-
-def refusal(params: Params, itemsize: int, kind: str) -> str | None:
-    """Why the text cannot be compiled so for a kind of device, in half a sentence."""
-    wide = params["vector_bytes"] // itemsize
-    if kind != "cpu" and not params["local_copy"]:
-        return "local_copy=0 is for CPU devices"
-    if wide not in ((2, 4) if params["local_copy"] else (2, 4, 8, 16)):
-        return f"vector_bytes={params['vector_bytes']} makes vectors of {wide} elements, not 2 or 4"
-    if params["tile_x"] % wide or (params["local_copy"] and (params["tile_y"] % wide or params["step_k"] % wide)):
-        return f"tile_x, and with local_copy tile_y and step_k, must be a multiple of the {wide} elements of a vector"
-    if not params["local_copy"]:
-        return None
-    if params["quads"] and params["warp_y"] in (1, WARP):
-        return f"quads=1 needs warp_y from 2 to {WARP // 2}, not {params['warp_y']}"
-    return f"pad must be a multiple of {wide}, a vector" if params["pad"] % wide else None
-
-
-def with_parts(params: dict[str, int], size: GemmSize, compute_units: int) -> dict[str, int]:
-    """The parameters with `split_k`: so many parts that every compute unit has work, if k is long enough for them."""
-    if params["split_k"]:
-        return params
-    columns, rows = block(params)
-    groups = max(1, -(-size.m // rows) * -(-size.n // columns) * size.batch)
-    deep = size.k // LEAST_DEPTH
-    count = min(compute_units // groups, deep, MAX_PARTS) if params["local_copy"] else 1
-    return {**params, "split_k": max(1, count)}
-
-
-def defines(params: Params, itemsize: int) -> dict[str, int | str]:
-    """Macros that follow from the parameters; those of `layout` as for large row-major matrices."""
-    columns, rows = block(params)
-    wide = params["vector_bytes"] // itemsize
-    usual: dict[str, int | str]
-    usual = {"A_ALONG_K": 1, "B_ALONG_K": 0, "A_WIDTH": wide, "B_WIDTH": wide, "C_WIDTH": wide, "INDEX": "int"}
-    return usual | {"WIDE": wide, "BLOCK_X": columns, "BLOCK_Y": rows}
-
-
-def layout(params: Params, itemsize: int, size: GemmSize, a: Layout, b: Layout, c: Layout) -> dict[str, int | str]:
-    """Macros that say how the operands lie in memory, and which of them can be read in vectors."""
-    if not params["local_copy"]:
-        return {}
-    wide = params["vector_bytes"] // itemsize
-    c_wide = wide if not any(value % wide for value in (c.start, c.ld, c.batch_stride, size.n)) else 1
-    farthest = max(abs(a.ld), abs(b.ld)) * max(*block(params), params["step_k"])
-    return {
-        "A_ALONG_K": int(not a.transposed), "B_ALONG_K": int(b.transposed),
-        "A_WIDTH": wide if in_vectors(a, not a.transposed, size.m, wide) else 1,
-        "B_WIDTH": wide if in_vectors(b, b.transposed, size.n, wide) else 1, "C_WIDTH": c_wide,
-        "INDEX": "int" if farthest <= INT_MAX else "long",
-    }  # fmt: skip
 
 
 def in_vectors(x: Layout, along_k: bool, rows: int, wide: int) -> bool:
@@ -114,17 +79,152 @@ def in_vectors(x: Layout, along_k: bool, rows: int, wide: int) -> bool:
     return aligned and (along_k or x.padded or rows % wide == 0)
 
 
-def to_pack(params: Params, itemsize: int, size: GemmSize, a: Layout, b: Layout) -> tuple[int, int]:
-    """The leading dimensions of copies of A and B that can be read in vectors; 0 where a copy does not pay."""
-    if not params["local_copy"] or a.is_tile or b.is_tile:
-        return 0, 0
-    wide = params["vector_bytes"] // itemsize
-    of_a, of_b = (size.m, size.k), (size.k, size.n)
+class SharesK(Rung):
+    """A form of the rung tuned: work-groups may share the sums of a tile of C (`split_k`), and it has float16."""
 
-    def ld(shape: tuple[int, int], transposed: bool, is_needed: bool) -> int:
-        return -(-shape[0 if transposed else 1] // wide) * wide if is_needed else 0
+    def resolve(self, given: Given, kind: str, size: GemmSize | None = None, compute_units: int = 1) -> dict[str, int]:
+        """With a size, `split_k` is chosen if it is 0."""
+        params = super().resolve(given, kind, size, compute_units)
+        if size is None or params["split_k"]:
+            return params
+        return {**params, "split_k": self.parts(params, size, compute_units)}
 
-    return (
-        ld(of_a, a.transposed, size.n >= MUCH_REUSE and not in_vectors(a, not a.transposed, size.m, wide)),
-        ld(of_b, b.transposed, size.m >= MUCH_REUSE and not in_vectors(b, b.transposed, size.n, wide)),
-    )
+    def parts(self, params: Params, size: GemmSize, compute_units: int) -> int:
+        """The work-groups that share the sums of a tile of C."""
+        return 1
+
+    def wide(self, params: Params, dtype: str) -> int:
+        """The elements of a vector."""
+        return params["vector_bytes"] // self.numbers[dtype].sum_size
+
+    def defines(self, params: Params, dtype: str) -> Defines:
+        macros = {name: value for name, value in super().defines(params, dtype).items() if name != "SPLIT_K"}
+        columns, rows = self.block(params)
+        if dtype == "float16":
+            macros |= {"STORED": self.numbers[dtype].c_type, "HALF": 1}
+            shared = params["split_k"] > 1
+            macros |= {"STORED_C": self.numbers[dtype].sum_type} if shared else {"HALF_C": 1}
+        return macros | {"WIDE": self.wide(params, dtype), "BLOCK_X": columns, "BLOCK_Y": rows}
+
+    def layout(self, params: Params, dtype: str, size: GemmSize, a: Layout, b: Layout, c: Layout) -> Defines:
+        """More macros: how the operands lie in memory."""
+        return {}
+
+    def packed(
+        self, params: Params, dtype: str, size: GemmSize, sides: list[Side], workspace: Workspace, device: Device
+    ) -> tuple[list[Launch], list[Side]]:
+        """Copies of A and B where they pay, and the operands after them."""
+        return [], sides
+
+    def launches(
+        self, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout], device: Device
+    ) -> Launches:
+        workspace, parts, elements = Workspace(), max(1, params["split_k"]), size.m * size.n
+        given = list(zip(OPERANDS, layouts, strict=True))
+        kernels, sides = self.packed(params, dtype, size, given, workspace, device)
+        if parts > 1:
+            start = workspace.take(size.batch * parts * elements, self.numbers[dtype].sum_size)
+            sides[2] = Place.WORKSPACE, Layout(start, size.n, elements)
+        macros = self.defines(params, dtype) | self.layout(params, dtype, size, *(x for _, x in sides))
+        kernels += self.gemm(params, macros, size, sides, parts, np.int32(parts))
+        if parts > 1:
+            kernels.append(self._sum_of_parts(dtype, size, parts, sides[2][1], layouts[2]))
+        return Launches(tuple(kernels), workspace.nbytes)
+
+    def _sum_of_parts(self, dtype: str, size: GemmSize, parts: int, found: Layout, c: Layout) -> Launch:
+        """Add the sums of the parts of k. They lie one matrix after another, those of one product together."""
+        numbers, text = self.numbers[dtype], kernel_text("common/stored.h") + kernel_text("common/add_parts.cl")
+        macros: Defines = {"REAL": numbers.sum_type, "STORED": numbers.c_type, "HALF_C": int(dtype == "float16")}
+        groups = -(-size.m * size.n // ADD_GROUP), 1, size.batch
+        extents = map(np.int32, (size.m, size.n, parts))
+        arguments = *extents, Place.WORKSPACE, np.int64(found.start), *arguments_of(Place.C, c)
+        return Launch(text, "add_parts", macros, groups, (ADD_GROUP, 1, 1), arguments)
+
+
+class Tuned(SharesK):
+    """The form for GPUs: its text depends on the layout of the operands, and it copies them where that pays."""
+
+    def parts(self, params: Params, size: GemmSize, compute_units: int) -> int:
+        """So many that every compute unit has work, if k is long enough for them."""
+        columns, rows = self.block(params)
+        groups = max(1, -(-size.m // rows) * -(-size.n // columns) * size.batch)
+        return max(1, min(compute_units // groups, size.k // LEAST_DEPTH, MAX_PARTS))
+
+    def refusal(self, params: Params, dtype: str, device: Device) -> str | None:
+        wide = self.wide(params, dtype)
+        if wide not in (2, 4):
+            return f"vector_bytes={params['vector_bytes']} makes vectors of {wide} elements, not 2 or 4"
+        if any(params[name] % wide for name in ("tile_x", "tile_y", "step_k")):
+            return f"tile_x, tile_y and step_k must be a multiple of the {wide} elements of a vector"
+        if params["quads"] and params["warp_y"] in (1, WARP):
+            return f"quads=1 needs warp_y from 2 to {WARP // 2}, not {params['warp_y']}"
+        if params["pad"] % wide:
+            return f"pad must be a multiple of {wide}, a vector"
+        return super().refusal(params, dtype, device)
+
+    def takes_transposed(self) -> bool:
+        return True
+
+    def layout(self, params: Params, dtype: str, size: GemmSize, a: Layout, b: Layout, c: Layout) -> Defines:
+        """How the operands lie in memory, and which of them can be read in vectors."""
+        wide = self.wide(params, dtype)
+        c_wide = wide if not any(value % wide for value in (c.start, c.ld, c.batch_stride, size.n)) else 1
+        farthest = max(abs(a.ld), abs(b.ld)) * max(*self.block(params), params["step_k"])
+        return {
+            "A_ALONG_K": int(not a.transposed), "B_ALONG_K": int(b.transposed),
+            "A_WIDTH": wide if in_vectors(a, not a.transposed, size.m, wide) else 1,
+            "B_WIDTH": wide if in_vectors(b, b.transposed, size.n, wide) else 1, "C_WIDTH": c_wide,
+            "INDEX": "int" if farthest <= INT_MAX else "long",
+        }  # fmt: skip
+
+    def packed(
+        self, params: Params, dtype: str, size: GemmSize, sides: list[Side], workspace: Workspace, device: Device
+    ) -> tuple[list[Launch], list[Side]]:
+        itemsize, found = self.numbers[dtype].itemsize, list(sides)
+        kernels: list[Launch] = []
+        shapes = (size.m, size.k), (size.k, size.n)
+        for i, ld in enumerate(self.copied_ld(params, dtype, size, sides[0][1], sides[1][1])):
+            (place, x), shape = sides[i], shapes[i]
+            rows, columns = shape[::-1] if x.transposed else shape
+            batch, step = (size.batch, rows * ld) if x.batch_stride else (1, 0)
+            if ld and batch * rows * ld * itemsize <= device.memory_bytes // COPY_PART:
+                start = workspace.take(batch * rows * ld, itemsize)
+                found[i] = Place.WORKSPACE, Layout(start, ld, step, x.transposed, padded=True)
+                kernels += copies(itemsize, (batch, rows, columns), (place, x, 1), (*found[i], 1))
+        return kernels, found
+
+    def copied_ld(self, params: Params, dtype: str, size: GemmSize, a: Layout, b: Layout) -> tuple[int, int]:
+        """The leading dimensions of copies of A and B that can be read in vectors; 0 where a copy does not pay."""
+        if a.is_tile or b.is_tile:
+            return 0, 0
+        wide = self.wide(params, dtype)
+
+        def ld(columns: int, is_needed: bool) -> int:
+            return -(-columns // wide) * wide if is_needed else 0
+
+        return (
+            ld(size.m if a.transposed else size.k,
+               size.n >= MUCH_REUSE and not in_vectors(a, not a.transposed, size.m, wide)),
+            ld(size.k if b.transposed else size.n,
+               size.m >= MUCH_REUSE and not in_vectors(b, b.transposed, size.n, wide)),
+        )  # fmt: skip
+
+
+TUNED = Tuned(
+    "tuned", "tiles for work-groups, warps and work-items, double buffers, wide accesses, parts of k",
+    "CUTLASS; Boehm 2022",
+    (TILE_X, TILE_Y,
+     choice("warp_y", "work-items of a warp along a column of C", 1, 2, 4, 8, 16, 32),
+     choice("quads", "whether every four work-items in a row compute 2 x 2 neighbouring tiles", 0, 1),
+     choice("serpentine", "whether odd rows of a work-item's tile are multiplied from right to left", 0, 1),
+     count("warps_x", "warps of a work-group along a row of C", 1, 2, 4, 8),
+     count("warps_y", "warps of a work-group along a column of C", 1, 2, 4, 8),
+     count("step_k", "k extent of a tile in local memory", 4, 8, 16, 32),
+     choice("buffers", "tiles in local memory, of each operand", 1, 2),
+     choice("pad", "elements between the columns of a tile", 0, 4, 8), GROUP_M, SPLIT_K, VECTOR_BYTES),
+    {"gpu": {"tile_x": 8, "tile_y": 8, "warp_y": 4, "quads": 0, "serpentine": 0, "warps_x": 2, "warps_y": 4,
+             "step_k": 8, "buffers": 2, "pad": 4, "group_m": 8, "split_k": 0, "vector_bytes": 16}},
+    group=group, block=block, model=traffic, local=local, registers=registers,
+    over={"register": "shares tiles in local memory by warps and reads them in vectors"},
+    dtypes=HALF_TOO, kept=("split_k", "vector_bytes"), files=("common/stored.h", "common/tile_order.h", "tuned.cl"),
+)  # fmt: skip

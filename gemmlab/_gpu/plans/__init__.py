@@ -1,14 +1,10 @@
-"""Plans: what a product of device arrays launched, kept for the next one like it.
+"""Plans: a product on a device is planned, then executed.
 
-Most of the host time of a small product goes into checks and arguments that are the same at the next call. So the
-second product of a kind leaves a plan: its kernels with all arguments but the memory. A later one only looks the plan
-up, takes memory for the result, and launches. Whatever is unusual goes the long way, `_api.foreign`, which also raises
-every error.
+The first product of a kind makes a plan: its kernels, compiled, with all arguments but the memory. Later ones look it
+up, take memory for the result, and start it. `_api.foreign` checks what is planned, and raises every error.
 
-    launches.py       what a product launches, without its memory
-    of_rungs.py       that of a rung's product
+    launches.py       what a product launches, without its memory: a rung says this
+    making.py         that, with copies of operands and batches in parts, ready to be started
     table.py          the plans by everything that decides a product but its memory
-    making.py         a plan from a product that went the long way
-    on_opencl.py      plans on pyopencl's arrays
-    on_cuda.py        plans on CuPy's arrays
+    on_opencl.py  on_sycl.py  on_cuda.py      a runtime's launcher, and products of its arrays by plans
 """

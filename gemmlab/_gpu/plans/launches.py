@@ -1,20 +1,28 @@
 """What one product launches, without the memory of its operands.
 
-A rung says this by `RungBackend.launches_for`. It is filled with memory and launched once (`Launches.start`), or kept
-in a plan and launched again and again.
+A rung says this by `Rung.launches`. A queue compiles the kernels and sets all arguments but the memory
+(`Queue.prepared`), and what it hands back is started as often as there are such products.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from gemmlab._gpu.batches import Layout
-from gemmlab._gpu.runtime import Event, Kernel, Memory, Queue, WorkGroups
+from gemmlab._gpu.kernels import kernel_text
+
+MAX_GROUPS = 65535  # CUDA's limit on the y and z dimensions of a grid
+ALIGNMENT = 256  # bytes
+COPY_GROUP = (32, 8, 1)
+CLEAR_GROUP = 256
+COPIED_AS = {1: "char", 2: "short", 4: "int", 8: "long"}  # by bytes: no kernel may assign a half without cl_khr_fp16
+
+Groups: TypeAlias = tuple[int, int, int]  # work-groups or work-items, for each dimension
 
 
 class Place(Enum):
@@ -23,40 +31,73 @@ class Place(Enum):
     A, B, C, WORKSPACE = range(4)
 
 
-Argument: TypeAlias = np.generic | Place
+Argument: TypeAlias = Any  # a NumPy scalar of the type that the kernel declares, a `Place`, or memory of a runtime
+Side: TypeAlias = tuple[Place, Layout]  # an operand: where its memory comes from, and how it lies there
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel: `groups` work-groups of `group` work-items, and arguments as the kernel declares them."""
+    """One kernel: its text and macros, `groups` work-groups of `group` work-items, and its arguments in order."""
 
-    kernel: Kernel
-    groups: WorkGroups
-    group: WorkGroups
+    text: str
+    name: str
+    macros: Mapping[str, int | str]
+    groups: Groups
+    group: Groups
     arguments: tuple[Argument, ...]
 
 
 @dataclass(frozen=True)
 class Launches:
-    """The kernels of one product, in their order, and the bytes of device memory that they share."""
+    """The kernels of one product, in their order.
+
+    They share a workspace of so many bytes, of which the first `clear_bytes` are zeros before the first kernel.
+    """
 
     kernels: tuple[Launch, ...]
     workspace_bytes: int = 0
+    clear_bytes: int = 0
 
-    def start(self, queue: Queue, operands: Sequence[Memory]) -> Event:
-        """Launch all with the memory of A, B and C; the event of the last one, which knows the earlier ones."""
-        memories = [*operands, queue.allocate(self.workspace_bytes) if self.workspace_bytes else None]
-        *earlier, last = (
-            queue.launch(
-                one.kernel, one.groups, one.group,
-                [memories[x.value] if isinstance(x, Place) else x for x in one.arguments],
-            )
-            for one in self.kernels
-        )  # fmt: skip
-        last.earlier = tuple(earlier)
-        return last
+    def __iter__(self) -> Iterator[Launch]:
+        """All kernels, with the one that clears the workspace."""
+        if self.clear_bytes:
+            count = -(-self.clear_bytes // 4)
+            groups = -(-count // CLEAR_GROUP), 1, 1
+            arguments = np.int64(count), Place.WORKSPACE
+            yield Launch(kernel_text("common/clear.cl"), "clear", {}, groups, (CLEAR_GROUP, 1, 1), arguments)
+        yield from self.kernels
+
+
+@dataclass
+class Workspace:
+    """The memory of one product besides its operands: what it needs lies there one after another."""
+
+    nbytes: int = 0
+
+    def take(self, count: int, itemsize: int) -> int:
+        """The first of so many more elements."""
+        start = self.nbytes // itemsize
+        self.nbytes += -(-count * itemsize // ALIGNMENT) * ALIGNMENT
+        return start
 
 
 def arguments_of(place: Place, x: Layout) -> tuple[Argument, ...]:
     """The arguments of a kernel for an operand: memory, start, ld, batch stride."""
     return place, *map(np.int64, (x.start, x.ld, x.batch_stride))
+
+
+Strided: TypeAlias = tuple[Place, Layout, int]  # a matrix, and the elements from column to column
+
+
+def copies(itemsize: int, shape: tuple[int, int, int], source: Strided, target: Strided) -> Iterator[Launch]:
+    """Copy a batch of matrices of (batch, rows, columns) on the device."""
+    batch, rows, columns = shape
+    for i in range(0, rows, MAX_GROUPS * COPY_GROUP[1]):
+        count = min(MAX_GROUPS * COPY_GROUP[1], rows - i)
+        arguments: list[Argument] = [np.int32(count), np.int32(columns)]
+        for place, x, stride in (source, target):
+            arguments += [place, *map(np.int64, (x.start + i * x.ld, x.ld, stride, x.batch_stride))]
+        groups = -(-columns // COPY_GROUP[0]), -(-count // COPY_GROUP[1]), batch
+        yield Launch(
+            kernel_text("common/copy.cl"), "copy", {"REAL": COPIED_AS[itemsize]}, groups, COPY_GROUP, tuple(arguments)
+        )

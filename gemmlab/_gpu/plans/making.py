@@ -1,76 +1,126 @@
-"""A plan from a product that went the long way."""
+"""A product on a device as work that is ready but for memory: copies of operands, launches, and a copy of C back.
+
+A matrix whose layout the backend does not take is copied first, and a C that shares memory with an operand is computed
+elsewhere. A batch that has no constant stride becomes several launches.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from importlib import import_module
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from numpy.lib.array_utils import byte_bounds
+import numpy as np
 
 from gemmlab._backend import Params
-from gemmlab._gpu.batches import GemmSize, launches
-from gemmlab._gpu.plans import table
-from gemmlab._gpu.plans.table import Plan
-from gemmlab._gpu.runtime import DeviceArray, HostArray
-from gemmlab._problem import Problem
+from gemmlab._gpu.batches import BatchedLayout, GemmSize, launches, row_major
+from gemmlab._gpu.plans.launches import MAX_GROUPS, Launches, Place, copies
+from gemmlab._gpu.plans.table import Prepared
+from gemmlab._gpu.runtime import Event, Memory, Native, Queue
 
 if TYPE_CHECKING:
     from gemmlab._gpu.backend import DeviceBackend
 
-# The modules that launch plans, by runtime. Each has `key_of`, `product`, `suits`, `start_of`, `template`.
-_LAUNCHERS = {"opencl": "on_opencl", "cuda": "on_cuda"}
+Shape = tuple[int, ...]
 
 
-def launcher(runtime: str) -> Any:
-    """The module that launches a runtime's plans; None if it has none. The runtime's package must be loaded."""
-    return import_module(f"gemmlab._gpu.plans.{_LAUNCHERS[runtime]}") if runtime in _LAUNCHERS else None
+@dataclass(frozen=True)
+class Request:
+    """A product on a device: the shape of C as (..., m, n), k, and how the operands lie in memory."""
+
+    dtype: np.dtype[Any]
+    shape: Shape
+    k: int
+    layouts: tuple[BatchedLayout, BatchedLayout, BatchedLayout]
+    out_overlaps: bool = False
+
+    @property
+    def shapes(self) -> tuple[Shape, Shape, Shape]:
+        """The shapes of A, B and C."""
+        *lead, m, n = self.shape
+        return (*lead, m, self.k), (*lead, self.k, n), self.shape
 
 
-def remember(
-    way: Any,
-    backend: DeviceBackend,
-    problem: Problem,
-    operands: tuple[DeviceArray, DeviceArray, DeviceArray | None],
-    out: DeviceArray,
-    name: str,
-    params: Params,
+class Steps:
+    """What is prepared, one step after another, each with three of: A, B, C, and the memory for their copies."""
+
+    doing = "multiplying"
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.steps: list[tuple[Prepared, tuple[int, ...]]] = []
+        self.temporaries: list[int] = []  # their bytes
+
+    def temporary(self, nbytes: int) -> int:
+        """The number of memory that is allocated for each product."""
+        self.temporaries.append(nbytes)
+        return 2 + len(self.temporaries)
+
+    def start(self, a: Memory, b: Memory, c: Memory, events: list[Event] | None = None) -> Native:
+        """Start all; the runtime's event of the last one."""
+        memories = [a, b, c, *map(self.queue.allocate, self.temporaries)]
+        last = None
+        for prepared, places in self.steps:
+            x, y, z = (memories[i] for i in places)
+            last = prepared.start(x, y, z, events)
+        return last
+
+
+def planned(backend: DeviceBackend, queue: Queue, params: Params, request: Request) -> tuple[Prepared, int]:
+    """The work, and how many operands it copies."""
+    steps, itemsize = Steps(queue), request.dtype.itemsize
+    found: list[tuple[int, BatchedLayout]] = []
+    back = None
+    for i, (x, shape) in enumerate(zip(request.layouts, request.shapes, strict=True)):
+        fits = None if i == 2 and request.out_overlaps else _fitting(backend, queue, x, shape, i < 2)
+        if fits is None:
+            lead = shape[:-2] if i == 2 else tuple(
+                1 if step == 0 else extent for extent, step in zip(shape[:-2], x.batch_strides, strict=True)
+            )  # fmt: skip
+            distinct = (*lead, *shape[-2:])
+            place = steps.temporary(int(np.prod(distinct, dtype=np.int64)) * itemsize)
+            fits = row_major(distinct, shape[-1])
+            if i < 2:
+                _copy(steps, itemsize, distinct, (i, x), (place, fits))
+            else:
+                back = (place, fits), (2, x)
+            found.append((place, fits))
+        else:
+            found.append((i, fits))
+    m, n = request.shape[-2:]
+    places = tuple(place for place, _ in found)
+    if 0 not in request.shape:
+        for batch, layouts in launches(request.shape[:-2], [x for _, x in found], MAX_GROUPS):
+            size = GemmSize(m, n, request.k, batch)
+            steps.steps.append((backend.prepared(queue, params, request.dtype.name, size, layouts), places))
+        if back is not None:
+            _copy(steps, itemsize, request.shape, *back)
+    if len(steps.steps) == 1 and not steps.temporaries:
+        return steps.steps[0][0], 0
+    return steps, len(steps.temporaries)
+
+
+def _fitting(
+    backend: DeviceBackend, queue: Queue, x: BatchedLayout, shape: Shape, may_be_transposed: bool
+) -> BatchedLayout | None:
+    """The matrices as the backend takes them where they are; None if it does not."""
+    (rows, columns), row, column = shape[-2:], x.ld, x.column
+    for transposed in (False, True) if may_be_transposed and backend.accepts_transposed(queue.device) else (False,):
+        if transposed:
+            rows, columns, row, column = columns, rows, column, row
+        ld = row if rows > 1 else columns
+        if (columns <= 1 or column == 1) and backend.accepts_layout(columns, ld):
+            return replace(x, ld=ld, column=1, transposed=transposed)
+    return None
+
+
+def _copy(
+    steps: Steps, itemsize: int, shape: Shape, source: tuple[int, BatchedLayout], target: tuple[int, BatchedLayout]
 ) -> None:
-    """Keep a plan of this product if it is the second one of its kind. `name` is what the caller asked for."""
-    key = way.key_of(*operands, name, params)
-    if key is not None and table.is_due(key):
-        table.keep(key, _plan(way, backend, problem, (*operands[:2], out), params))
-
-
-def _plan(
-    way: Any, backend: DeviceBackend, problem: Problem, arrays: tuple[DeviceArray, ...], params: Params
-) -> Plan | None:
-    """The plan of a product that copies nothing and is one launch, or one launch of a stack; None for any other."""
-    on_device, sides = problem.device_operands, []
-    if on_device is None or not way.suits(*arrays):
-        return None
-    if problem.caller_out is not None or not problem.out.size or not problem.k:  # copied afterwards, or empty
-        return None
-    resolved = backend.resolve(problem, params)
-    for x in (problem.a, problem.b, problem.out):
-        operand = backend.without_copy(on_device, x, x is not problem.out and backend.accepts_transposed(resolved))
-        if operand is None:
-            return None
-        sides.append(operand)
-    (batch, views), *more = launches(problem.out.shape[:-2], sides, backend.max_batch(resolved))
-    if more or problem.m > backend.max_rows(resolved):
-        return None
-    size = GemmSize(problem.m, problem.n, problem.k, batch)
-    layouts = [replace(x.layout, start=way.start_of(array)) for x, array in zip(views, arrays, strict=True)]
-    prepared = backend.prepared(on_device.queue, resolved, problem.dtype.name, size, layouts)
-    if prepared is None:
-        return None
-    bounds = tuple(map(_bounds, (problem.a, problem.b, problem.out)))
-    return Plan(on_device.queue, prepared, way.template(arrays[2]), bounds)
-
-
-def _bounds(x: HostArray) -> tuple[int, int]:
-    """The lowest byte and the byte after the highest one, from the first element on."""
-    low, high = byte_bounds(x)
-    begin = x.__array_interface__["data"][0]
-    return low - begin, high - begin
+    """A step that copies matrices of any strides."""
+    if 0 in shape:
+        return
+    (from_place, outside), (to_place, inside) = source, target
+    for batch, (x, y) in launches(shape[:-2], (outside, inside), MAX_GROUPS):
+        sides = (Place.A, x, outside.column), (Place.B, y, inside.column)
+        copied = Launches(tuple(copies(itemsize, (batch, shape[-2], shape[-1]), *sides)))
+        steps.steps.append((steps.queue.prepared(copied), (from_place, to_place, to_place)))

@@ -6,36 +6,61 @@ A plan has kernel objects of its own. All arguments but the memory are set once:
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 from pyopencl.array import Array
 
 from gemmlab._backend import Params
-from gemmlab._gpu.opencl import OpenCLQueue, parent_buffer
 from gemmlab._gpu.plans import table
-from gemmlab._gpu.plans.launches import Launches, Place
-from gemmlab._gpu.runtime import DeviceArray, Memory, Native
+from gemmlab._gpu.plans.launches import Place
+from gemmlab._gpu.runtime import CompiledLaunch, DeviceArray, Event, Memory, Native
+
+if TYPE_CHECKING:
+    from gemmlab._gpu.opencl import OpenCLQueue
 
 MAX_POOLED = 4 << 20  # bytes of a result; the time to allocate a larger one is small beside its product
 
 
-def key_of(a: DeviceArray, b: DeviceArray, out: DeviceArray | None, name: str, params: Params) -> table.Key | None:
-    """Everything that decides the product but its memory; None if it must go the long way."""
-    queue = a.queue
-    if queue is None:
-        return None
-    for x in (a, b) if out is None else (a, b, out):
-        if x.queue is not queue and x.queue != queue:
-            return None
-        for event in x.events:
-            if event.command_queue != queue:
-                if event.command_execution_status != cl.command_execution_status.COMPLETE:
-                    return None
-                event.wait()  # returns at once, and makes what the other queue wrote visible
+class Launcher:
+    """Kernels whose arguments are set, but for memory."""
+
+    doing = "starting a kernel"
+
+    def __init__(self, queue: OpenCLQueue, kernels: Sequence[CompiledLaunch], workspace_bytes: int) -> None:
+        self.queue, self.workspace_bytes = queue, workspace_bytes
+        self.kernels = []
+        for one in kernels:
+            kernel = cl.Kernel(one.kernel.kept_program, one.kernel.function_name)
+            places = [(i, x.value) for i, x in enumerate(one.arguments) if isinstance(x, Place)]
+            for i, x in enumerate(one.arguments):
+                if not isinstance(x, Place):
+                    kernel.set_arg(i, x)
+            size = tuple(count * items for count, items in zip(one.groups, one.group, strict=True))
+            self.kernels.append((kernel, size, one.group, places))
+
+    def start(self, a: Memory, b: Memory, c: Memory, events: list[Event] | None = None) -> Native:
+        """Enqueue them; pyopencl's event of the last one."""
+        event, queue = None, self.queue
+        with queue.lock:
+            memories = a, b, c, queue.allocate(self.workspace_bytes) if self.workspace_bytes else None
+            for kernel, size, group, places in self.kernels:
+                for i, place in places:
+                    kernel.set_arg(i, memories[place])
+                if queue.is_out_of_order:
+                    cl.enqueue_barrier(queue.queue)
+                event = cl.enqueue_nd_range_kernel(queue.queue, kernel, size, group)
+                if events is not None:
+                    events.append(queue.event(event))
+        return event
+
+
+def key_of(a: DeviceArray, b: DeviceArray, out: DeviceArray | None, name: str, params: Params) -> table.Key:
+    """Everything that decides the product but its memory."""
     return (
-        name, table.of_params(params), queue, _part(a), _part(b), None if out is None else _part(out),
+        name, table.of_params(params), a.queue, _part(a), _part(b), None if out is None else _part(out),
     )  # fmt: skip
 
 
@@ -45,48 +70,102 @@ def _part(x: DeviceArray) -> table.Key:
 
 
 def product(a: DeviceArray, b: DeviceArray, out: DeviceArray | None, name: str, params: Params) -> DeviceArray | None:
-    """The product, started by a plan; None if it must go the long way."""
+    """The product by its plan, started; None if there is none yet."""
+    if a.queue is None or b.queue is None or (out is not None and out.queue is None):
+        return None  # an error
     key = key_of(a, b, out, name, params)
-    plan = None if key is None else table.find(key)
-    if plan is None or (out is not None and not _is_apart(plan, a, b, out)):
-        return None
+    if out is None:
+        plan = table.find(key)
+    else:
+        plan = table.find_with_out(key, lambda plan: _overlaps(plan, a, b, out))
+    return None if plan is None else execute(plan, a, b, out)
+
+
+def execute(
+    plan: table.Plan, a: DeviceArray, b: DeviceArray, out: DeviceArray | None, events: list[Event] | None = None
+) -> DeviceArray:
+    """Start a plan, after what other queues do with these arrays, which do not use their memory before its end."""
+    queue: Any = plan.queue
+    given = (a, b) if out is None else (a, b, out)
     try:
-        c = _array_by_plan(plan, a) if out is None else out
+        others = _others(queue, given)
+        c = _new_array(plan, a) if out is None else out
         older = len(c.events)
-        event = plan.prepared.start(a.base_data, b.base_data, c.base_data)
+        event = plan.prepared.start(a.base_data, b.base_data, c.base_data, events)
+        if event is None:  # an empty result
+            return c
+        if queue.is_out_of_order:
+            c.add_event(event)
+        else:
+            c.events.append(event)
+            # Older events of an in-order queue are its own: the new one stands for them. With a longer list, pyopencl
+            # would wait now and then. An event that keeps host memory would wait when it is dropped, so it stays.
+            c.events[:older] = [event for event in c.events[:older] if type(event) is not cl.Event]
+        if others:
+            queue.queue.flush()
+            for other in others:
+                cl.enqueue_barrier(other, wait_for=[event])
     except cl.Error:
-        with plan.queue.device_errors(plan.prepared.doing):
+        with queue.device_errors(plan.prepared.doing):
             raise
-    c.events.append(event)
-    # The queue is in-order, and older events are its own: the new one stands for them. With a longer list, pyopencl
-    # would wait now and then. An event that keeps host memory would wait when it is dropped, so it stays.
-    c.events[:older] = [event for event in c.events[:older] if type(event) is not cl.Event]
     return c
 
 
-def suits(*arrays: DeviceArray) -> bool:
-    """Whether the arrays are in buffers, not in shared virtual memory."""
-    return all(isinstance(x.base_data, cl.MemoryObjectHolder) for x in arrays)
+def _others(queue: OpenCLQueue, arrays: Sequence[DeviceArray]) -> set[Native]:
+    """The other queues of these arrays. This queue waits for what they still do with them; the caller does not."""
+    ours, found, waits = queue.queue, set(), []
+    for x in arrays:
+        if x.queue is not ours and x.queue != ours:
+            found.add(x.queue)
+        for event in x.events:
+            if event.command_queue != ours:
+                waits.append(event)
+    if waits:
+        with queue.lock:
+            for event in waits:
+                event.command_queue.flush()  # what is not on its way would be waited for for ever
+            cl.enqueue_barrier(ours, wait_for=waits)
+    return found
 
 
-def start_of(x: DeviceArray) -> int:
-    """The first element in the array's memory."""
-    return int(x.offset) // int(x.dtype.itemsize)
+def _overlaps(plan: table.Plan, a: DeviceArray, b: DeviceArray, out: DeviceArray) -> bool:
+    """Whether `out` shares bytes with an operand."""
+    (memory, begin), *sides = (region_of(x.base_data, x.offset) for x in (out, a, b))
+    return any(
+        memory == other and plan.overlaps(side, other_begin, begin) for side, (other, other_begin) in enumerate(sides)
+    )
 
 
-def template(out: DeviceArray) -> dict[str, Any]:
-    """The attributes of arrays like this result, but for those of one array alone."""
-    return {**vars(out), "queue": None, "base_data": None, "events": None, "allocator": None, "offset": 0}
+def region_of(memory: Memory, start: int) -> tuple[Memory, int]:
+    """The whole buffer that memory is a part of, and the byte in it where an array begins."""
+    with suppress(cl.Error, AttributeError):  # SVM has no parent
+        parent = memory.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT)
+        if parent is not None:
+            return parent, start + memory.get_info(cl.mem_info.OFFSET)
+    return memory, start
 
 
-def new_array(queue: OpenCLQueue, shape: tuple[int, ...], like: DeviceArray) -> DeviceArray:
-    """A new array as `like`, on its queue: its memory is that of `_memory`."""
-    nbytes = math.prod(shape) * like.dtype.itemsize
-    memory = _memory(queue, nbytes, like.allocator) if nbytes else None
-    return Array(like.queue, shape, like.dtype, allocator=like.allocator, data=memory)
+def _new_array(plan: table.Plan, like: DeviceArray) -> DeviceArray:
+    """A new array for a result, on the queue of `like`.
+
+    pyopencl's constructor makes the first one of a plan. It takes 12 us, most of them to check the shape, so later ones
+    are made of the attributes of the first. A test compares the two.
+    """
+    queue: Any = plan.queue
+    if plan.template is None:
+        array = Array(like.queue, plan.shape, plan.dtype, allocator=like.allocator, data=_ANY)
+        plan.template = {**vars(array), "queue": None, "base_data": None, "events": None, "allocator": None}
+    array = Array.__new__(Array)
+    array.__dict__.update(plan.template)
+    array.queue, array.allocator, array.events = like.queue, like.allocator, []
+    array.base_data = _memory(queue, array.nbytes, like.allocator) if array.nbytes else None
+    return array
 
 
-def _memory(queue: Native, nbytes: int, allocator: Native) -> Memory:
+_ANY = object()  # for memory, which the constructor does not look at
+
+
+def _memory(queue: OpenCLQueue, nbytes: int, allocator: Native) -> Memory:
     """Memory for an array that the caller gets: by the operand's own allocator, else from the pool if it is small.
 
     A driver may wait for all its work when memory is freed; the pool does not. What was freed is used again in the
@@ -102,55 +181,3 @@ def _memory(queue: Native, nbytes: int, allocator: Native) -> Memory:
     except cl.Error:
         with queue.device_errors(f"allocating {nbytes} bytes"):
             raise
-
-
-class PreparedLaunches:
-    """Kernels whose arguments are set, but for memory."""
-
-    doing = "starting a kernel"
-
-    def __init__(self, queue: OpenCLQueue, launches: Launches) -> None:
-        self.queue, self.workspace_bytes = queue, launches.workspace_bytes
-        self.kernels = []
-        for one in launches.kernels:
-            kernel = cl.Kernel(one.kernel.kept_program, one.kernel.function_name)
-            places = [(i, x.value) for i, x in enumerate(one.arguments) if isinstance(x, Place)]
-            for i, x in enumerate(one.arguments):
-                if not isinstance(x, Place):
-                    kernel.set_arg(i, x)
-            size = tuple(count * items for count, items in zip(one.groups, one.group, strict=True))
-            self.kernels.append((kernel, size, one.group, places))
-
-    def start(self, a: Memory, b: Memory, c: Memory) -> Native:
-        """Enqueue them; pyopencl's event of the last one."""
-        event, queue = None, self.queue
-        with queue.lock:
-            memories = a, b, c, queue.allocate(self.workspace_bytes) if self.workspace_bytes else None
-            for kernel, size, group, places in self.kernels:
-                for i, place in places:
-                    kernel.set_arg(i, memories[place])
-                event = cl.enqueue_nd_range_kernel(queue.queue, kernel, size, group)
-        return event
-
-
-def _is_apart(plan: table.Plan, a: DeviceArray, b: DeviceArray, out: DeviceArray) -> bool:
-    """Whether `out` shares no bytes with the operands, as far as is known without asking for the parents' parents."""
-    memory = out.base_data
-    if parent_buffer(memory) is not None:
-        return False
-    for side, x in enumerate((a, b)):
-        if x.base_data is memory or x.base_data == memory:
-            if plan.overlaps(side, x.offset, out.offset):
-                return False
-        elif parent_buffer(x.base_data) is not None:
-            return False
-    return True
-
-
-def _array_by_plan(plan: table.Plan, like: DeviceArray) -> DeviceArray:
-    """As `new_array`. The constructor takes 12 us, most of them to check the shape."""
-    array = Array.__new__(Array)
-    array.__dict__.update(plan.template)
-    array.queue, array.allocator, array.events = like.queue, like.allocator, []
-    array.base_data = _memory(plan.queue, array.nbytes, like.allocator)
-    return array

@@ -6,14 +6,14 @@ What else decides a product are settings and the set of backends: when these cha
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from enum import Enum
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from gemmlab._backend import Params
 
 if TYPE_CHECKING:
-    from gemmlab._gpu.runtime import Memory, Queue
+    from gemmlab._gpu.runtime import DeviceArray, Event, Memory
+    from gemmlab._problem import Problem
 
 MAX_PLANS = 256
 Key: TypeAlias = Hashable
@@ -24,23 +24,47 @@ class Prepared(Protocol):
 
     doing: str
 
-    def start(self, a: Memory, b: Memory, c: Memory) -> Any:
-        """Start it on its queue; returns the runtime's own event, if there is one. Does not convert errors."""
+    def start(self, a: Memory, b: Memory, c: Memory, events: list[Event] | None = None) -> Any:
+        """Start it on its queue; returns the runtime's own event, if there is one.
+
+        An event of each kernel, with its time, is added to `events`. Errors of the driver are not converted.
+        """
+
+
+class Executor(Protocol):
+    """What `on_opencl`, `on_sycl` and `on_cuda` have."""
+
+    def key_of(self, a: DeviceArray, b: DeviceArray, out: DeviceArray | None, name: str, params: Params) -> Key:
+        """Everything that decides the product but its memory."""
+
+    def product(
+        self, a: DeviceArray, b: DeviceArray, out: DeviceArray | None, name: str, params: Params
+    ) -> DeviceArray | None:
+        """The product by its plan, started; None if there is none yet."""
+
+    def execute(
+        self, plan: Plan, a: DeviceArray, b: DeviceArray, out: DeviceArray | None, events: list[Event] | None
+    ) -> DeviceArray:
+        """Start a plan with these arrays, after the work on them; the array of the result."""
 
 
 class Plan:
-    """How to repeat one product.
+    """How to compute products of one kind.
 
-    `template` is what the array of the result is made like. `bounds` are the lowest byte and the byte after
-    the highest one of A, B and C, from the first element of each: C may not share memory with A or B.
+    `shape` and `dtype` are those of the result. `bounds` are the lowest byte and the byte after the highest one of A, B
+    and C, from the first element of each. A plan that `copies_out` computes C elsewhere first, because it shares memory
+    with A or B. `template` is for the runtime's module, which makes arrays of results.
     """
 
-    __slots__ = ("bounds", "prepared", "queue", "template")
+    __slots__ = ("bounds", "copies_out", "dtype", "prepared", "queue", "shape", "template")
 
-    def __init__(
-        self, queue: Queue, prepared: Prepared, template: Any, bounds: tuple[tuple[int, int], ...]
-    ) -> None:
-        self.queue, self.prepared, self.template, self.bounds = queue, prepared, template, bounds
+    def __init__(self, problem: Problem, prepared: Prepared) -> None:
+        assert problem.queue is not None
+        self.queue, self.prepared = problem.queue, prepared
+        self.template: Any = None
+        self.shape, self.dtype = problem.result_shape, problem.dtype
+        self.bounds = tuple(x.bounds() for x in problem.on_device)
+        self.copies_out = problem.caller_out is not None
 
     def overlaps(self, side: int, begin: int, out_begin: int) -> bool:
         """Whether A (0) or B (1), which begins at a byte of the same memory as C, shares bytes with it."""
@@ -48,12 +72,7 @@ class Plan:
         return begin + low < out_begin + out_high and out_begin + out_low < begin + high
 
 
-class _Mark(Enum):
-    SEEN = "a product of this kind went the long way once"
-    NO_PLAN = "it has no plan"
-
-
-_plans: dict[Key, Plan | _Mark] = {}
+_plans: dict[Key, Plan] = {}
 
 
 def find(key: Key) -> Plan | None:
@@ -62,23 +81,26 @@ def find(key: Key) -> Plan | None:
         plan = _plans.get(key)
     except TypeError:  # a parameter that has no hash
         return None
-    return plan if type(plan) is Plan and not plan.queue.failed else None
+    return None if plan is None or plan.queue.failed else plan
 
 
-def is_due(key: Key) -> bool:
-    """Whether to make a plan now: at the second product of a kind, and after its queue has failed."""
+def find_with_out(key: Key, overlaps: Callable[[Plan], bool]) -> Plan | None:
+    """The plan for a product with `out`, which may share memory with the operands."""
+    plan = find(key)
+    if plan is not None and not overlaps(plan):
+        return plan
+    plan = find((key, "overlaps"))
+    return plan if plan is not None and overlaps(plan) else None
+
+
+def keep(key: Key, plan: Plan) -> None:
+    """Keep a plan for the next product of its kind."""
     try:
-        found = _plans.get(key)
-    except TypeError:
-        return False
-    if found is None:
-        _put(key, _Mark.SEEN)
-    return found is _Mark.SEEN or (type(found) is Plan and found.queue.failed)
-
-
-def keep(key: Key, plan: Plan | None) -> None:
-    """Keep a plan; None: products of this kind have none."""
-    _put(key, plan or _Mark.NO_PLAN)
+        if len(_plans) >= MAX_PLANS:
+            _plans.clear()
+        _plans[(key, "overlaps") if plan.copies_out else key] = plan
+    except TypeError:  # a parameter that has no hash
+        return
 
 
 def forget_all() -> None:
@@ -89,9 +111,3 @@ def forget_all() -> None:
 def of_params(params: Params) -> Key:
     """Parameters as a part of a key. Their types belong to it: a backend may accept 8, but not 8.0 or True."""
     return tuple((name, type(value), value) for name, value in sorted(params.items())) if params else ()
-
-
-def _put(key: Key, value: Plan | _Mark) -> None:
-    if len(_plans) >= MAX_PLANS:
-        _plans.clear()
-    _plans[key] = value

@@ -24,8 +24,8 @@ import numpy as np
 from gemmlab._backend import Params
 from gemmlab._errors import DeviceError
 from gemmlab._gpu.batches import GemmSize, Operand
+from gemmlab._gpu.kernels import kernel_text
 from gemmlab._gpu.ladder.numbers import NUMBERS
-from gemmlab._gpu.ladder.rungs import kernel_text
 from gemmlab._gpu.streaming.lanes import lanes_of
 from gemmlab._gpu.streaming.tiles import Tiles
 
@@ -247,17 +247,11 @@ class Pipeline:
             return Operand(memory, 0, columns, 0 if len(tile) == 1 else rows * columns, is_tile=True)
 
         x, y, z = operand(a, step.a), operand(b, step.b), operand(c, step.c)
-        most = self.backend.max_rows(self.params)
-        return [
-            self.backend.multiply(
-                self.queue, self.params, self.dtype.name, GemmSize(min(most, m - i), n, k, count), x.skip(rows=i), y,
-                z.skip(rows=i),
-            )
-            for i in range(0, m, most)
-        ]  # fmt: skip
+        size = GemmSize(m, n, k, count)
+        return [*self.backend.multiply(self.queue, self.params, self.dtype.name, size, x, y, z).events]
 
     def _add(self, c: Memory, count: int) -> Event:
         """Add the product of one block of k to the tile."""
-        kernel = self.queue.kernel(kernel_text("add.cl"), "add", {"REAL": NUMBERS[self.dtype.name].c_type})
+        kernel = self.queue.kernel(kernel_text("common/add.cl"), "add", {"REAL": NUMBERS[self.dtype.name].c_type})
         groups = -(-count // ADD_GROUP), 1, 1
         return self.queue.launch(kernel, groups, (ADD_GROUP, 1, 1), [c, self.partial, np.int64(count)])

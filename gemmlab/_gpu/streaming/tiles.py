@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from gemmlab._errors import DeviceError
-from gemmlab._gpu.ladder.rungs import MAX_GROUPS
+from gemmlab._gpu.plans.launches import MAX_GROUPS
 
 C_SLOTS = 2  # tiles of C: one is computed, one is copied to the host
 STEP_S = 1e-4  # seconds of the host for a step

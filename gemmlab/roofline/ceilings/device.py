@@ -24,8 +24,8 @@ import numpy as np
 
 from gemmlab._cpu.machine import caches
 from gemmlab._errors import DeviceError
+from gemmlab._gpu.kernels import kernel_text
 from gemmlab._gpu.ladder.numbers import NUMBERS
-from gemmlab._gpu.ladder.rungs import kernel_text
 from gemmlab._gpu.runtime import Device, Event, HostArray, Queue
 from gemmlab.measure.isolated.worker import seconds_a_call
 from gemmlab.measure.noise import summarise

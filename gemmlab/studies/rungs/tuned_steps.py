@@ -71,7 +71,8 @@ def _measure_one(
     backend = cast("RungBackend", gemmlab.get_backend(name))
     able: dict[str, Configuration] = {}
     for label, params in configurations(backend, case).items():
-        refusal = backend.rung.refusal(params, case.dtype, backend.queue.device)
+        device = backend.queue.device
+        refusal = backend.rung.on(device.kind).refusal(params, case.dtype, device)
         if refusal is None:
             able[label] = params
         else:

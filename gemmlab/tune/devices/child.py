@@ -23,8 +23,10 @@ from typing import Any
 
 import gemmlab
 from gemmlab._config import config
+from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.configurations import device_key
-from gemmlab._gpu.configurations.check import fault, odd_size
+from gemmlab._gpu.configurations.check import fault, odd_size, rounded
+from gemmlab._gpu.ladder.rung import row_major
 from gemmlab.measure.isolated.child_server import serve
 from gemmlab.measure.isolated.process import Answer
 from gemmlab.measure.isolated.worker import ResidentProduct, check
@@ -43,6 +45,7 @@ class Child:
 
     def __init__(self) -> None:
         self._backend: Any = None
+        self._rung: Any = None
         self._dtype = ""
         self._products: dict[tuple[int, ...], ResidentProduct] = {}  # by shape, of the dtype
         self._best_s: dict[tuple[int, ...], float] = {}  # seconds of the best so far, by shape
@@ -52,7 +55,7 @@ class Child:
         config.cache_dir = Path(folder)
         os.environ["POCL_CACHE_DIR"] = str(Path(folder, "pocl"))
         self._backend = gemmlab.get_backend(backend)
-        _ = self._backend.queue
+        self._rung = self._backend.rung.on(self._backend.queue.device.kind)
         return {}
 
     def describe(self) -> Answer:
@@ -60,21 +63,23 @@ class Child:
         queue = self._backend.queue
         return {
             "device": asdict(queue.device) | {"local_bytes": queue.static_local_bytes},
-            "key": device_key(queue),
+            "key": device_key(queue.device),
             "caches_programs": queue.caches_programs,
-            "text_sha256": sha256((queue.prelude() + self._backend.rung.text).encode()).hexdigest(),
+            "text_sha256": sha256((queue.prelude() + self._rung.text).encode()).hexdigest(),
         }
 
     def build(self, dtype: str, parameters: Parameters) -> Answer:
         """Compile one configuration."""
-        rung, start = self._backend.rung, perf_counter()
-        for macros in rung.variants(parameters, dtype):
-            self._backend.queue.kernel(rung.text, "gemm", macros)
+        start, queue, odd = perf_counter(), self._backend.queue, odd_size(*self._rung.block(parameters))
+        for m, n, k in (odd, rounded(odd)):  # where vectors fit, the text may be another one
+            size = GemmSize(m, n, k, 1)
+            for one in self._rung.launches(parameters, dtype, size, row_major(size), queue.device):
+                queue.kernel(one.text, one.name, one.macros)
         return {"build_s": perf_counter() - start}
 
     def trial(self, dtype: str, shape: list[int], parameters: Parameters, best: Parameters | None) -> Answer:
         """Check one configuration and time it. It ends early where the configuration is wrong, or clearly slow."""
-        odd = odd_size(*self._backend.rung.block(parameters))
+        odd = odd_size(*self._rung.block(parameters))
         if reason := fault(self._backend, odd, parameters, dtype):
             return {"outcome": "wrong", "reason": reason}
         product = self._product(dtype, shape)

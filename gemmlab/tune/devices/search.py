@@ -91,14 +91,14 @@ class DeviceSearch:
         self._log = log
         self._rankings: dict[tuple[str, Shape], Ranking] = {}
         self._defaults: Values = ()
+        self._names: list[str] = []
 
     @property
     def found(self) -> list[Fastest]:
         """The fastest configurations so far, by dtype and shape."""
-        names = [param.name for param in self.backend.rung.params]
         return [one for dtype in self.dtypes for shape in self.shapes
                 if (ranking := self._rankings.get((dtype, shape)))
-                and (one := ranking.fastest(names, self._defaults)) is not None]  # fmt: skip
+                and (one := ranking.fastest(self._names, self._defaults)) is not None]  # fmt: skip
 
     def run(self, progress: Progress | None = None) -> list[Fastest]:
         """Search, and store what was found in this machine's profile, also after Ctrl-C.
@@ -145,9 +145,9 @@ class DeviceSearch:
                 self._keep(described["key"], device.driver)
 
     def _header(self, device: Device, described: Answer, seed: int) -> dict[str, Any]:
-        rung = self.backend.rung
+        rung = self.backend.rung.on(device.kind)
         defaults = rung.resolve({}, device.kind)
-        names = [param.name for param in rung.params]
+        names = self._names = [param.name for param in rung.params]
         self._defaults = tuple(defaults[name] for name in names)
         return {
             "gemmlab_tune": logs.VERSION, "backend": BackendName.of(self.backend.name).plain,
@@ -179,7 +179,7 @@ class _OneDtype:
         self.dtype, self.shapes, self.trials, self.builders = dtype, search.shapes, trials, builders
         self.log, self.clock, self.defaults = log, clock, search._defaults
         self.rankings = [search._rankings[dtype, shape] for shape in search.shapes]
-        self.space = RungSpace(search.backend.rung, dtype, device)
+        self.space = RungSpace(search.backend.rung.on(device.kind), dtype, device)
         backend = search.backend
         known = _profile.configurations(
             key, BackendName.of(backend.name).plain, dtype,

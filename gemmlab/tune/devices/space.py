@@ -6,8 +6,7 @@ work-item or a work-group: the compiler takes long for it, and then keeps number
 
 from __future__ import annotations
 
-from gemmlab._gpu.ladder.numbers import NUMBERS
-from gemmlab._gpu.ladder.rungs import Rung
+from gemmlab._gpu.ladder.rung import Rung
 from gemmlab._gpu.runtime import Device
 from gemmlab.tune.search.space import Space, Values
 
@@ -35,5 +34,5 @@ class RungSpace(Space):
         if self._device.kind == "cpu":  # its runtime spreads a work-group over vectors, one after the other
             return True
         x, y = self._rung.group(parameters)
-        registers = self._rung.registers(parameters) * max(1, NUMBERS[self._dtype].sum_size // 4)
+        registers = self._rung.registers(parameters) * max(1, self._rung.numbers[self._dtype].sum_size // 4)
         return registers <= ITEM_REGISTERS and registers * x * y <= GROUP_REGISTERS

@@ -1,0 +1,72 @@
+// tuned_cpu: the form of tuned for CPU devices. The caches do here what local memory does on a GPU.
+//
+//     one work-item    is a work-group, with a tile of C of its own
+//     vectors          b and c are vectors of WIDE elements
+//     tile order       work-groups go down GROUP_M tiles of C, then to the next column: A and B are found in a cache
+//     split k          `parts` work-groups share the sums of a tile of C; `add_parts` adds what they found, in order
+//
+//     each TILE_Y x TILE_X tile of C:
+//         for p in 0..k:
+//             for x in vectors of the tile:
+//                 b = B[p, WIDE columns]
+//                 for y in 0..TILE_Y:               c[y,x] += A[i0+y,p] b
+//         C[i0:i0+TILE_Y, j0:j0+TILE_X] = c
+//
+// Source: Goto and van de Geijn 2008, for a tile of C in registers.
+//
+// Traffic: A is read n / TILE_X times and B m / TILE_Y times.
+
+#define VECTORS (TILE_X / WIDE)
+
+// A vector of B of which `left` elements are in the matrix.
+wide load(const __global stored *from, const int left)
+{
+    wide some = 0;
+    if (left >= WIDE)
+        return READ_ROW(from);
+    for (int e = 0; e < left; e++)
+        ((real *)&some)[e] = READ(from + e);
+    return some;
+}
+
+void store(__global stored_c *to, const wide all, const int left)
+{
+    if (left >= WIDE)
+        WRITE_ROW(to, all);
+    else
+        for (int e = 0; e < left; e++)
+            WRITE(to + e, ((const real *)&all)[e]);
+}
+
+__kernel GROUP void gemm(OPERANDS, const int parts)
+{
+    wide c[TILE_Y][VECTORS];
+    const __global stored *row[TILE_Y];
+    const int part = get_group_id(2) % parts, product = get_group_id(2) / parts;
+    const int depth = (k + parts - 1) / parts, begin = min(k, part * depth), end = min(k, begin + depth);
+    const int j0 = first_of_tile().x, i0 = first_of_tile().y;
+    A += A_start + product * A_step;
+    B += B_start + product * B_step + j0;
+    C += C_start + get_group_id(2) * C_step + j0;
+    #pragma unroll
+    for (int y = 0; y < TILE_Y; y++) {
+        row[y] = A + min(i0 + y, m - 1) * lda;
+        #pragma unroll
+        for (int x = 0; x < VECTORS; x++)
+            c[y][x] = 0;
+    }
+    for (int p = begin; p < end; p++)
+        #pragma unroll
+        for (int x = 0; x < VECTORS; x++) {
+            const wide b = load(B + p * ldb + x * WIDE, n - j0 - x * WIDE);
+            #pragma unroll
+            for (int y = 0; y < TILE_Y; y++)
+                c[y][x] += READ(row[y] + p) * b;
+        }
+    #pragma unroll
+    for (int y = 0; y < TILE_Y; y++)
+        #pragma unroll
+        for (int x = 0; x < VECTORS; x++)
+            if (i0 + y < m)
+                store(C + (i0 + y) * ldc + x * WIDE, c[y][x], n - j0 - x * WIDE);
+}
