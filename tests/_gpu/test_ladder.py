@@ -42,10 +42,11 @@ def test_300_sizes_are_exact(rung: str, place: str, dtype: str) -> None:
 def test_each_parameter_is_used_and_reported(rung: str, place: str) -> None:
     backend = gemmlab.get_backend(backend_at(place, rung))
     a, b = integers((33, 45), "float32"), integers((45, 37), "float32")
-    for param in backend.params.values():
+    form = backend.rung.on(backend.device.kind)
+    for param in form.params:
         for value in param.choices[:3]:
-            plan = backend.rung.resolve({param.name: value}, backend.device.kind)
-            if backend.rung.refusal(plan, "float32", backend.device):  # not with the other defaults on this device
+            plan = form.resolve({param.name: value}, backend.device.kind)
+            if form.refusal(plan, "float32", backend.device):  # not with the other defaults on this device
                 continue
             with gemmlab.trace() as calls:
                 product = gemmlab.matmul(a, b, backend=backend.name, **{param.name: value})

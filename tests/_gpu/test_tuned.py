@@ -90,9 +90,11 @@ def test_what_a_device_ignores_is_said() -> None:
 
 
 @pytest.fixture
-def queue() -> Any:
-    pytest.importorskip("pyopencl.array")
-    return gemmlab.get_backend("opencl-tuned").queue.queue  # type: ignore[attr-defined]
+def queue(on_a_gpu: str) -> Any:
+    """A queue of pyopencl on the device of `on_a_gpu`."""
+    if not on_a_gpu.startswith("opencl"):
+        pytest.skip("its arrays are not pyopencl's")
+    return gemmlab.get_backend(on_a_gpu).queue.queue  # type: ignore[attr-defined]
 
 
 LAYOUTS = ("plain", "transposed", "padded", "shifted")
