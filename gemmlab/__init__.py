@@ -12,7 +12,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gemmlab._above import hand_down
 from gemmlab._version import __version__
+
+# What lower layers call in higher ones; loaded on first use.
+hand_down({
+    "backend dask": ("gemmlab.dask.backend", "backend"),
+    "arrays of dask": ("gemmlab.dask", "general_matmul"),
+    "arrays of zarr": ("gemmlab.dask", "general_matmul"),
+})
 
 
 def _is_command() -> bool:

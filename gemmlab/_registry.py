@@ -12,11 +12,10 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, cast
 
-from gemmlab import _auto, _profile
+from gemmlab import _above, _auto, _profile
 from gemmlab._backend import Adapted, Availability, Backend, BackendInfo, FullBackend, Params, complete
 from gemmlab._config import config
 from gemmlab._cpu import isa
@@ -85,10 +84,8 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("dpnp", "dpctl", "oneapi"), ("sycl",)),
     **dict.fromkeys(("cupy", "nvidia"), ("cuda",)),
 }
-# Backends that are there for audits: asked for by name, in no list. A module and a function that makes the backend.
-BY_NAME_ONLY: Mapping[str, str] = {"dask": "gemmlab.dask.backend:backend"}
-# The module of an array's type, and the function that multiplies such arrays: see `array_function`.
-ARRAY_FUNCTIONS: Mapping[str, str] = dict.fromkeys(("dask", "zarr"), "gemmlab.dask:general_matmul")
+BY_NAME_ONLY = ("dask",)  # for audits: asked for by name, in no list
+ARRAY_PACKAGES = ("dask", "zarr")  # whose arrays have a function that multiplies them: see `array_function`
 AUTO = ("cpu-packed", "cpu-numpy")  # the table that `gemmlab._auto` reads gives some products to the second
 # The backend or family of "auto" for device arrays. A vendor's library, if it was installed with the array package.
 AUTO_ON = {"opencl": "opencl"} | {runtime: f"{runtime}-{VENDORS[runtime]}" for runtime in ("sycl", "cuda")}
@@ -231,26 +228,17 @@ def _load(name: str) -> FullBackend | Exception:
             elif parsed.plain in BUILT_IN:
                 _loaded[name] = BUILT_IN[parsed.plain](name)
             elif name in BY_NAME_ONLY:
-                _loaded[name] = complete(loaded(BY_NAME_ONLY[name])())
+                _loaded[name] = complete(_above.load(f"backend {name}")())
             else:
                 _loaded[name] = _from_plugin(_plugins()[name])
         return _loaded[name]
 
 
-def array_function(*operands: object) -> str | None:
-    """The function for these operands, if one is of a package that has its own here; see `loaded`."""
-    for x in operands:
-        if (home := ARRAY_FUNCTIONS.get(type(x).__module__.partition(".")[0])) is not None:
-            return home
-    return None
-
-
-@cache
-def loaded(home: str) -> Callable[..., Any]:
-    """The function of "module:function"."""
-    module, _, function = home.partition(":")
-    found: Callable[..., Any] = getattr(import_module(module), function)
-    return found
+def array_function(*operands: object) -> Callable[..., Any] | None:
+    """The function for these operands, if one is of a package that has its own here."""
+    packages = (type(x).__module__.partition(".")[0] for x in operands)
+    found = next((package for package in packages if package in ARRAY_PACKAGES), None)
+    return None if found is None else cast("Callable[..., Any]", _above.load(f"arrays of {found}"))
 
 
 def _from_plugin(point: EntryPoint) -> FullBackend | Exception:

@@ -6,10 +6,13 @@ import ast
 import re
 import subprocess
 from collections import Counter
-from pathlib import PurePosixPath
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
 
 import pytest
 from helpers import ROOT
+
+from gemmlab import _above, _registry
 
 MAX_FILES, MAX_LINES = 15, 400
 UNBOUNDED = ("tests/", "gemmlab/data/")
@@ -109,6 +112,28 @@ def test_a_decision_is_taken_in_one_place(decision):
     found = {str(path) for path in sources if re.search(pattern, (ROOT / path).read_text(encoding="utf-8"))}
     assert home in found
     assert found - {home} == others, decision
+
+
+def test_what_is_handed_down_is_there():
+    """Each function of the table in the top package, looked up without loading its module."""
+    assert set(_above.names()) >= {f"arrays of {name}" for name in _registry.ARRAY_PACKAGES}
+    for module, function in _above._table.values():
+        found = find_spec(module)
+        assert found is not None, module
+        names = {
+            name
+            for node in ast.walk(ast.parse(Path(found.origin).read_text(encoding="utf-8")))
+            for name in ([node.name] if isinstance(node, ast.FunctionDef) else
+                         [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else [])
+        }  # fmt: skip
+        assert function in names, (module, function)
+
+
+def test_no_layer_names_a_higher_one_in_a_string():
+    for path in (path for path in tracked() if path.suffix == ".py" and path.parts[:1] == ("gemmlab",)):
+        if path.as_posix() != "gemmlab/__init__.py":
+            text = (ROOT / path).read_text(encoding="utf-8")
+            assert not re.search(r"""["']gemmlab\.dask[:."']""", text), path
 
 
 # What is decided elsewhere now.

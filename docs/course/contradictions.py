@@ -10,7 +10,7 @@ from math import inf
 from typing import TypeAlias
 
 from course.gains import Run, Step
-from gemmlab.analysis.formatting import listed, number, size
+from gemmlab._words import listed, number, size
 from gemmlab.measure.records import Record
 from gemmlab.roofline.model import Roof
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from course.rungs import Rung, settings
-from gemmlab.analysis.formatting import number
+from gemmlab._words import number
 from gemmlab.measure import read
 from gemmlab.measure.comparison import NO_DIFFERENCE, ratio
 from gemmlab.measure.records import Record

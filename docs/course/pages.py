@@ -12,7 +12,8 @@ from course.contradictions import contradictions
 from course.gains import Run, Step, bytes_per_multiply_add, over_threads, roofline, roofline_of_all, runs
 from course.heads import Head, first_line_of_code, read_head
 from course.rungs import ROOT, RUNTIME_NAMES, Rung, all_rungs, ladders, questions, settings
-from gemmlab.analysis.formatting import number, percent, sentence, threads_text
+from gemmlab._words import number, percent
+from gemmlab.analysis.formatting import sentence, threads_text
 from gemmlab.measure.comparison import NO_DIFFERENCE
 from gemmlab.measure.records import Record
 

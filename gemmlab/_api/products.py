@@ -39,7 +39,7 @@ def general_matmul(
     if backend is None:  # the parameters of a `use` block belong to its backend
         params = {**active.params, **params}
     if (function := _registry.array_function(a, b, *(out if isinstance(out, tuple) else (out,)))) is not None:
-        return _registry.loaded(function)(a, b, out, name, options, params)
+        return function(a, b, out, name, options, params)
     if (owner := array_owner(a, b, out)) == "dlpack":
         return multiply_exchanged(name, a, b, out, options, params)
     if owner is not None:

@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from gemmlab._words import size
+
 _CPUS = Path("/sys/devices/system/cpu")
 _HUGE_PAGE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 _CGROUP = Path("/sys/fs/cgroup")
@@ -50,9 +52,9 @@ class Readings(NamedTuple):
     huge_page: int
 
     def __str__(self) -> str:
-        l3 = f"L3 {_in_words(self.l3)}" if self.l3 else "no L3"
-        pages = f"huge pages of {_in_words(self.huge_page)}" if self.huge_page else "no huge pages"
-        return f"a core has L1 {_in_words(self.l1)}, L2 {_in_words(self.l2)}, {l3}; {pages}"
+        l3 = f"L3 {size(self.l3)}" if self.l3 else "no L3"
+        pages = f"huge pages of {size(self.huge_page)}" if self.huge_page else "no huge pages"
+        return f"a core has L1 {size(self.l1)}, L2 {size(self.l2)}, {l3}; {pages}"
 
 
 USUAL = {"L1": Cache(32 * KIB, 8), "L2": Cache(512 * KIB, 8), "L3": Cache(0)}  # where the system does not tell
@@ -109,10 +111,6 @@ def _way(size: int, cache: Cache) -> int:
     """Bytes of a way: a power of two, as sets are found by some bits of an address."""
     least, most = WAYS
     return 1 << (size // min(max(cache.ways or 8, least), most)).bit_length() - 1
-
-
-def _in_words(x: int) -> str:
-    return f"{x / MIB:.4g} MiB" if x >= MIB else f"{x / KIB:.4g} KiB"
 
 
 @cache

@@ -15,7 +15,8 @@ from gemmlab._cpu.packed_backend.backend import Packed
 from gemmlab._cpu.rungs.ladder import RUNGS as CPU_RUNGS
 from gemmlab._gpu.ladder.rungs import RUNGS as GPU_RUNGS
 from gemmlab._name import BackendName
-from gemmlab.analysis.formatting import number, percent, problem_text
+from gemmlab._words import number, percent
+from gemmlab.analysis.formatting import problem_text
 from gemmlab.analysis.groups import Group
 from gemmlab.measure.comparison import overlap
 from gemmlab.measure.records import Record

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
+from gemmlab._words import listed, number, percent
 from gemmlab.analysis.attainable import peak
-from gemmlab.analysis.formatting import listed, number, percent, problem_text
+from gemmlab.analysis.formatting import problem_text
 from gemmlab.analysis.groups import Group
 from gemmlab.measure.comparison import overlap
 from gemmlab.measure.records import Record

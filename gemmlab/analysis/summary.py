@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import fill
 
-from gemmlab.analysis.formatting import number, percent
+from gemmlab._words import number, percent
 from gemmlab.analysis.groups import Device, Group, devices, with_unique_devices
 from gemmlab.analysis.verdicts import Verdict, answers, verdicts
 from gemmlab.measure.records import Record

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gemmlab._words import listed, number, percent
 from gemmlab.analysis.advice import advice, waits_for_transfers
 from gemmlab.analysis.attainable import Limit, lowest_limit, peak
-from gemmlab.analysis.formatting import listed, number, percent, problem_text, sentence, threads_text
+from gemmlab.analysis.formatting import problem_text, sentence, threads_text
 from gemmlab.analysis.groups import USER_SUITE, Group, is_baseline, threads_of
 from gemmlab.measure.comparison import is_good, is_wrong, overlap
 from gemmlab.measure.records import Record

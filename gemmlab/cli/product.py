@@ -43,7 +43,7 @@ def _computed(arguments: Namespace) -> Result:
 
 
 def _text(arguments: Namespace, found: Result) -> str:
-    from gemmlab.analysis.formatting import number, size
+    from gemmlab._words import number, size
     from gemmlab.measure.table import seconds as in_words
 
     lines = [
@@ -69,7 +69,7 @@ def _text(arguments: Namespace, found: Result) -> str:
 
 
 def _plan(found: Result) -> list[str]:
-    from gemmlab.analysis.formatting import size
+    from gemmlab._words import size
 
     plan = found.plan
     if plan is None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from gemmlab._api import requested_backend
 from gemmlab._config import Scope, scope
 from gemmlab._problem import AnyArray
+from gemmlab._words import size
 from gemmlab.dask import plan as model
 from gemmlab.dask import workers
 from gemmlab.dask.graph import Options, Product
-from gemmlab.dask.plan import in_words
 from gemmlab.dask.product import check_k_group
 
 SPLIT_EVERY = 4  # partial sums that one task of Dask's own matmul adds
@@ -56,9 +56,9 @@ class Advice:
     def __str__(self) -> str:
         rows = {
             "workers": str(self.workers),
-            "memory of each": in_words(self.workers.memory),
-            "expected peak": in_words(self.peak),
-            "bytes into tasks": f"{in_words(self.moved)}; dask.array.matmul: {in_words(self.moved_by_dask)}",
+            "memory of each": size(self.workers.memory),
+            "expected peak": size(self.peak),
+            "bytes into tasks": f"{size(self.moved)}; dask.array.matmul: {size(self.moved_by_dask)}",
             "tasks": f"{self.tasks}, each a tile of {self.tile[0]} x {self.tile[1]}",
             "blocks of k a task": f"{self.k_group} of {self.k_blocks}",
             "threads a task": str(self.threads or "those of the worker, shared by its tasks"),

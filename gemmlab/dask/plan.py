@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from gemmlab._words import size as size_in_words
 from gemmlab.dask.workers import Workers
 
 PROCESS = 256 << 20  # bytes of a worker before its first task: Python, Dask, our libraries
@@ -170,7 +171,7 @@ def _choices(count: int) -> list[int]:
 
 def _refusal(a: Side, b: Side, c: Result, workers: Workers, least: TaskTiling, k_group: int | None) -> str:
     room = usable(workers) // workers.threads
-    what = f"the smallest task needs {in_words(least.task)}, and a thread of a worker has {in_words(room)}"
+    what = f"the smallest task needs {size_in_words(least.task)}, and a thread of a worker has {size_in_words(room)}"
     if k_group is not None and best_k_group(a, b, c, workers, room):
         return f"{what}: leave k_group=None, or pass at most k_group={best_k_group(a, b, c, workers, room)}"
     side = _side_that_fits(a, b, c, room)
@@ -195,18 +196,3 @@ def _side_that_fits(a: Side, b: Side, c: Result, room: int) -> int:
     side = max(1, math.isqrt(room // (2 * each)))
     unit = int(10 ** (len(str(side)) - 1))
     return side // unit * unit
-
-
-def in_words(size: float) -> str:
-    """A number of bytes as people write it.
-
-    Examples
-    --------
-    >>> in_words(1.5 * 2**30), in_words(2**20)
-    ('1.5 GiB', '1 MiB')
-    """
-    unit = next((unit for unit in ("GiB", "MiB", "KiB") if size >= _UNITS[unit]), "KiB")
-    return f"{size / _UNITS[unit]:.3g} {unit}"
-
-
-_UNITS = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}

@@ -23,7 +23,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from gemmlab.analysis.formatting import number
+from gemmlab._words import number
 from gemmlab.analysis.groups import is_baseline
 
 Keywords = dict[str, Any]  # for matplotlib's functions

@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from gemmlab._words import number, percent
 from gemmlab.analysis.attainable import lowest_limit
-from gemmlab.analysis.formatting import number, percent, problem_text, threads_text
+from gemmlab.analysis.formatting import problem_text, threads_text
 from gemmlab.analysis.groups import Group, threads_of
 from gemmlab.measure.records import Record
 from gemmlab.report.drawing import ALARM, Keywords, Point, Style

@@ -17,8 +17,8 @@ from itertools import pairwise
 import numpy as np
 from matplotlib.axes import Axes
 
+from gemmlab._words import number
 from gemmlab.analysis.attainable import bandwidth_ceilings, bandwidths, fma_ceilings, in_use, isa_label, peak, rate_band
-from gemmlab.analysis.formatting import number
 from gemmlab.analysis.groups import Group
 from gemmlab.measure.records import Record
 from gemmlab.report.drawing import BLUE, INK, ORANGE, PLATE, QUIET, WIDTH_INCHES, Keywords, Point, Style, plain_log

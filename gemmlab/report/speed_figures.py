@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
+from gemmlab._words import number, size
 from gemmlab.analysis.attainable import is_above_roof, peak
-from gemmlab.analysis.formatting import number, problem_text, size
+from gemmlab.analysis.formatting import problem_text
 from gemmlab.analysis.groups import Group, in_order, is_square, threads_of
 from gemmlab.measure.records import Record, grouped
 from gemmlab.report import drawing

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
 
+from gemmlab._words import DASH, number, percent, seconds, size
 from gemmlab.analysis.attainable import Limit, Peak, is_above_roof, isa_label, limits_by_backend, lowest_limit, peak
-from gemmlab.analysis.formatting import DASH, number, percent, product_text, seconds, size, threads_text
+from gemmlab.analysis.formatting import product_text, threads_text
 from gemmlab.analysis.groups import USER_SUITE, Group, threads_of
 from gemmlab.measure.comparison import is_good, overlap, problem_key
 from gemmlab.measure.records import Record, grouped

@@ -17,7 +17,7 @@ from gemmlab import _registry
 from gemmlab._cpu.rungs.traffic import LINE
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._problem import Problem
-from gemmlab.analysis.formatting import listed, number, size
+from gemmlab._words import listed, number, size
 from gemmlab.measure.problems import Case
 from gemmlab.measure.records import Record
 from gemmlab.measure.table import Column, text_table

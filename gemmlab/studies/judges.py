@@ -12,9 +12,9 @@ from functools import partial
 from types import EllipsisType
 from typing import NamedTuple
 
+from gemmlab._words import listed, number, percent
 from gemmlab.analysis.attainable import bandwidths, limits, lowest_limit, peak
 from gemmlab.analysis.findings import Band, Claim, Finding, cpu_findings, judge_ratio, near, ratio_band_text
-from gemmlab.analysis.formatting import listed, number, percent
 from gemmlab.measure.comparison import overlap
 from gemmlab.measure.records import Record
 from gemmlab.studies.curves import Scenario, on_cpu, ordered

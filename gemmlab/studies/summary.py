@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from gemmlab._words import DASH, listed, number, percent
 from gemmlab.analysis.findings import papers, summary
-from gemmlab.analysis.formatting import DASH, listed, number, percent
 from gemmlab.measure.records import Record, name_of
 from gemmlab.measure.table import WIDTH, Column, seconds, text_table
 from gemmlab.roofline.model import peak_of

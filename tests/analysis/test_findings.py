@@ -5,8 +5,8 @@ from typing import Any
 import made_up_records as made
 import pytest
 
+from gemmlab._words import number
 from gemmlab.analysis import findings
-from gemmlab.analysis.formatting import number
 from gemmlab.analysis.groups import Group, devices
 
 Record = dict[str, Any]

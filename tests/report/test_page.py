@@ -16,7 +16,8 @@ import pytest
 from sweeps import swept
 
 from gemmlab import _errors, report
-from gemmlab.analysis.formatting import listed, number, percent, seconds, sentence, size
+from gemmlab._words import listed, number, percent, seconds, size
+from gemmlab.analysis.formatting import sentence
 from gemmlab.analysis.groups import with_unique_devices
 from gemmlab.cli import main
 from gemmlab.measure.records import KEYS

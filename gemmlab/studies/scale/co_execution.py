@@ -20,8 +20,8 @@ from gemmlab import _registry
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._name import JOINT, BackendName
 from gemmlab._problem import Array, Problem
+from gemmlab._words import number
 from gemmlab.analysis.findings import Claim, Finding
-from gemmlab.analysis.formatting import number
 from gemmlab.measure.comparison import overlap
 from gemmlab.measure.problems import Case, operands
 from gemmlab.measure.records import Record
