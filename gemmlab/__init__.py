@@ -18,8 +18,8 @@ from gemmlab._version import __version__
 # What lower layers call in higher ones; loaded on first use.
 hand_down({
     "backend dask": ("gemmlab.dask.backend", "backend"),
-    "arrays of dask": ("gemmlab.dask", "general_matmul"),
-    "arrays of zarr": ("gemmlab.dask", "general_matmul"),
+    "arrays of dask": ("gemmlab.dask.product", "general_matmul"),
+    "arrays of zarr": ("gemmlab.dask.product", "general_matmul"),
 })
 
 

@@ -131,7 +131,7 @@ def test_what_is_handed_down_is_there():
 
 def test_no_layer_names_a_higher_one_in_a_string():
     for path in (path for path in tracked() if path.suffix == ".py" and path.parts[:1] == ("gemmlab",)):
-        if path.as_posix() != "gemmlab/__init__.py":
+        if path.parts[1].startswith("_") and path.as_posix() != "gemmlab/__init__.py":  # the layers below Dask's
             text = (ROOT / path).read_text(encoding="utf-8")
             assert not re.search(r"""["']gemmlab\.dask[:."']""", text), path
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from gemmlab._config import check_threads
 from gemmlab._errors import UnsupportedProblem
-from gemmlab._memory import can_be_written
 from gemmlab._problem.dtypes import Array, Casting, DType, dtypes_to_add, resolved_dtypes
+from gemmlab._problem.memory import can_be_written
 from gemmlab._problem.shapes import Agreed, AnyArray, Axes, agreed, axes_order, last_axes
 
 if TYPE_CHECKING:

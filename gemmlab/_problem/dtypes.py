@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from gemmlab._memory import shares_memory_with_itself
+from gemmlab._problem.memory import shares_memory_with_itself
 from gemmlab._problem.shapes import AnyArray
 
 Array: TypeAlias = np.ndarray[Any, Any]

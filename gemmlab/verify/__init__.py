@@ -1,7 +1,7 @@
 """Correctness: error bounds for products, and an audit of any backend.
 
     dtypes.py    the dtypes that are checked
-    bounds.py    the error of a product, and the bound on it
+    bounds.py    the error of a product, and the bound on it; random_vector.py checks a large one in O(n^2)
     inputs.py    the inputs of the checks: values, sizes, layouts in memory
     context.py   what a check is given: a backend, a dtype and methods to test them
     checks.py    the checks, each a promise and a function that tests it
@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from gemmlab.verify.audit import Audit, Progress, Result, verify
-from gemmlab.verify.bounds import error_over_bound, freivalds, gamma
+from gemmlab.verify.bounds import error_over_bound, gamma
+from gemmlab.verify.random_vector import freivalds
 
 __all__ = ["Audit", "Result", "error_over_bound", "freivalds", "gamma", "verify"]
 

@@ -16,7 +16,7 @@ real product it stands for, whose sums have 2k terms. A product of integers has 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,7 +29,6 @@ Index: TypeAlias = slice | NDArray[np.integer[Any]] | list[int] | None
 
 _LONGDOUBLE_IS_WIDER = bool(np.finfo(np.longdouble).eps < np.finfo(np.float64).eps)
 _BLOCK_NUMBERS = 1 << 16  # 512 KiB in float64: a block stays in the caches
-_SAFETY = 8.0
 
 
 def gamma(k: int, dtype: DTypeLike) -> float:
@@ -55,7 +54,7 @@ def gamma(k: int, dtype: DTypeLike) -> float:
     True
     """
     products = 2 * k if np.dtype(dtype).kind == "c" else k
-    relative = products * _unit_roundoff(np.dtype(dtype))
+    relative = products * unit_roundoff(np.dtype(dtype))
     return relative / (1 - relative) if relative < 1 else float("inf")
 
 
@@ -100,7 +99,7 @@ def error_over_bound(a: ArrayLike, b: ArrayLike, c: ArrayLike, *, rows: Index = 
     >>> error_over_bound(a, b, a @ b + 1e-9) < 1
     False
     """
-    a, b, c = _as_matrices(a, b, c)
+    a, b, c = as_matrices(a, b, c)
     chosen_rows = slice(None) if rows is None else rows
     chosen_columns = slice(None) if columns is None else columns
     sample = element_ratios(a[..., chosen_rows, :], b[..., chosen_columns], c[..., chosen_rows, :][..., chosen_columns])
@@ -112,7 +111,7 @@ def element_ratios(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> Floats:
 
     For a complex product: the larger ratio of the real and the imaginary part.
     """
-    a, b, c = _as_matrices(a, b, c)
+    a, b, c = as_matrices(a, b, c)
     if is_exact(c.dtype):
         return np.where(c == np.matmul(a.astype(np.int64), b.astype(np.int64)).astype(c.dtype), 0.0, np.inf)
     is_complex = any(array.dtype.kind == "c" for array in (a, b, c))
@@ -124,7 +123,7 @@ def element_ratios(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> Floats:
 
 
 def _real_ratios(a: Floats, b: Floats, c: Floats) -> Floats:
-    compute, k = _compute_type(a, b), a.shape[-1]
+    compute, k = compute_type(a, b), a.shape[-1]
     finite_rows, finite_columns = np.isfinite(a).all(-1, keepdims=True), np.isfinite(b).all(-2, keepdims=True)
     finite_inputs = finite_rows & finite_columns
     # NumPy multiplies long doubles by plain loops, so that NaN and infinity do not depend on any BLAS.
@@ -186,110 +185,11 @@ def _split(x: Floats) -> tuple[Floats, Floats]:
     return high, x - high
 
 
-def freivalds(a: ArrayLike, b: ArrayLike, c: ArrayLike, rng: np.random.Generator) -> float:
-    """Return |C t - A(B t)| over its bound, for a vector t of random signs: a check in O(n^2).
-
-    For products too large for `error_over_bound` (R. Freivalds, IFIP Congress 1977). With random signs
-    the errors of a row add up like their 2-norm (Hoeffding), and rounding errors of random data grow
-    like sqrt(k) u (Higham and Mary, SIAM J. Sci. Comput. 41, 2019); the bound is 8 times the two together.
-    It is thus a bound for random data, and sharp enough to find one wrong element in a row of thousands.
-    Integers are compared modulo 2^bits. A product of bools is no sum, and passes unchecked.
-    Highly regular data (all elements alike) can have errors that grow like k u and exceed it: judge
-    those by `error_over_bound` on a sample of rows and columns.
-
-    Parameters
-    ----------
-    a, b : array_like
-        Factors as for `numpy.matmul`.
-    c : array_like
-        The product to be judged.
-    rng : numpy.random.Generator
-        Chooses the signs.
-
-    Returns
-    -------
-    float
-        Over 1: wrong. 0 for an empty product. Infinity where one side is NaN or infinite and the
-        other is not.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gemmlab.verify import freivalds
-    >>> rng = np.random.default_rng(1)
-    >>> a, b = rng.random((500, 400)), rng.random((400, 300))
-    >>> c = a @ b
-    >>> freivalds(a, b, c, rng) < 1
-    True
-    >>> c[499, 299] = 0
-    >>> freivalds(a, b, c, rng) < 1
-    False
-    """
-    a, b, c = _as_matrices(a, b, c)
-    if any(array.dtype.kind == "c" for array in (a, b, c)):
-        a, b, c = _real_form(a, b, c)
-    if c.size == 0:
-        return 0.0
-    signs = rng.choice([-1.0, 1.0], size=c.shape[-1])
-    if is_exact(c.dtype):
-        return _exact_deviation(a, b, c, signs)
-    with np.errstate(all="ignore"):
-        left = _times(c, signs)
-        right = _times(a, _times(b, signs))
-        # By the triangle inequality, |A| times the norms of B's rows is at least the norms of |A||B|'s rows.
-        size = _times(a, row_norms(b), np.abs)
-        bound = random_bound(size, row_norms(c), a.shape[-1], b.shape[-1], _compute_type(a, b), c.dtype)
-    return float(over_bound(left, right, bound).max())
-
-
-def random_bound(
-    size: Floats, norms_of_c: Floats, k: int, n: int, compute: np.dtype[Any], stored: np.dtype[Any]
-) -> Floats:
-    """What `freivalds` allows for each row: `size` is |A| times the norms of B's rows, sums are done in `compute`."""
-    of_product = np.sqrt(k) * _unit_roundoff(compute)
-    of_this_check = (np.sqrt(k) + 2 * np.sqrt(n)) * _unit_roundoff(np.float64)
-    bound: Floats = (of_product + of_this_check) * size
-    bound += np.sqrt(n) * k * float(np.finfo(compute).smallest_normal)
-    if finfo(stored).eps > finfo(compute).eps:
-        finest = float(finfo(stored).smallest_subnormal)
-        bound += _unit_roundoff(stored) * norms_of_c + np.sqrt(n) * finest
-    bound *= _SAFETY
-    return bound
-
-
-def over_bound(left: Floats, right: Floats, bound: Floats) -> Floats:
-    """|C t - A(B t)| of each row over its bound; infinity where one side alone is NaN or infinite."""
-    with np.errstate(all="ignore"):
-        ratios = np.where(left == right, 0.0, np.abs(left - right) / bound)
-    same_kind = np.isfinite(left) == np.isfinite(right)
-    return np.where(np.isfinite(left) & same_kind, ratios, np.where(same_kind, 0.0, np.inf))
-
-
-def _exact_deviation(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any], signs: Floats) -> float:
-    """Infinity if C t and A(B t) differ modulo 2^bits."""
-    if c.dtype.kind == "b":
-        return 0.0
-    vector = signs.astype(np.int64)
-    difference = _times(c, vector) - _times(a, _times(b, vector))
-    return float("inf") if difference.astype(c.dtype).any() else 0.0
-
-
-def _times(
-    matrix: NDArray[Any], vector: NDArray[Any], function: Callable[[Floats], Floats] = np.asarray
-) -> NDArray[Any]:
-    """function(matrix) @ vector in the vector's dtype, float64 or int64."""
-    shape = np.broadcast_shapes(matrix.shape[:-2], vector.shape[:-1]) + matrix.shape[-2:-1]
-    result = np.empty(shape, vector.dtype)
-    for rows, block in _by_rows(matrix, vector.dtype):
-        result[..., rows] = np.matmul(function(block), vector[..., None])[..., 0]
-    return result
-
-
 def row_norms(matrix: Floats) -> Floats:
     """2-norm of each row."""
     norm = _norm if matrix.dtype.itemsize < np.dtype(np.float64).itemsize else _scaled_norm
     result = np.empty(matrix.shape[:-1])
-    for rows, block in _by_rows(matrix):
+    for rows, block in by_rows(matrix):
         result[..., rows] = norm(block)
     return result
 
@@ -308,7 +208,7 @@ def _scaled_norm(block: Floats) -> Floats:
     return norms
 
 
-def _by_rows(matrix: NDArray[Any], dtype: DTypeLike = np.float64) -> Iterator[tuple[slice, NDArray[Any]]]:
+def by_rows(matrix: NDArray[Any], dtype: DTypeLike = np.float64) -> Iterator[tuple[slice, NDArray[Any]]]:
     """Some rows at a time, copied to a wider dtype: no such copy of a whole matrix."""
     rows_at_a_time = max(1, _BLOCK_NUMBERS * matrix.shape[-2] // max(matrix.size, 1))
     for start in range(0, matrix.shape[-2], rows_at_a_time):
@@ -316,7 +216,7 @@ def _by_rows(matrix: NDArray[Any], dtype: DTypeLike = np.float64) -> Iterator[tu
         yield rows, matrix[..., rows, :].astype(dtype)
 
 
-def _as_matrices(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def as_matrices(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """The three as (stacks of) matrices, vectors made into a row or a column."""
     a, b, c = np.asarray(a), np.asarray(b), np.asarray(c)
     for array in (a, b, c):
@@ -344,9 +244,9 @@ def _real_form(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]) -> tuple[Float
     return np.concatenate([upper, lower], axis=-2), b, c
 
 
-def _compute_type(a: Floats, b: Floats) -> np.dtype[Any]:
+def compute_type(a: Floats, b: Floats) -> np.dtype[Any]:
     return np.result_type(a, b, np.float32)
 
 
-def _unit_roundoff(dtype: DTypeLike) -> float:
+def unit_roundoff(dtype: DTypeLike) -> float:
     return float(finfo(np.dtype(dtype)).eps) / 2
