@@ -98,6 +98,22 @@ ONE_PLACE = {
         r"enqueue_nd_range_kernel\(|submit_async\(|\.kernel\(one\.groups", "gemmlab/_gpu/plans/on_opencl.py",
         {"gemmlab/_gpu/plans/on_sycl.py", "gemmlab/_gpu/plans/on_cuda.py"},
     ),
+    "in which dtype blocks of k are added up": (
+        r"np\.dtype\(np\.float32\) if dtype\.itemsize", "gemmlab/_problem/dtypes.py", set(),
+    ),
+    "whether a product is added in place or by a temporary": (
+        r"accumulate=not ", "gemmlab/_api/adding.py", set(),
+    ),
+    "what a check by a random vector is": (
+        r"rng\.choice\(\[-1", "gemmlab/verify/random_vector.py", set(),
+    ),
+    "how sizes of memory are written": (
+        r"""["']KiB["']| MiB["']""", "gemmlab/_words.py",
+        {"gemmlab/cli/inspecting.py", "gemmlab/studies/memory_modes.py"},  # in one unit, whatever the size
+    ),
+    "what the tuner tries next": (
+        r"\.neighbours\(|\.drawn\(", "gemmlab/tune/search/strategy.py", set(),
+    ),
     "whose arrays a backend multiplies": (
         r"\.runtime\.name [!=]= ", "gemmlab/_api/foreign.py",
         set(),

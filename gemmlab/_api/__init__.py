@@ -2,6 +2,7 @@
 
     products.py          general_matmul: the way of every product that is not plain
     foreign.py           operands on a device, through DLPack, or with a dispatch of their own
+    adding.py            products that are added up in one array
     packing.py           pack: a right operand that is packed once
     calls.py             run one problem on one backend, and report it to traces
     choosing.py          backends, get_backend, use, trace

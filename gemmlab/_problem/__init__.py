@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from gemmlab._config import check_threads
 from gemmlab._errors import UnsupportedProblem
-from gemmlab._problem.dtypes import Array, Casting, DType, dtypes_to_add, resolved_dtypes
+from gemmlab._problem.dtypes import Array, Casting, DType, dtypes_to_add, resolved_dtypes, sums_of
 from gemmlab._problem.memory import can_be_written
 from gemmlab._problem.shapes import Agreed, AnyArray, Axes, agreed, axes_order, last_axes
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gemmlab._gpu.runtime import Queue
 
 __all__ = [
-    "AnyArray", "Array", "Axes", "Casting", "DType", "Problem", "agreed", "as_array", "resolved_dtypes",
+    "AnyArray", "Array", "Axes", "Casting", "DType", "Problem", "agreed", "as_array", "resolved_dtypes", "sums_of",
 ]  # fmt: skip
 
 

@@ -59,3 +59,8 @@ def resolved_dtypes(
 def _is_bfloat16(dtype: DType) -> bool:
     """Whether this is the dtype of ml_dtypes, for which NumPy's matmul has no loop."""
     return dtype.name == "bfloat16" and dtype.kind == "V"
+
+
+def sums_of(dtype: DType) -> DType:
+    """The dtype of sums of several blocks of k: a sum of float16 or bfloat16 would be rounded after each block."""
+    return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype

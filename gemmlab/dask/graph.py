@@ -17,15 +17,15 @@ from dask.highlevelgraph import HighLevelGraph
 
 from gemmlab import _registry
 from gemmlab._api import array_owner, foreign_operand
+from gemmlab._api.adding import adds
 from gemmlab._backend import check_params
 from gemmlab._errors import UnsupportedProblem
-from gemmlab._problem import AnyArray, Array, DType, Problem
+from gemmlab._problem import AnyArray, Array, DType, Problem, sums_of
 from gemmlab.dask import plan as model
 from gemmlab.dask.operands import Operand, operands
-from gemmlab.dask.tasks import Recipe, adds, stored, tile, total
+from gemmlab.dask.tasks import Recipe, stored, tile, total
 from gemmlab.dask.workers import Workers
 
-HALF = ("float16", "bfloat16")  # summed in float32 and rounded once
 Ranges = list[tuple[int, int]]
 
 
@@ -47,7 +47,7 @@ class Product:
         self.a, self.b = operands(a, b, None if out is None else _unit(a, b, out))
         self.options, self.workers, self.out = options, workers, out
         _check_chunks(options.backend, self.a, self.b)
-        self.sums = np.dtype(np.float32) if self.dtype.name in HALF else self.dtype
+        self.sums = sums_of(self.dtype)
         self.plan = model.best(*self.sides, workers, options.k_group)
 
     @cached_property

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from gemmlab import _registry
-from gemmlab._api import array_owner, matmul
+from gemmlab._api import array_owner
+from gemmlab._api.adding import add_product
 from gemmlab._cpu._driver import max_threads
-from gemmlab._problem import AnyArray, DType, Problem
+from gemmlab._problem import AnyArray, DType
 from gemmlab.dask.errors import CannotRead
 
 Box = tuple[slice, ...]
@@ -208,24 +208,7 @@ def _multiply(recipe: Recipe, a: AnyArray, b: AnyArray, out: AnyArray, is_first:
     options = {"backend": recipe.backend, "threads": threads, **recipe.params}
     if recipe.sums != recipe.dtype and array_owner(a) is None:  # arrays on a device are multiplied in their own dtype
         options["dtype"] = recipe.sums
-    is_plain = type(a) is type(b) is type(out) is np.ndarray
-    if is_plain and (is_first or adds(recipe.backend, recipe.sums)):
-        matmul(a, b, out=out, accumulate=not is_first, **options)
-    elif is_first:
-        out[...] = matmul(a, b, **options)
-    else:
-        out += matmul(a, b, **options)
-
-
-def adds(backend: str, dtype: DType) -> bool:
-    """Whether products by this backend are added to a tile without a temporary."""
-    name = _registry.resolve_name(backend)
-    if not _registry.availability(name).ok:
-        return False
-    none = np.empty((0, 0), dtype)
-    problem = Problem(none, none, none)
-    problem.accumulate = True
-    return _registry.refusal(_registry.get(name), problem) is None
+    add_product(a, b, out, is_first=is_first, **options)
 
 
 def threads_here() -> int | None:

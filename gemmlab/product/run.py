@@ -11,12 +11,13 @@ import numpy as np
 
 from gemmlab import _registry
 from gemmlab._api import requested_backend
+from gemmlab._api.adding import adds
 from gemmlab._backend import FullBackend
 from gemmlab._config import Scope, check_bytes, check_threads, scope
 from gemmlab._cpu.machine import free_memory_bytes
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._name import BackendName
-from gemmlab._problem import DType, Problem
+from gemmlab._problem import DType, Problem, sums_of
 from gemmlab.product import identity, tiles, zarrs
 from gemmlab.product.check import Check, check
 from gemmlab.product.job import Job, PathLike, Result, prepared
@@ -190,18 +191,13 @@ def _sizes(job: Job, backend: FullBackend, chunks: tuple[int, int]) -> Sizes:
     depth = max(of_a[1] if of_a else STEP, of_b[0] if of_b else STEP)
     return Sizes(
         *job.sizes, job.a.dtype.itemsize, job.b.dtype.itemsize, job.dtype.itemsize,
-        _sum_dtype(job.dtype).itemsize, backend.accumulates, (rows, columns, depth),
+        sums_of(job.dtype).itemsize, adds(backend.name, sums_of(job.dtype)), (rows, columns, depth),
     )  # fmt: skip
-
-
-def _sum_dtype(dtype: DType) -> DType:
-    """The dtype of sums of several blocks of k: each float16 sum would be rounded, and the error would be larger."""
-    return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype
 
 
 def _dtype(job: Job, plan: Tiling) -> DType:
     """The dtype of blocks and of sums."""
-    return job.dtype if len(plan.depths) == 1 else _sum_dtype(job.dtype)
+    return job.dtype if len(plan.depths) == 1 else sums_of(job.dtype)
 
 
 def _work(plan: Tiling, whole: set[int]) -> int:

@@ -7,11 +7,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
 from time import perf_counter
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-import gemmlab
+from gemmlab._api.adding import add_product, adds
 from gemmlab._backend import FullBackend
 from gemmlab._problem import Array, DType
 from gemmlab.product.journal import Journal
@@ -52,23 +52,20 @@ class Multiplier:
 
     def __init__(self, backend: FullBackend, threads: int | None, plan: Tiling, dtype: DType) -> None:
         self.dtype = dtype
-        self._backend, self._threads = backend.name, threads
-        self._adds = backend.accumulates
+        self._options: dict[str, Any] = {"backend": backend.name, "threads": threads}
         self._sums: Array = np.empty(plan.tm * plan.tn, dtype)
-        self._product: Array = np.empty(0 if self._adds or len(plan.depths) == 1 else plan.tm * plan.tn, dtype)
+        is_added = len(plan.depths) == 1 or adds(backend.name, dtype)
+        self._product: Array | None = None if is_added else np.empty_like(self._sums)
 
     def add(self, a: Array, b: Array, *, is_first: bool) -> Array:
         """The sums of the tile, with the product of these blocks in it."""
         shape = len(a), b.shape[1]
-        sums = self._sums[: shape[0] * shape[1]].reshape(shape)
-        if is_first or self._adds:
-            gemmlab.matmul(a, b, out=sums, backend=self._backend, threads=self._threads, accumulate=not is_first)
-        else:
-            product = self._product[: sums.size].reshape(shape)
-            gemmlab.matmul(a, b, out=product, backend=self._backend, threads=self._threads)
-            with np.errstate(all="ignore"):
-                np.add(sums, product, out=sums)
-        return sums
+        sums, product = (
+            None if space is None else space[: shape[0] * shape[1]].reshape(shape)
+            for space in (self._sums, self._product)
+        )
+        add_product(a, b, sums, is_first=is_first, temporary=product, **self._options)
+        return cast("Array", sums)
 
 
 def compute(

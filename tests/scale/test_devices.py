@@ -255,7 +255,9 @@ def test_names_of_all_devices():
 
 @needs_opencl
 def test_a_device_array_is_refused_with_what_to_do():
-    x = gemmlab._gpu.device_arrays.to_device(gemmlab.get_backend("opencl-local:0"), np.eye(3, dtype="float32"))
+    from gemmlab._gpu.device_arrays import to_device
+
+    x = to_device(gemmlab.get_backend("opencl-local:0"), np.eye(3, dtype="float32"))
     with pytest.raises(UnsupportedProblem, match="pass NumPy arrays, or name the device of these, opencl-local:0"):
         gemmlab.matmul(x, x, backend="opencl-local:all")
 

@@ -20,6 +20,7 @@ from gemmlab._errors import DeviceError
 from gemmlab._gpu.streaming.pipeline import Pipeline, steps_of
 from gemmlab._gpu.streaming.rates import rates_of
 from gemmlab._gpu.streaming.tiles import Size, Tiles, choose
+from gemmlab._problem import sums_of
 
 if TYPE_CHECKING:
     from gemmlab._backend import Params
@@ -82,7 +83,9 @@ def _seconds(tiles: Tiles, problem: Problem) -> float:
 
 def _tiles(backend: DeviceBackend, queue: Queue, problem: Problem, params: Params, limit: int) -> Tiles:
     batch = problem.out.shape[-3] if problem.out.ndim > 2 else 1
-    size = Size(batch, problem.m, problem.n, problem.k, problem.dtype.itemsize)
+    size = Size(
+        batch, problem.m, problem.n, problem.k, problem.dtype.itemsize, sums_of(problem.dtype) == problem.dtype
+    )  # fmt: skip
     rates = rates_of(backend, queue, problem.dtype.name, params)
     all_of_it = 2 * sum(_distinct_bytes(x) for x in (problem.a, problem.b, problem.out))
     limit = min(limit // LIMIT_STEP * LIMIT_STEP or limit, all_of_it)  # so that the next call has the same

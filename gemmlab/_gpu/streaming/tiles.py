@@ -33,7 +33,6 @@ INNER_SLOTS = 2, 4, 8
 USUAL_PARTS = 32  # panels of a matrix; more only where the memory is very small
 MUCH_FASTER, SHORT_K = 0.8, 256
 ALIKE = 1.03  # times as long: within what the rates are known to; the fewer steps, the less depends on them
-SUM_BYTES = 4  # the smallest numbers in which a product adds
 UNIT = 64  # rows and columns of a tile are multiples of it, where they are not all
 
 
@@ -49,18 +48,19 @@ class Rates:
 
 @dataclass(frozen=True)
 class Size:
-    """`batch` products of m x n x k, and the bytes of an element."""
+    """`batch` products of m x n x k, the bytes of an element, and whether sums of blocks of k may be stored as such."""
 
     batch: int
     m: int
     n: int
     k: int
     itemsize: int
+    cuts_k: bool = True
 
     @property
     def blocks_of_k(self) -> tuple[int, ...]:
-        """The extents of a block of k, from the whole k down. Sums of float16 would be rounded after each block."""
-        return tuple(_halvings(self.k)) if self.itemsize >= SUM_BYTES else (self.k,)
+        """The extents of a block of k, from the whole k down."""
+        return tuple(_halvings(self.k)) if self.cuts_k else (self.k,)
 
     @property
     def exchanged(self) -> Size:
