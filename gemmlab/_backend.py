@@ -88,7 +88,7 @@ class Backend(Protocol):
 
 
 class FullBackend(Backend, Protocol):
-    """A backend with all that it may have, and what is so where it says nothing. gemmlab's own derive from it.
+    """A backend with all that it may have, and what is so where it says nothing. gemmlab's derive from it.
 
     Attributes
     ----------

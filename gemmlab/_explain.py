@@ -118,7 +118,7 @@ def explain(
 
 
 def _row_of_another_kind(a: Any, b: Any, name: str, accumulate: bool) -> tuple[str, bool, str] | None:
-    """The row for operands that leave no choice: packed, of Dask or Zarr, on a device, or with their own dispatch."""
+    """The row for operands that leave no choice: packed, of Dask or Zarr, on a device, or with a dispatch."""
     if isinstance(b, PackedOperand):
         taken = _registry.resolve_name(name) == "cpu-packed"
         return ("cpu-packed", True, "b is packed for it") if taken else (name, False, "takes no packed operand")

@@ -9,7 +9,7 @@ A configuration is what a rung of the GPU ladder was fastest with on one shape:
     {"parameters": {"<parameter>": value}, "shape": [m, n, k], "gflop_per_s": rate, "driver": "<driver>"}
 
 Files of version 1, which have no devices, are read too. Configurations that were measured elsewhere ship in
-`data/devices.json`, a file of the same form; this machine's own go before them.
+`data/devices.json`, a file of the same form; this machine's go before them.
 
 A damaged file, or one of another version, is ignored: gemmlab works without a profile. So is anything that is not a
 regular file of at most `MAX_BYTES`; a value that is no size, or a configuration that is none, is ignored alone.
@@ -72,7 +72,7 @@ def is_tuned(machine: str, backend: str, dtype: str) -> bool:
 def configurations(
     device: str, backend: str, dtype: str, understood: Callable[[Configuration], Configuration | None] = lambda x: x
 ) -> tuple[Configuration, ...]:
-    """The configurations of a device: this machine's own or, if it has none, those that ship.
+    """The configurations of a device: this machine's or, if it has none, those that ship.
 
     `understood` turns what an older gemmlab has written into what the backend takes, or leaves it out by None.
     """

@@ -235,7 +235,7 @@ def _load(name: str) -> FullBackend | Exception:
 
 
 def array_function(*operands: object) -> Callable[..., Any] | None:
-    """The function for these operands, if one is of a package that has its own here."""
+    """The function for these operands, if one is of a package that has its here."""
     packages = (type(x).__module__.partition(".")[0] for x in operands)
     found = next((package for package in packages if package in ARRAY_PACKAGES), None)
     return None if found is None else cast("Callable[..., Any]", _above.load(f"arrays of {found}"))
@@ -344,7 +344,7 @@ def refusal(backend: FullBackend, problem: Problem) -> str | None:
 
 @contextmanager
 def registered(backend: Backend) -> Iterator[Backend]:
-    """Within the block, `backend` is available under its own name: for notebooks and for tests of a new backend."""
+    """Within the block, `backend` is available under its name: for notebooks and for tests of a new backend."""
     _check_is_backend(backend)
     if backend.name in {"auto", *FAMILIES, *BY_NAME_ONLY, *names()}:
         raise ValueError(f"the name {backend.name!r} is taken")

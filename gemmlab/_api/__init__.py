@@ -1,7 +1,7 @@
 """The public functions around `matmul`, and `matmul` itself beyond the compiled way of `_front`.
 
     products.py          general_matmul: the way of every product that is not plain
-    foreign.py           operands on a device, through DLPack, or with a dispatch of their own
+    foreign.py           operands on a device, through DLPack, or that dispatch NumPy's functions themselves
     adding.py            products that are added up in one array
     packing.py           pack: a right operand that is packed once
     calls.py             run one problem on one backend, and report it to traces

@@ -70,7 +70,7 @@ class GemmArray(np.ndarray[Any, np.dtype[Any]]):
         return wrapped(result) if out is None else out
 
     def dot(self, b: AnyArray, out: AnyArray = None) -> AnyArray:
-        """As numpy.dot, which NumPy's own method does not ask for. Like that method, it does not ask the class of `b`:
+        """As numpy.dot, which NumPy's method does not ask for. Like that method, it does not ask the class of `b`:
         CuPy's dot would come back here."""
         return self.__array_function__(np.dot, (GemmArray,), (self, b), {} if out is None else {"out": out})
 
@@ -192,7 +192,7 @@ def by_numpy(function: Function, args: tuple[AnyArray, ...], kwargs: dict[str, A
 
 
 def refuse_foreign(*given: AnyArray) -> None:
-    """OnlyInNumPy for classes with a dispatch of their own, UnsupportedProblem for arrays on a device."""
+    """OnlyInNumPy for classes that dispatch NumPy's functions themselves, UnsupportedProblem for arrays on a device."""
     for x in given:
         if type(x) is np.ndarray:
             continue

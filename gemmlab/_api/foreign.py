@@ -1,4 +1,4 @@
-"""Operands that are not plain NumPy arrays: on a device, exchanged by DLPack, or with a dispatch of their own."""
+"""Operands that are not plain NumPy arrays: on a device, exchanged by DLPack, or classes with a dispatch."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _without_tuple(out: AnyArray) -> AnyArray:
 
 
 def foreign_operand(a: AnyArray, b: AnyArray, out: AnyArray) -> AnyArray:
-    """An operand that NumPy's dispatch must handle, or None: a subclass of ndarray, or a type with its own ufuncs."""
+    """An operand that NumPy's dispatch must handle, or None: a subclass of ndarray, or a type with its ufuncs."""
     outs = out if isinstance(out, tuple) else (out,)
     for x in (a, b, *outs):
         if type(x) in (np.ndarray, np.memmap) or x is None:
@@ -123,7 +123,7 @@ def numpys_dispatch(
     options: Options,
     params: Params,
 ) -> AnyArray:
-    """Under auto, pass an operand with its own dispatch to NumPy; refuse it for a backend that the caller named."""
+    """Under auto, pass an operand with a dispatch to NumPy; refuse it for a backend that the caller named."""
     if name not in ("auto", "cpu-numpy"):
         raise UnsupportedProblem(
             f"{name} takes plain arrays, not {type(foreign).__name__}: pass numpy.asarray(...) of it, or use "

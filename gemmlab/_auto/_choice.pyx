@@ -123,7 +123,7 @@ cdef inline bint is_stack(cnp.ndarray x) noexcept:
 
 
 cdef inline bint fits(cnp.ndarray out, int type_num, int ndim) noexcept:
-    """Whether an `out` is row-major and of the product's own dtype, as a row of the table has it."""
+    """Whether an `out` is row-major and of the product's dtype, as a row of the table has it."""
     return (cnp.PyArray_TYPE(out) == type_num and cnp.PyArray_NDIM(out) == ndim and cnp.PyArray_ISBEHAVED(out)
             and is_rows(out))
 

@@ -5,7 +5,7 @@
     cpu-mkl     Intel's MKL from the wheel `mkl`
     cpu-blis    BLIS from the wheel `blis`
 
-All three BLAS end in the same compiled call as our own rungs, so a call costs the same. Leading dimensions and
+All three BLAS end in the same compiled call as our rungs, so a call costs the same. Leading dimensions and
 transposed operands are passed on; any other layout is copied, and counted. Thread counts are set through
 threadpoolctl, and `thread_scope` says how far such a setting reaches.
 """

@@ -87,7 +87,7 @@ def opencl_rung(
     summary: str = "",
     source: str = "",
 ) -> DeviceBackend:
-    """A backend of a kernel in OpenCL C, for a plugin. It runs as gemmlab's own GPU rungs do.
+    """A backend of a kernel in OpenCL C, for a plugin. It runs as gemmlab's GPU rungs do.
 
     Sizes, batches, strides, device arrays, transfers and the cache of compiled programs are gemmlab's work. The kernel
     is `__kernel GROUP void gemm(OPERANDS)`, as in the files of `gemmlab/_gpu/kernels`; `gemm.h` there is put before it.

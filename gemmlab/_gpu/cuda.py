@@ -1,7 +1,7 @@
 """CUDA, through CuPy; its NVRTC compiles the rungs' sources after `kernels/cuda.h`.
 
 Products of host arrays use a stream that gemmlab creates. Products of CuPy arrays use the stream that is current in the
-calling thread, as CuPy's own functions do, so they stay in order with the user's other work.
+calling thread, as CuPy's functions do, so they stay in order with the user's other work.
 
 CuPy's memory pool reuses freed memory for allocations on the same stream only. So memory may be freed while a kernel of
 that stream still uses it: work on the new allocation runs after the kernel.

@@ -78,7 +78,7 @@ class OpenCL(Runtime):
         return on_opencl
 
     def adopt(self, array: DeviceArray) -> DeviceOperand:
-        """A `pyopencl.array.Array`, with its own queue."""
+        """A `pyopencl.array.Array`, with its queue."""
         from gemmlab._gpu.plans.on_opencl import region_of
 
         if array.queue is None:

@@ -1,6 +1,6 @@
 """Where OpenCL's loader finds the drivers.
 
-pyopencl's wheel contains a loader, which searches only its own directory for drivers. Before its first use, gemmlab
+pyopencl's wheel contains a loader, which searches only its folder for drivers. Before its first use, gemmlab
 writes a directory of `.icd` files for it, which lists the system's drivers too, Intel's CPU runtime from its wheel, and
 NVIDIA's library, which containers often have without an `.icd` file.
 """

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 HostArray: TypeAlias = npt.NDArray[Any]
 Defines: TypeAlias = Mapping[str, int | str]  # macros and their values
 WorkGroups: TypeAlias = tuple[int, int, int]  # a number of work-groups or work-items for each dimension
-# Objects of the runtimes' own packages, which are optional: gemmlab cannot name their types.
+# Objects of the runtimes' packages, which are optional: gemmlab cannot name their types.
 Memory: TypeAlias = Any  # device memory: a pyopencl buffer, a dpctl USM allocation, a CuPy memory pointer
 Kernel: TypeAlias = Any  # a compiled kernel
 DeviceArray: TypeAlias = Any  # an array of pyopencl, dpnp, dpctl or CuPy

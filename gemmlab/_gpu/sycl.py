@@ -38,7 +38,7 @@ from gemmlab._gpu.runtime import (
     Runtime,
 )
 
-_MAX_QUEUES = 16  # our own and those of users' arrays
+_MAX_QUEUES = 16  # our and those of users' arrays
 
 
 class Sycl(Runtime):
@@ -94,7 +94,7 @@ class Sycl(Runtime):
         return on_sycl
 
     def adopt(self, array: DeviceArray) -> DeviceOperand:
-        """A dpnp array or a `usm_ndarray`, with its own queue."""
+        """A dpnp array or a `usm_ndarray`, with its queue."""
         from gemmlab._gpu.plans.on_sycl import allocation, start_of, usm
 
         memory, begin = allocation(array), start_of(array)

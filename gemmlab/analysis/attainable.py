@@ -26,7 +26,7 @@ class Limit:
     """What one memory level and the arithmetic peak allow a product; rates are in GFLOP/s.
 
     `intensity` is in flop per byte of that level, and `definition` says how its bytes were counted. `by_memory` is
-    intensity times bandwidth, `by_peak` the measured peak, and `reached` the product's own speed. A limit `holds` for
+    intensity times bandwidth, `by_peak` the measured peak, and `reached` the product's speed. A limit `holds` for
     the level that the operands come from and for those nearer to the core.
     """
 

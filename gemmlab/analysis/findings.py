@@ -20,7 +20,7 @@ from gemmlab.analysis.groups import Group
 from gemmlab.measure.comparison import overlap
 from gemmlab.measure.records import Record
 
-SLACK = 0.15  # of a ratio: the sources' own figures disagree by this much (1.16 and 1.3)
+SLACK = 0.15  # of a ratio: the sources' figures disagree by this much (1.16 and 1.3)
 SHARE_SLACK = 0.1
 BLOCKED = ("cpu-blocked", "cpu-blocked-local")
 NOT_MEASURED = "not measured"

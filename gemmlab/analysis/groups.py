@@ -19,7 +19,7 @@ from gemmlab.roofline.model import Roof
 
 Key = tuple[object, ...]
 
-USER_SUITE = "files"  # the user's own matrices
+USER_SUITE = "files"  # the user's matrices
 BASELINE_ENDINGS = ("-numpy", "-blas", "-mkl", "-blis", "-clblast", "-onemkl", "-cublas")
 
 

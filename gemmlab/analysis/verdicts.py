@@ -99,7 +99,7 @@ def answers(group: Group) -> dict[str, str]:
 
 
 def user_matrices(group: Group) -> str:
-    """Which backend is fastest on the user's own matrices; empty if there were none."""
+    """Which backend is fastest on the user's matrices; empty if there were none."""
     ranking = group.ranking(USER_SUITE)
     return f"On your matrices, {_fastest(group, ranking)}" if ranking else ""
 

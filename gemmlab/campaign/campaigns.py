@@ -78,5 +78,5 @@ def _slowness() -> float:
 
 
 def _with_inputs(cases: Iterable[Case], inputs: Inputs) -> list[Case]:
-    """The cases, after the product of a user's own matrices if there are any."""
+    """The cases, after the product of a user's matrices if there are any."""
     return list(cases) if inputs is None else [from_files(*inputs), *cases]

@@ -52,7 +52,7 @@ def run_report(arguments: Namespace) -> int:
 
 
 def _in_dtype(cases: Sequence[Case], dtype: str) -> list[Case]:
-    """The cases in another dtype, each once; the user's own matrices as they are."""
+    """The cases in another dtype, each once; the user's matrices as they are."""
     return list(dict.fromkeys(case if case.a_path else replace(case, dtype=dtype) for case in cases))
 
 

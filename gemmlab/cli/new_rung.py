@@ -1,4 +1,4 @@
-"""`gemmlab new-rung`: writes a plugin package in which a student improves a kernel of their own.
+"""`gemmlab new-rung`: writes a plugin package in which a student improves a kernel.
 
     templates/shared/           what both languages have: pyproject.toml, the test, the lab sheet
     templates/cython/           a kernel in Cython with its build
@@ -65,7 +65,7 @@ def run_new_rung(arguments: Namespace) -> int:
 
 
 def _backend(name: str, language: str) -> str:
-    """The name of the backend; one on OpenCL says so, as gemmlab's own do."""
+    """The name of the backend; one on OpenCL says so, as gemmlab's do."""
     return f"opencl-{name}" if language == "opencl" and not name.startswith("opencl-") else str(name)
 
 

@@ -13,7 +13,7 @@ from gemmlab.dask import workers
 from gemmlab.dask.graph import Options, Product
 from gemmlab.dask.product import check_k_group
 
-SPLIT_EVERY = 4  # partial sums that one task of Dask's own matmul adds
+SPLIT_EVERY = 4  # partial sums that one task of Dask's matmul adds
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def advise(
 
 
 def _by_dask(made: Product) -> int:
-    """Bytes into tasks of Dask's own matmul: both operands for each partial sum, and these sums in a tree."""
+    """Bytes into tasks of Dask's matmul: both operands for each partial sum, and these sums in a tree."""
     a, b, c = made.sides
     parts, size = len(a.inner), c.matrices * sum(a.outer) * sum(b.outer) * made.dtype.itemsize
     moved = a.nbytes * len(b.outer) + b.nbytes * len(a.outer)

@@ -196,7 +196,7 @@ def _check_backend(options: Options, dtype: DType, workers: Workers) -> None:
 
 
 def _check_chunks(backend: str, a: Operand, b: Operand) -> None:
-    """UnsupportedProblem for chunks with a dispatch of their own, where a backend is named."""
+    """UnsupportedProblem for chunks that dispatch NumPy's functions themselves, where a backend is named."""
     metas = [x.array._meta for x in (a, b) if not x.is_stored and array_owner(x.array._meta) is None]
     foreign = [type(meta).__name__ for meta in metas if foreign_operand(meta, None, None) is not None]
     if foreign and backend not in ("auto", "cpu-numpy"):

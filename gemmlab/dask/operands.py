@@ -154,7 +154,7 @@ def reads(operand: Operand, target: AnyArray) -> bool:
 def _place(x: AnyArray) -> str:
     """Where an array in Zarr is, whatever relative paths and links lead there.
 
-    A folder is the root of Zarr's own store, or the path of fsspec's, by which Dask opens a path.
+    A folder is the root of Zarr's store, or the path of fsspec's, by which Dask opens a path.
     """
     folder: Any = getattr(x.store, "root", None) or getattr(x.store, "path", "")
     is_local = isinstance(folder, Path) or os.path.isabs(str(folder))

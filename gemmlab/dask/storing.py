@@ -91,7 +91,7 @@ def _compute_here(marks: Any, show: Progress) -> None:
 
 @contextmanager
 def _threads() -> Iterator[dict[str, Any]]:
-    """Threads for Dask that end with the block, unless it was told of others; Dask's own go on after an error."""
+    """Threads for Dask that end with the block, unless it was told of others; Dask's go on after an error."""
     import dask
     from dask.system import CPU_COUNT
 

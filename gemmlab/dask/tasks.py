@@ -35,7 +35,7 @@ class Recipe:
     params : mapping
         Parameters of the backend.
     threads : int or None
-        Threads of a product; None: those that the worker has for each of its own.
+        Threads of a product; None: those that the worker has for each of its threads.
     dtype, sums : dtype
         Of the result, and of the sums of products: that of the result, or float32 for half of it.
     shape : tuple of int
@@ -206,7 +206,7 @@ class Panels:
 def _multiply(recipe: Recipe, a: AnyArray, b: AnyArray, out: AnyArray, is_first: bool, threads: int | None) -> None:
     """Let `out` be the product, if it is the first of a tile; else add the product to it."""
     options = {"backend": recipe.backend, "threads": threads, **recipe.params}
-    if recipe.sums != recipe.dtype and array_owner(a) is None:  # arrays on a device are multiplied in their own dtype
+    if recipe.sums != recipe.dtype and array_owner(a) is None:  # arrays on a device are multiplied in their dtype
         options["dtype"] = recipe.sums
     add_product(a, b, out, is_first=is_first, **options)
 

@@ -3,7 +3,7 @@
     problems.py      what is measured: shape suites, a user's .npy files, the operands
     session.py       all backends at all cases, in rounds           Session.measure -> records
     measurement.py   one backend at one case: its rounds, its record
-    isolated/        one backend in its own process, timed and checked there
+    isolated/        one backend in a separate process, timed and checked there
     noise.py         statistics of the samples, and how far they can be trusted
     flat.py          records as rows of a CSV file
     environment.py   the machine and the software behind a number

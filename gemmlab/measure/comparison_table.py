@@ -140,7 +140,7 @@ def _changed(pairs: Sequence[Pair]) -> Iterator[str]:
 
 
 def _other_speed(pairs: Sequence[Pair]) -> str:
-    """A line on the pairs between which the machine's own speed changed."""
+    """A line on the pairs between which the machine's speed changed."""
     changes = [pair.machine_percent for pair in pairs if pair.other_speed]
     largest = max(changes, key=abs, default=0.0)
     return bool(changes) * wrapped(

@@ -1,4 +1,4 @@
-"""What is measured: shape suites, a user's own files, and their operands.
+"""What is measured: shape suites, a user's files, and their operands.
 
 A `Case` describes a product by numbers and paths alone, so that `asdict` of it can be sent to another process as JSON.
 `operands` makes the same arrays from it in every process.
@@ -155,7 +155,7 @@ def shapes(quick: bool = True, dtype: str = "float32") -> list[Case]:
 
 
 def classes(quick: bool = True, dtype: str = "float32") -> list[Case]:
-    """Eighty shapes, eight of each class that wants a loop order of its own, drawn with a fixed seed."""
+    """Eighty shapes, eight of each class that wants another loop order, drawn with a fixed seed."""
     draw = Random(_SEED)
     drawn = []
     for name, ends in CLASS_ENDS.items():

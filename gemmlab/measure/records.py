@@ -230,7 +230,7 @@ def _line(record: Record) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return `value` in JSON's own types; NaN and infinity, which JSON lacks, become null, control characters "?"."""
+    """Return `value` in JSON's types; NaN and infinity, which JSON lacks, become null, control characters "?"."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

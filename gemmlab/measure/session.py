@@ -1,4 +1,4 @@
-"""A measuring session: every backend isolated in its own process, all of them timed on the same products in rounds.
+"""A measuring session: every backend isolated in a separate process, all of them timed on the same products in rounds.
 
 A round goes over all cases, smallest first. At each case every backend makes the operands, is timed for a while, and
 has its result checked. Which backend is timed first changes from round to round, so a machine that slows down or speeds

@@ -23,7 +23,7 @@ from gemmlab._version import __version__
 def of_backend(backend: Backend, dtype: DType, threads: int | None) -> dict[str, object]:
     """The backend, what it runs on, and its entry in the profile.
 
-    The threads are named only for a vendor's library: results of our own kernels do not depend on them. Memory of a
+    The threads are named only for a vendor's library: results of our kernels do not depend on them. Memory of a
     device bounds the blocks of products that are streamed to it.
     """
     found: dict[str, object] = {

@@ -108,7 +108,7 @@ def _operand(matrix: Matrix) -> Any:
 
 @contextmanager
 def _client(address: str) -> Iterator[None]:
-    """A client of the cluster at an address, closed at the end, with the cluster if it is our own."""
+    """A client of the cluster at an address, closed at the end, with the cluster if it is ours."""
     try:
         distributed = import_module("distributed")
     except ImportError:

@@ -58,7 +58,7 @@ class ZarrMatrix:
         return block
 
     def _stored(self, rows: Range, columns: Range) -> Any:
-        """Numbers as they are stored. ValueError where they cannot be decoded; each codec has errors of its own."""
+        """Numbers as they are stored. ValueError where they cannot be decoded; each codec has separate errors."""
         try:
             return self.array[slice(*rows), slice(*columns)]
         except (OSError, MemoryError):
@@ -79,7 +79,7 @@ class ZarrMatrix:
         return list(pairs(_aligned(rows, height), _aligned(columns, count * width)))
 
     def sync(self, rows: Range, columns: Range) -> None:
-        """Chunks are files of their own."""
+        """Chunks are separate files."""
         folders = {self.path}
         for index in pairs(*(range(first // size, -(-last // size)) for (first, last), size in
                              zip((rows, columns), self.chunks, strict=True))):  # fmt: skip
@@ -96,7 +96,7 @@ def overhead_bytes(chunks: tuple[int, ...], dtype: DType) -> int:
 
 
 def create(path: Path, shape: tuple[int, int], dtype: DType, chunks: tuple[int, int]) -> None:
-    """Make a new array, of Zarr's own codec."""
+    """Make a new array, of Zarr's codec."""
     package().create_array(os.fspath(path), shape=shape, dtype=dtype, chunks=chunks)
     sync_path(path / METADATA[0])
 

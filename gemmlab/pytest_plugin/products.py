@@ -47,7 +47,7 @@ class Row:
     share_of_roof: float | None
 
     def extra_info(self) -> Record:
-        """What goes to pytest-benchmark's own records."""
+        """What goes to pytest-benchmark's records."""
         keys = ("params", "device", "threads", "transfers_counted", "gflop_per_s", "error_over_bound")
         problem = {key: self.record["problem"][key] for key in ("m", "n", "k", "batch", "dtype")}
         shares = {"share_of_peak": self.share_of_peak, "share_of_roof": self.share_of_roof}
@@ -210,7 +210,7 @@ def _measured(asked: Problem, call: Call, seconds: Sequence[float], calls: int, 
 
 
 def _traffic(backend: FullBackend, asked: Problem, call: Call) -> Record:
-    """Bytes that the backend's own model expects to pass from each memory level."""
+    """Bytes that the backend's model expects to pass from each memory level."""
     moved = backend.traffic(asked, machine.caches(), **call.params)
     return {f"bytes_model_{level.lower()}": moved.get(level.lower()) for level in LEVELS}
 

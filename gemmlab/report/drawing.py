@@ -2,7 +2,7 @@
 
 Figures are drawn for a narrow column, at about the size that a phone shows them, or as wide as the page, with labels
 beside the lines instead of a legend. The colours are distinct for the colour-blind and never carry meaning alone: each
-backend has its own marker, and baselines have dashed lines and hollow markers.
+backend has a separate marker, and baselines have dashed lines and hollow markers.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Marker(Line2D):
 
 
 def add_marker(axes: Axes, point: Point, record: Record, facts: Facts, style: Style, **changes: Any) -> None:
-    """Draw a product's marker in its backend's style, which `changes` overrides; it has its own id in an SVG."""
+    """Draw a product's marker in its backend's style, which `changes` overrides; it has an id in an SVG."""
     marker = Marker(point, record["backend"], facts, style.point(**changes))
     marker.set_gid(style.part_id(f"point{len(axes.lines)}"))
     axes.add_line(marker)

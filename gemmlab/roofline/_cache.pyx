@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """Simulated caches, and the CPU rungs replayed on them: `cache.h` has the caches, `replay.h` the rungs' loops.
 
-cpu-packed records its own loops; the caches take its accesses.
+cpu-packed records its loops; the caches take its accesses.
 """
 
 from libc.stdint cimport int64_t, uint32_t
@@ -119,7 +119,7 @@ cdef class Caches:
             write_back_all(self.sink.core.first, self.sink.core.memory, <uint32_t> self.lines)
 
     cdef Operands operands(self, Count m, Count n, Count k, Count size, Count more=0) except *:
-        """A, B and C, each on pages of its own, with memory for `more` bytes after them."""
+        """A, B and C, each on separate pages, with memory for `more` bytes after them."""
         cdef Operands x
         x.m, x.n, x.k, x.size = m, n, k, size
         x.a.pitch, x.b.pitch, x.c.pitch = k * size, n * size, n * size

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """How many bytes a second pass between the cores and a working set; `loops/stream.c` has the loops.
 
-The threads share one piece of memory, each with its own region:
+The threads share one piece of memory, each with a separate region:
 
     | thread 0: stream, stream, .. | thread 1: stream, stream, .. | ...
 
@@ -65,7 +65,7 @@ cdef class Streams:
             memset(self.first + thread * self.region, 0, self.region)
 
     def run(self, str operation not None, size_t stream_bytes, int threads, long long repeats):
-        """Seconds that `threads` threads take to go `repeats` times, each through its own streams."""
+        """Seconds that `threads` threads take to go `repeats` times, each through separate streams."""
         cdef int streams = STREAMS[operation]
         cdef size_t page = PAGE_BYTES
         cdef size_t pitch = (stream_bytes + page - 1) // page * page

@@ -11,7 +11,7 @@
       +-------------+--------------------> intensity: flop a byte moved
         memory-bound  compute-bound
 
-Each memory level has its own slope. Nothing here measures or draws: everything is computed from records
+Each memory level has another slope. Nothing here measures or draws: everything is computed from records
 (`docs/records.md`).
 
 Source: S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for
@@ -44,7 +44,7 @@ _HOW_TO_MEASURE = "`gemmlab roofline` measures a machine's ceilings"
 def moved_bytes(record: Record, level: str, definition: Definition) -> float | None:
     """Bytes that a product moves from a memory level towards the core; None where its record has no such count.
 
-    The definitions are: compulsory, each operand once, the same at every level; modelled, by the backend's own model;
+    The definitions are: compulsory, each operand once, the same at every level; modelled, by the backend's model;
     simulated, by a simulation of the caches. An unknown level or definition is a ValueError.
 
     Examples

@@ -1,7 +1,7 @@
 """How many bytes a CPU rung moves between the levels of memory, by simulating its accesses on caches.
 
 What `gemmlab/_cpu/rungs/traffic.py` models, this counts: a rung's loops are replayed access by access, without their
-numbers, on set-associative caches (`_cache.pyx`); the compiled loops of cpu-packed record their own accesses. One
+numbers, on set-associative caches (`_cache.pyx`); the compiled loops of cpu-packed record their accesses. One
 thread; operands are row-major, no cache holds anything of them at first, and what was written is in memory at the end.
 Each access takes time, so only small products are worth it.
 """
@@ -118,7 +118,7 @@ def _replay(
 def _packed(
     shape: tuple[int, int, int, int], dtype: str, params: Mapping[str, Any], levels: list[tuple[int, int]]
 ) -> Caches:
-    """Matrices on pages of their own, in memory that nobody touches, and the workspace behind them."""
+    """Matrices on separate pages, in memory that nobody touches, and the workspace behind them."""
     m, n, k, size = shape
     kernel, blocks = Packed().kernel, {name: params[name] for name in ("mc", "kc", "nc") if name in params}
     starts = [0]

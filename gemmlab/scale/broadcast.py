@@ -1,6 +1,6 @@
 """B from the first device to the others, where these can read its memory: it leaves the host once.
 
-For whole rows of one large product whose parts fit the devices. Everything else is left to each device's own backend,
+For whole rows of one large product whose parts fit the devices. Everything else is left to each device's backend,
 which gets B from the host and can stream. While B is under way to the first device, the others get their rows of A.
 """
 

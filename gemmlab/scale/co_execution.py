@@ -5,7 +5,7 @@ From their lines follow the rows with which all end together, and what the split
 alone. A first slice of the split, with all at once, shows how far they slow each other down; later calls of the same
 size correct the split until it is even, and then keep it.
 
-The CPU's own backends and CPU devices use the same cores, so only the fastest of them takes part.
+The CPU's backends and CPU devices use the same cores, so only the fastest of them takes part.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One backend on all devices of a runtime: each multiplies a block of C, with a context and a thread of its own.
+"""One backend on all devices of a runtime: each multiplies a block of C, with a separate context and thread.
 
 "All" are the devices of the first one's kind: the GPUs, or the CPUs where there is no GPU. Equal devices get blocks of
 equal size. Unlike ones get rows by their measured rates. Host arrays go to every device, and the blocks of C come back,

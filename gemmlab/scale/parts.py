@@ -1,4 +1,4 @@
-"""The parts of a product as problems of their own, and running them at once."""
+"""The parts of a product as separate problems, and running them at once."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def _line_of_streaming(worker: FullBackend, problem: Problem, axis: int, extent:
 
 
 def _slice(problem: Problem, axis: int, rows: int) -> Problem:
-    """The first rows of a product, with a result of its own."""
+    """The first rows of a product, with a separate result."""
     (block,) = along(axis, problem.out.ndim, [rows])
     part = part_of(problem, block)
     return Problem(part.a, part.b, np.empty(part.out.shape, part.dtype), threads=part.threads)

@@ -1,6 +1,6 @@
 """The first call of a backend, in three stages.
 
-    source    a new process with an empty cache directory, and with the drivers' own caches off
+    source    a new process with an empty cache directory, and with the drivers' caches off
     disk      the next process, with the cache directory as the one before left it
     loaded    the second call in that process
 

@@ -134,7 +134,7 @@ def ordered(xs: Iterable[X]) -> list[X]:
 
 
 def on_cpu(record: Record) -> bool:
-    """Whether a product of a runtime ran on the machine's own CPU."""
+    """Whether a product of a runtime ran on the machine's CPU."""
     return bool(runtime_of(record)) and str(record["environment"].get("cpu") or "no name") in record["device"]
 
 

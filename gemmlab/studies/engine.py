@@ -38,7 +38,7 @@ QUICK_CAP_S = 0.5
 
 @dataclass(frozen=True)
 class Options:
-    """What the caller wants other than every runtime and the source's own sizes."""
+    """What the caller wants other than every runtime and the source's sizes."""
 
     runtimes: tuple[str, ...] = ()
     sizes: tuple[int, ...] = ()
@@ -59,7 +59,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Task:
-    """One contest to measure, for a study with its own function `measure`."""
+    """One contest to measure, for a study with a function `measure`."""
 
     cases: Sequence[Case]
     contest: Contest

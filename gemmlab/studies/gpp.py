@@ -1,4 +1,4 @@
-"""The steps of the GPP contest: from loops to a product, on CPU and device. Each is timed in processes of its own.
+"""The steps of the GPP contest: from loops to a product, on CPU and device. Each is timed in separate processes.
 
 The labels of the records are the steps: the forms of `gemmlab.workloads.gpp`, a device's with its arrays there already;
 "with copies" and others, the fused form after the arrays have been brought in one of the memory modes; and "first call"

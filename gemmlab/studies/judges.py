@@ -119,7 +119,7 @@ def passes(later: str, sooner: str, at: int, study: Study, scenario: Scenario) -
 
 
 def builds_within(share: float, study: Study, scenario: Scenario) -> list[Finding]:
-    """Whether loading a kernel from disk takes less than a share of building it: a limit of our own."""
+    """Whether loading a kernel from disk takes less than a share of building it: a limit of ours."""
     found = []
     bound = f"under {percent(share)}"
     for name, own in scenario.curves.items():
@@ -226,7 +226,7 @@ def _pair(scenario: Scenario, fast: At, slow: At) -> tuple[Record, Record] | Non
 
 
 def _their_figure(study: Study, fast: At, slow: At) -> float | None:
-    """The source's own ratio of two points, if its curves have both."""
+    """The source's ratio of two points, if its curves have both."""
     one, two = (study.theirs.get(at.series, {}) for at in (fast, slow))
     if fast.x is ... or slow.x is ... or fast.x not in one or slow.x not in two:
         return None

@@ -1,6 +1,6 @@
 """Intersections of posting lists: the source's methods and grains, NumPy and pyroaring, on several collections.
 
-Each is timed in processes of its own, which map the collection into memory from a file. The labels of the records are
+Each is timed in separate processes, which map the collection into memory from a file. The labels of the records are
 the methods and grains; `params["lists"]` is the kind of collection.
 """
 

@@ -73,12 +73,12 @@ class Study:
     `x` gives a record's position along what is varied, and `series` the line it belongs to. Speed-ups are over the
     line `over_series` at the same x, or over the point `over_x` of the same line. `theirs` are the source's times in
     the same form, in seconds or, where it gives ratios alone, in any unit. With `by_kernel`, times are those of the
-    device's own clock. Runtimes are measured one after another, or `together` where they are compared. Where x is not
-    the size, each size has its own figure, if `sizes_apart`; else sizes are lines of one.
+    device's clock. Runtimes are measured one after another, or `together` where they are compared. Where x is not
+    the size, each size has a separate figure, if `sizes_apart`; else sizes are lines of one.
 
     `derived` makes further lines of the measured ones, for the figure and the tables.
 
-    Without `ceilings_s` there is no roofline. A study that a session cannot do has its own function `measure`, and one
+    Without `ceilings_s` there is no roofline. A study that a session cannot do has a function `measure`, and one
     that has more to show than curves yields further blocks of text from `blocks`.
     """
 

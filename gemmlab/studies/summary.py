@@ -76,7 +76,7 @@ def _table(
 ) -> Iterator[str]:
     """Lines along what is varied, in as many tables as their width needs.
 
-    Where the source has a series that we have too, its lines are above ours; else its series have their own columns.
+    Where the source has a series that we have too, its lines are above ours; else its series have separate columns.
     """
     if not any(ours.values()):
         return

@@ -171,7 +171,7 @@ def _context(backend: str, dtype: DType, check: Check, seed: int, thorough: bool
         any_thread_count=chosen.kind == "rung" and backend != "auto",  # which may take NumPy
         accumulates=chosen.accumulates,
         thorough=thorough,
-        # Each check has its own random generator, so that a check can be repeated without the ones before it.
+        # Each check has a separate random generator, so that a check can be repeated without the ones before it.
         rng=np.random.default_rng([seed, zlib.crc32(f"{check.name}, {dtype.name}".encode())]),
     )
 

@@ -1,4 +1,4 @@
-"""The self-energy on a device, by kernels of its own on the runtimes of the GPU ladder.
+"""The self-energy on a device, by kernels of its on the runtimes of the GPU ladder.
 
 `kernels/gpp_*.cl` are one text for OpenCL, SYCL and CUDA, one kernel a file.
 """

@@ -94,7 +94,7 @@ class Problem:
         cls, nb: int, nvband: int, ncouls: int, nodes_per_group: int, value: complex = 0.5 + 0.5j, vcoul: float = 1.0,
         nend: int = 3,
     ) -> Problem:  # fmt: skip
-        """The mini-app's own inputs: every complex number is `value`, the potential is `vcoul`."""
+        """The mini-app's inputs: every complex number is `value`, the potential is `vcoul`."""
         ngpown = rows_of(nb, nvband, ncouls, nodes_per_group, nend)
         bands, rows = (np.full((extent, ncouls), value, np.complex128) for extent in (nb, ngpown))
         return cls(bands, bands, rows, rows, np.full(ncouls, vcoul, np.float64), frequencies(nend), nvband)

@@ -33,7 +33,7 @@ INLINE bool fits_in_memory(const Product &x) {
 enum Strategy { FIVE_LOOPS, IN_PLACE, BY_VECTOR };
 struct Part {
     Strategy strategy;
-    Count peeled;                // in place: the first columns of B, multiplied on their own
+    Count peeled;                // in place: the first columns of B, multiplied alone
     Blocks blocks;
     InPlace in_place, of_peeled;
     ByVector by_vector;

@@ -64,7 +64,7 @@ INLINE bool stays_in_place(const Product &x, const Grid &grid) {
     return has_unpacked_tiles(*x.kernel) && has_rows_of_b(x) && stays_in_l2(piece);
 }
 
-/* The rule. A vector's own loops share its rows, unless there are slices. */
+/* The rule. A vector's loops share its rows, unless there are slices. */
 Shares shares_of(const Product &x) {
     if (x.threads == 1) return {1, 0, 0};
     const Grid unpacked = best_grid(x, 1, false);

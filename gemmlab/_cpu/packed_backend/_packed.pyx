@@ -25,7 +25,7 @@ cnp.import_array()
 
 cdef enum:
     TYPES = 25
-    BFLOAT16 = 24  # the place after NumPy's own types; its number is another in each process
+    BFLOAT16 = 24  # the place after NumPy's types; its number is another in each process
     SURELY_FITS_FLOP = 1 << 30  # no product of less overflows a count of bytes
 
 # What one product of a batch costs at least, and what it costs to load a number of A or B, in floating-point operations

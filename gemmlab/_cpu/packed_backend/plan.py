@@ -39,7 +39,7 @@ class Plan(NamedTuple):
     kept : int
         Blocks of packed A that are kept for the next strip.
     peeled : int
-        First columns of B that are multiplied on their own, so that the vectors of the others do not cross cache lines.
+        First columns of B that are multiplied alone, so that the vectors of the others do not cross cache lines.
     rows_of_b : int
         Rows of B that are read at a time, from the first column of a block to its last; 0: all of a block of k.
     packs_a : bool

@@ -3,7 +3,7 @@
 A block of B, bs_k rows of bs_c numbers, is used for bs_r rows of A while it stays in L1. Three things limit its rows:
 
     half of L1       the rest is for A, for C, and for lines that prefetchers load beside each row of a block
-    MOST_ROWS_OF_B   each row may be on its own page of memory, and the smallest first-level TLBs have 64 entries
+    MOST_ROWS_OF_B   each row may be on another page of memory, and the smallest first-level TLBs have 64 entries
     3/4 of the ways  a line can be in one set only, given by its address modulo a way. If rows of B are a multiple of
                      a way (4 KiB) apart, or nearly so, the rows of a narrow block share their sets, and only as
                      many stay as there are ways, 8 or 12 on most processors; A and C need the other quarter

@@ -1,6 +1,6 @@
 // tuned_cpu: the form of tuned for CPU devices. The caches do here what local memory does on a GPU.
 //
-//     one work-item    is a work-group, with a tile of C of its own
+//     one work-item    is a work-group, with one tile of C
 //     vectors          b and c are vectors of WIDE elements
 //     tile order       work-groups go down GROUP_M tiles of C, then to the next column: A and B are found in a cache
 //     split k          `parts` work-groups share the sums of a tile of C; `add_parts` adds what they found, in order

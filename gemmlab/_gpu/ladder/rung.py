@@ -72,7 +72,7 @@ class Rung:
     own_text : str
         The text itself, for a rung that is not one of ours.
     cpu : Rung or None
-        The rung's other form for CPU devices, with its own text, and of the parameters those that it has.
+        The rung's other form for CPU devices, with another text, and of the parameters those that it has.
     """
 
     name: str

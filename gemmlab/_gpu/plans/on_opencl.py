@@ -1,6 +1,6 @@
 """Plans on pyopencl's arrays.
 
-A plan has kernel objects of its own. All arguments but the memory are set once: pyopencl takes 6 us for a number, and
+A plan has separate kernel objects. All arguments but the memory are set once: pyopencl takes 6 us for a number, and
 0.1 us for memory.
 """
 
@@ -166,7 +166,7 @@ _ANY = object()  # for memory, which the constructor does not look at
 
 
 def _memory(queue: OpenCLQueue, nbytes: int, allocator: Native) -> Memory:
-    """Memory for an array that the caller gets: by the operand's own allocator, else from the pool if it is small.
+    """Memory for an array that the caller gets: by the operand's allocator, else from the pool if it is small.
 
     A driver may wait for all its work when memory is freed; the pool does not. What was freed is used again in the
     order of this queue, so work on another queue must be done before the array is freed.

@@ -25,7 +25,7 @@ class Prepared(Protocol):
     doing: str
 
     def start(self, a: Memory, b: Memory, c: Memory, events: list[Event] | None = None) -> Any:
-        """Start it on its queue; returns the runtime's own event, if there is one.
+        """Start it on its queue; returns the runtime's event, if there is one.
 
         An event of each kernel, with its time, is added to `events`. Errors of the driver are not converted.
         """

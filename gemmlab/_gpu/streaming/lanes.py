@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Lanes:
-    """The lanes of one device, each with a queue of its own; and the rates that were measured on them."""
+    """The lanes of one device, each with a separate queue; and the rates that were measured on them."""
 
     def __init__(self, queue: Queue) -> None:
         self.queues = queue.sibling(), queue.sibling()

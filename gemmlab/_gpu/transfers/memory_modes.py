@@ -24,7 +24,7 @@ import numpy as np
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._gpu.runtime import HostArray
 
-Handle = Any  # of a runtime's own types, which have no stubs: a queue, a buffer, a pointer
+Handle = Any  # of a runtime's types, which have no stubs: a queue, a buffer, a pointer
 Allocate = Callable[[Handle, int], tuple[Handle, HostArray]]  # from a queue and bytes
 Mode = Callable[[Handle, int], "Region"]
 

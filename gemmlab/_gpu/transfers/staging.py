@@ -1,6 +1,6 @@
 """Transfers of large host arrays to and from a device, through pinned staging buffers.
 
-A driver copies pageable memory on one thread, through its own pinned buffers, and the operating system maps the
+A driver copies pageable memory on one thread, through its pinned buffers, and the operating system maps the
 pages of a new array one by one during the copy. Here several threads copy, beside the transfers of the device:
 
     host array  <- copied by threads ->  pinned buffers  <- copied by the device ->  device memory

@@ -1,4 +1,4 @@
-"""Pins each thread of a product to its own core.
+"""Pins each thread of a product to a separate core.
 
 An operating system may run two threads of one product on one core for a whole round, with another core idle. The
 product then takes twice as long in that round, and not in the next. OpenMP's threads get their affinity from

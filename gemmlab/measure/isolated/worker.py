@@ -1,6 +1,6 @@
 """The process in which one backend is timed, alone with its libraries and its threads.
 
-Two BLAS libraries or OpenMP runtimes in one process disturb each other, so each backend has its own process. It reads
+Two BLAS libraries or OpenMP runtimes in one process disturb each other, so each backend has a separate process. It reads
 one JSON command a line and answers with one JSON object a line:
 
     hello          backend, threads, resident, cpus    load it, set its threads, say what it is
@@ -79,7 +79,7 @@ class Product:
         return np.asarray(self._out)
 
     def kernel_s(self) -> float | None:
-        """Do the product once more, and return the device's own time of its kernels; None where it has none."""
+        """Do the product once more, and return the device's time of its kernels; None where it has none."""
         with gemmlab.trace() as calls:
             self.start()
         kernel_s = calls[-1].kernel_s

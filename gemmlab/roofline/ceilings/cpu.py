@@ -3,7 +3,7 @@
     fma                   for each instruction set, dtype and thread count: chains of multiply-adds in registers
     sweep, bandwidth      see `bandwidth.py`
 
-A ceiling is the best that our own loop reached: a lower bound of what the hardware can do. So the multiply-add rate is
+A ceiling is the best that our loop reached: a lower bound of what the hardware can do. So the multiply-add rate is
 that of the fastest sample, which was disturbed least; the record has its p20 and p80 too. It is timed in parts, with
 other loops between them, so that a disturbance is over before the last part. A bandwidth is that of the median, because
 a product streams through memory for long enough to meet the usual disturbance.

@@ -1,4 +1,4 @@
-"""How fast a device can be: a device is another machine than the CPU, and has its own ceilings.
+"""How fast a device can be: a device is another machine than the CPU, and has separate ceilings.
 
     fma         chains of multiply-adds in registers, for each dtype
     bandwidth   local: a small window of local memory
@@ -7,7 +7,7 @@
     transfer    to the device and from it, from ordinary (pageable) and from pinned host memory
 
 The loops are in `gemmlab/roofline/kernels/`, in the dialect of the GPU ladder: one text for every runtime. Kernels are
-timed by the device's own clock, transfers by the host's. As on a CPU, a multiply-add rate is that of the fastest
+timed by the device's clock, transfers by the host's. As on a CPU, a multiply-add rate is that of the fastest
 sample, a bandwidth that of the median; one call is one launch, or one copy.
 """
 

@@ -29,7 +29,7 @@ def isolated_ceilings(*, seconds: float = 12.0, threads: int | None = None, band
     RuntimeError
         If that process fails; the message is its last line.
     """
-    count = threads or config.threads or usable_cpus()  # counted here: a pinned thread sees its own core alone
+    count = threads or config.threads or usable_cpus()  # counted here: a pinned thread sees its core alone
     return _in_child({"seconds": seconds, "threads": count, "bandwidth": bandwidth}, OPENMP_AFFINITY)
 
 

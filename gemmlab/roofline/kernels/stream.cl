@@ -1,6 +1,6 @@
 // stream: global memory from one end to the other, once.
 //
-//     each group, its own piece:
+//     each group, another piece:
 //         for round in 0..rounds:
 //             for step in 0..STEPS, each work-item side by side:
 //                 load:                                     sum[step] += a[at]

@@ -15,7 +15,7 @@
 
 typedef VECTOR_OF(double) vector;
 
-/* Vectors in one iteration of the loop: enough that the loop's own instructions do not matter. */
+/* Vectors in one iteration of the loop: enough that the loop's instructions do not matter. */
 #define BLOCK 8
 #define FOR_EACH_OF_BLOCK(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
 

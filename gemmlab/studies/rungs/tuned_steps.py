@@ -98,7 +98,7 @@ def deep(square: Case) -> Case:
 
 
 def configurations(backend: RungBackend, case: Case) -> dict[str, Configuration]:
-    """The rung's own configuration for a product, and those that lack one idea of it, by what they lack."""
+    """The rung's configuration for a product, and those that lack one idea of it, by what they lack."""
     zero = np.zeros(1, case.dtype)
     a, b = np.broadcast_to(zero, (case.m, case.k)), np.broadcast_to(zero, (case.k, case.n))
     best = dict(backend.resolve(Problem.from_call(a, b), {}))

@@ -1,6 +1,6 @@
 """A device and the CPU on one product, host to host: the predicted gain, and the measured one.
 
-The labels of the records are "together" and the backends alone. Each is timed in processes of its own, in turn. The
+The labels of the records are "together" and the backends alone. Each is timed in separate processes, in turn. The
 prediction is made in each process before its first whole product, and the record has the median of them.
 """
 
@@ -37,7 +37,7 @@ HOST = "cpu-packed"
 TOGETHER, PREDICTED, BEST = "together", "predicted", "fastest alone"
 CLEAR_GAIN = 1.15  # from this prediction on, the measured gain is held against it
 SLACK = 0.10
-CALL_S = 100e-6  # more than the checks and the look-up of a plan take, which a backend's own compiled way does without
+CALL_S = 100e-6  # more than the checks and the look-up of a plan take, which a backend's compiled way does without
 TRIAL = 16  # a backend is tried on so many times fewer rows, to see how long it would take
 CAP_S, QUICK_CAP_S = 10.0, 1.0
 

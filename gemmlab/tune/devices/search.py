@@ -56,7 +56,7 @@ class DeviceSearch:
     dtypes : sequence of str
         By default float32, and float64 where the device has it.
     shapes : sequence of (int, int, int)
-        m, n and k; each has its own fastest configuration. By default SHAPES.
+        m, n and k; each has its fastest configuration. By default SHAPES.
     minutes : float
         How long it searches; a small space may be searched as a whole before that.
     log : Path, optional

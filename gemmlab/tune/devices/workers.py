@@ -39,7 +39,7 @@ class Worker:
     def _started(self) -> WorkerProcess:
         """The process, in which the device is open."""
         if self._process is None:
-            # One thread for NumPy's products: a pool would go on spinning beside the device's own threads.
+            # One thread for NumPy's products: a pool would go on spinning beside the device's threads.
             self._process = WorkerProcess(1, self._command, affinity=False)
             self.known = set()
             self._answer(self._process, "hello", **self._who)

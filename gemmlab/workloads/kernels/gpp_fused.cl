@@ -103,7 +103,7 @@ FUNCTION void multiply(double *re, double *im, LOCAL const double2 *left, LOCAL 
 }
 #endif
 
-// Adds the terms of TOGETHER elements, computed side by side, for each frequency, to the work-item's own sums in local memory. The
+// Adds the terms of TOGETHER elements, computed side by side, for each frequency, to the work-item's sums in local memory. The
 // loop over the frequencies is a loop in the machine's code too: unrolled, it would not fit the instruction cache.
 FUNCTION void weigh(const double *re, const double *im, const double2 *e, const double2 *pole, const double *v,
                     const int of_occupied, __global const double *wx, const int nend, LOCAL double2 *own)

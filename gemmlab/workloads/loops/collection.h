@@ -30,7 +30,7 @@ static inline int grown(void **memory, size_t *room, size_t needed, size_t size)
 /* Where a number stands in a list that is not more than the one before it; 0 if none does. */
 static inline size_t out_of_order(const number *list, size_t length) {
     int wrong = 0;
-    for (size_t i = 1; i < length; i++)  // without an end of its own, it runs in vectors
+    for (size_t i = 1; i < length; i++)  // without a separate end, it runs in vectors
         wrong |= list[i] <= list[i - 1];
     for (size_t i = 1; wrong && i < length; i++)
         if (list[i] <= list[i - 1])

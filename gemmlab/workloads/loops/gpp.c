@@ -4,7 +4,7 @@
        sums[nend + w]                 asx, the screened exchange of the occupied bands
        sums[2 nend]                   achs, the static remainder
 
-   Rows have their own sums, which are added in order afterwards: results do not depend on the threads.
+   Rows have separate sums, which are added in order afterwards: results do not depend on the threads.
 
        ngpw, npgw, pgnw     the loops as they are written in the sources, in three orders
        hoisted              n, p, g, w: what does not depend on g is outside of its loop; no complex division

@@ -160,7 +160,7 @@ static inline size_t gallop(const number *a, size_t na, const number *b, size_t 
 }
 
 /* All lists at once. The number in question begins as the first list's next one; each list looks for it, and one that
-   lacks it makes its own next number the one in question. `at` has room for a position in each list. */
+   lacks it makes its next number the one in question. `at` has room for a position in each list. */
 static inline size_t adp(const number *const *lists, const size_t *lengths, size_t count, size_t *at, number *out) {
     size_t n = 0, agreeing = 0, t = 0;
     memset(at, 0, count * sizeof *at);
