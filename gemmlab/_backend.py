@@ -46,7 +46,7 @@ OLD_NAMES = {"panel": "group_m"}
 
 
 def by_todays_names(params: Params) -> dict[str, Any]:
-    """Parameters that an older gemmlab wrote, by the names of this one."""
+    """Parameters that an older gemmlab wrote, by the names of this."""
     return {OLD_NAMES.get(name, name): value for name, value in params.items()}
 
 

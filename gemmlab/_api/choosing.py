@@ -40,7 +40,7 @@ def backends() -> Mapping[str, BackendInfo]:
 
 
 def get_backend(name: str) -> Backend:
-    """The backend with a name, or the best one of a family.
+    """The backend with a name, or the best of a family.
 
     Raises
     ------
@@ -66,10 +66,10 @@ def requested_backend(backend: str | None, active: Scope) -> str:
 
 
 def use(backend: str | None = None, *, threads: int | None = None, **params: Any) -> Use:
-    """Within the block, calls that name no backend use this one, with this number of threads and these parameters.
+    """Within the block, calls that name no backend use this, with this number of threads and these parameters.
 
     The setting is a context variable: other threads and other asyncio tasks do not see it. Blocks nest; what an inner
-    block does not set stays as in the outer one. As a decorator, `use` holds during each call of the function (of a
+    block does not set stays as in the outer. As a decorator, `use` holds during each call of the function (of a
     generator function: until it returns the generator). One that is neither entered by `with` nor decorates anything
     has no effect, and warns.
 

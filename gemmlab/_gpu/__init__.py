@@ -163,7 +163,7 @@ def best_rung(family: BackendName) -> str:
 
 
 def choose_rung(runtime: str, device: Device, dtype: str, m: int, n: int, k: int) -> tuple[str, str]:
-    """The rung that a runtime's family name selects for one product, and why: the fastest one that can run it."""
+    """The rung that a runtime's family name selects for one product, and why: the fastest that can run it."""
     kind = "cpu" if device.kind == "cpu" else "gpu"
     reasons: list[str] = []
     for name in FASTEST[kind]:

@@ -1,6 +1,6 @@
 """CLBlast through its C library, on pyopencl's queues and buffers.
 
-CLBlast links to the system's OpenCL loader; pyopencl's wheel contains another one. Handles of the one are valid for the
+CLBlast links to the system's OpenCL loader; pyopencl's wheel contains another. Handles of the one are valid for the
 other, because an OpenCL handle begins with its driver's function table, and both loaders call through that table.
 
 CLBlast's fast kernel is column-major, so row-major C = A @ B is passed as column-major C^T = B^T @ A^T. A row-major

@@ -99,7 +99,7 @@ class DeviceOperand:
 
 
 def new_operand(like: DeviceOperand, shape: tuple[int, ...]) -> DeviceOperand:
-    """A row-major array of this shape on the device of another one, before it is allocated."""
+    """A row-major array of this shape on the device of another, before it is allocated."""
     steps, step = [], like.dtype.itemsize
     for extent in reversed(shape):
         steps.append(step)

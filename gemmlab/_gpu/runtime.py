@@ -181,7 +181,7 @@ class Queue(ABC):
         return Staging(self)
 
     def can_read(self, other: Queue) -> bool:
-        """Whether this device can copy from the memory of another one: `copy_from`."""
+        """Whether this device can copy from the memory of another: `copy_from`."""
         return False
 
     def copy_from(self, memory: Memory, other: Queue, source: Memory, nbytes: int) -> None:

@@ -19,7 +19,7 @@ def dtypes_to_add(
     accumulate: object, dtypes: tuple[DType, ...], a: Array, b: Array, out: Array | None, dtype: npt.DTypeLike | None,
     casting: Casting,
 ) -> tuple[DType, ...]:  # fmt: skip
-    """The dtypes of a product that is added to `out`: that of `out` where it is the wider one, and none is given.
+    """The dtypes of a product that is added to `out`: that of `out` where it is the wider, and none is given.
 
     TypeError or ValueError where the product cannot be added.
     """

@@ -70,7 +70,7 @@ def _vectors(a: AnyArray, b: AnyArray, out: AnyArray) -> tuple[bool, bool]:
 
 
 def _core_axes(a: AnyArray, b: AnyArray, out: AnyArray, vectors: tuple[bool, bool], axes: object) -> tuple[Axes, ...]:
-    """The core axes of a, b and out: the last ones, unless `axes` names others."""
+    """The core axes of a, b and out: the last, unless `axes` names others."""
     if a.ndim == 0 or b.ndim == 0:
         raise _numpys_error(a, b, out, axes)
     counts = (2 - vectors[0], 2 - vectors[1], 2 - sum(vectors))

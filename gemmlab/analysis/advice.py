@@ -90,7 +90,7 @@ def _largest_fall(own: Record, other: Record) -> tuple[str, float] | None:
 
 
 def _fastest(group: Group, best: Record, next_rung: str) -> str:
-    """The fastest backend of the group, unless it is this one, as fast as this one, or named as the next rung."""
+    """The fastest backend of the group, unless it is this, as fast as this, or named as the next rung."""
     ranking = group.ranking()
     pair = group.shared(best["backend"], ranking[0]["backend"]) if ranking else None
     if pair is None or pair[1]["backend"] == next_rung or overlap(*pair) or pair[0]["median_s"] < pair[1]["median_s"]:

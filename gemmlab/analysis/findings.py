@@ -167,7 +167,7 @@ def _why_not_timed(group: Group, backends: Sequence[str]) -> str:
 
 
 def _best_blocked(group: Group) -> str:
-    """The blocked rung that was faster on what it shares with cpu-mkl: the source means its best one."""
+    """The blocked rung that was faster on what it shares with cpu-mkl: the source means its best."""
     pairs = [pair for pair in (group.shared(backend, "cpu-mkl") for backend in BLOCKED) if pair]
     best = min((own for own, _ in pairs), key=lambda own: float(own["median_s"] / own["gflop"]), default=None)
     return str(best["backend"]) if best is not None else BLOCKED[-1]

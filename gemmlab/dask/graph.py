@@ -156,7 +156,7 @@ class Product:
 
 
 def _ranges(chunks: Sequence[int], per: int) -> Ranges:
-    """Ranges of `per` blocks each; the last one may have fewer."""
+    """Ranges of `per` blocks each; the last may have fewer."""
     return [(first, min(first + per, len(chunks))) for first in range(0, len(chunks), per)]
 
 

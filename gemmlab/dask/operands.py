@@ -211,7 +211,7 @@ def _on_lines(chunks: Chunks, unit: int) -> Chunks:
 
 
 def _cut(extent: int, side: int) -> Chunks:
-    """Chunks of `side`; the last one may be smaller."""
+    """Chunks of `side`; the last may be smaller."""
     whole, rest = divmod(extent, side)
     return (side,) * whole + ((rest,) if rest or not whole else ())
 

@@ -157,7 +157,7 @@ def _plan(a: Side, b: Side, c: Result, workers: Workers, rows: int, columns: int
 
 
 def grouped(chunks: Sequence[int], per: int) -> tuple[int, ...]:
-    """The extents of groups of `per` chunks; the last one may have fewer."""
+    """The extents of groups of `per` chunks; the last may have fewer."""
     return tuple(sum(chunks[first : first + per]) for first in range(0, len(chunks), per))
 
 

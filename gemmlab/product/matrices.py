@@ -71,7 +71,7 @@ def result_dtype(a: Matrix, b: Matrix) -> DType:
 
 
 def cut(extent: int, size: int) -> list[Range]:
-    """Ranges of `size`, the last one shorter."""
+    """Ranges of `size`, the last shorter."""
     return [(start, min(start + size, extent)) for start in range(0, extent, max(1, size))]
 
 

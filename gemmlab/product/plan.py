@@ -6,7 +6,7 @@ C is computed in tiles of tm x tn. A tile is the sum over blocks of k, tk at a t
         for p in blocks of k:                              of ceil(k/tk)
             C[i, j] += A[i, p] @ B[p, j]
 
-A block that the next step needs too is not read again, and the next one is read while this one is multiplied. So, in
+A block that the next step needs too is not read again, and the next is read while this one is multiplied. So, in
 order of rows,
 
     A is read   once if tk = k, else ceil(n/tn) times

@@ -67,7 +67,7 @@ cdef class Caches:
     Attributes
     ----------
     moved : list of (int, int)
-        For each level, lines that were brought in from the next one, and lines that were written back to it.
+        For each level, lines that were brought in from the next, and lines that were written back to it.
     """
 
     cdef Level levels[MAX_LEVELS]

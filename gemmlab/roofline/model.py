@@ -137,7 +137,7 @@ class Roof:
             raise ValueError(f"no ceilings of {device or 'any device'} in these records; {_HOW_TO_MEASURE}")
 
     def peak_gflop_per_s(self, dtype: str, threads: int | None, isa: str | None = None) -> float:
-        """The multiply-add rate in GFLOP/s: of one instruction set, or of the best one."""
+        """The multiply-add rate in GFLOP/s: of one instruction set, or of the best."""
         wanted = {"ceiling": "fma", "dtype": dtype} | ({"isa": isa} if isa else {})
         return self._best("gflop_per_s", threads, wanted)
 

@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def times(way: str, density: int, lists: int, is_first: bool, budget_s: float, cap_s: float) -> isolated.Answer:
-    """The times of one way at one density, and whether it agrees with the other one."""
+    """The times of one way at one density, and whether it agrees with the other."""
     from gemmlab._cpu.machine import cpu_name
     from gemmlab._errors import UnsupportedProblem
 

@@ -317,7 +317,7 @@ def _team_seconds(chosen: Any, dtype: str, blocks: Blocks, rounds: int, team: in
     a, b = np.random.default_rng(TEAM_EDGE).random((2, TEAM_EDGE, TEAM_EDGE)).astype(dtype)
     out = np.empty_like(a)
     seconds: dict[int, list[float]] = {1: [], team: []}
-    for number in range(-1, MORE_ROUNDS * rounds):  # the first one warms up
+    for number in range(-1, MORE_ROUNDS * rounds):  # the first warms up
         if number >= rounds and not any(mark for _, mark in map(_mark, seconds.values())):
             break
         for threads, own in seconds.items():

@@ -58,7 +58,7 @@ METHODS = ("auto", "merge", "svs", "adp", "skip", "bucket", "bitmap")  # in the 
 def walk(cnp.ndarray[uint32_t, mode="c"] buffer):
     """The starts and lengths of lists that are stored as [length, numbers...], one after the other.
 
-    If the last one is cut off, the third value is where its length stands, else -1.
+    If the last is cut off, the third value is where its length stands, else -1.
     """
     cdef Py_ssize_t at = 0, count = 0, size = buffer.shape[0], t
     while at < size:

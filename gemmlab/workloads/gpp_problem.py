@@ -32,7 +32,7 @@ class Problem:
     wx
         Frequencies: real, nend; or nb x nend, where bands have different energies (`frequencies` makes both).
     nvband
-        How many bands are occupied, the first ones.
+        How many bands are occupied, the first.
     indinv, inv_igp_index
         Row p of eps belongs to column ``indinv[inv_igp_index[p]]``, P(p), of aqsm: integers, ncouls + 1 and ngpown.
         Left out, they are the mini-app's.

@@ -178,7 +178,7 @@ class _Loops:
         return float(source + written + panels * self.blocks_of_b * self.reads_of_a(cache, packing > cache.size))
 
     def reads_of_a(self, cache: Cache, first: bool) -> int:
-        """How often multiplying by a block of B reads A into the cache: for each panel of B, and for the first one of a
+        """How often multiplying by a block of B reads A into the cache: for each panel of B, and for the first of a
         strip of C, where `first` says whether what is used at first has to be read."""
         plan, reads = self.plan, 0
         for number, columns in enumerate(self.strips):

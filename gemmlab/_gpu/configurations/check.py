@@ -4,7 +4,7 @@ A new driver may compile a kernel wrongly that was right when it was tuned. The 
 both directions, odd edges, and whole numbers, so that its result is exact. A rung with another text for aligned
 operands gets a second one. They run once for each configuration: that it has passed is kept beside the compiled
 programs, where the runtime has them on disk, until the device, its driver, a kernel's text or gemmlab's version is
-another one. One that fails is named in a warning, and is not used.
+another. One that fails is named in a warning, and is not used.
 """
 
 from __future__ import annotations

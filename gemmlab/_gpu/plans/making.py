@@ -56,7 +56,7 @@ class Steps:
         return 2 + len(self.temporaries)
 
     def start(self, a: Memory, b: Memory, c: Memory, events: list[Event] | None = None) -> Native:
-        """Start all; the runtime's event of the last one."""
+        """Start all; the runtime's event of the last."""
         memories = [a, b, c, *map(self.queue.allocate, self.temporaries)]
         last = None
         for prepared, places in self.steps:

@@ -42,7 +42,7 @@ class Launcher:
             self.kernels.append((kernel, size, one.group, places))
 
     def start(self, a: Memory, b: Memory, c: Memory, events: list[Event] | None = None) -> Native:
-        """Enqueue them; pyopencl's event of the last one."""
+        """Enqueue them; pyopencl's event of the last."""
         event, queue = None, self.queue
         with queue.lock:
             memories = a, b, c, queue.allocate(self.workspace_bytes) if self.workspace_bytes else None
@@ -148,7 +148,7 @@ def region_of(memory: Memory, start: int) -> tuple[Memory, int]:
 def _new_array(plan: table.Plan, like: DeviceArray) -> DeviceArray:
     """A new array for a result, on the queue of `like`.
 
-    pyopencl's constructor makes the first one of a plan. It takes 12 us, most of them to check the shape, so later ones
+    pyopencl's constructor makes the first of a plan. It takes 12 us, most of them to check the shape, so later ones
     are made of the attributes of the first. A test compares the two.
     """
     queue: Any = plan.queue

@@ -41,7 +41,7 @@ class Launcher:
             self.kernels.append((one.kernel, arguments, size[::-1], [*one.group[::-1]]))
 
     def start(self, a: Memory, b: Memory, c: Memory, events: list[Event] | None = None) -> Native:
-        """Submit them; dpctl's event of the last one."""
+        """Submit them; dpctl's event of the last."""
         queue, event = self.queue, None
         memories = a, b, c, queue.allocate(self.workspace_bytes) if self.workspace_bytes else None
         for kernel, arguments, size, group in self.kernels:

@@ -207,7 +207,7 @@ class Pipeline:
         return self.lanes.threads.submit(run)
 
     def _fail(self, error: BaseException) -> None:
-        """Every wait for what will not come ends with the error; the caller gets the first one."""
+        """Every wait for what will not come ends with the error; the caller gets the first."""
         self.failure = self.failure or error
         every: list[Future[Any]] = [*self.work, *self.up.ends, *self.down.ends]
         for awaited in every:

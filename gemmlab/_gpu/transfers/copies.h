@@ -120,7 +120,7 @@ static int wait_until_done(const transfer *t, ptrdiff_t i)
     return 1;
 }
 
-/* Copy all pieces: the threads take the next one in turn. */
+/* Copy all pieces: the threads take the next in turn. */
 static void copy_pieces(transfer *t, int threads)
 {
 #pragma omp parallel num_threads(threads)

@@ -78,7 +78,7 @@ class WorkerProcess:
     """One worker process: ask it, then close it.
 
     `threads` is set in its environment, where libraries look for it when they are loaded. With `affinity`, OpenMP keeps
-    each thread on a separate core. Not for a device: its driver's threads would all inherit the core of the first one.
+    each thread on a separate core. Not for a device: its driver's threads would all inherit the core of the first.
     """
 
     def __init__(self, threads: int, command: Sequence[str] = WORKER_COMMAND, affinity: bool = True) -> None:

@@ -168,7 +168,7 @@ class Worker:
             self._backend = _registry.get(calls[-1].backend)
         call_s = first_s
         if error <= 1 and not self._on_cpu:
-            call_s = seconds_a_call(product.start, 1, product.finish)  # the first one may have built a kernel
+            call_s = seconds_a_call(product.start, 1, product.finish)  # the first may have built a kernel
         if error <= 1 and call_s <= _LONG_CALL_S:
             call_s = seconds_a_warm_call(product.start, product.finish)
         problem = Problem.from_call(a, b)

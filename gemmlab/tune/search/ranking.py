@@ -84,7 +84,7 @@ class Ranking:
         return None if self.best is None else 2e-9 * m * n * k / self.rates[self.best]
 
     def fastest(self, names: Sequence[str], defaults: Values) -> Fastest | None:
-        """What the last comparison was about, else the best one; None if nothing was measured. The defaults, if they
+        """What the last comparison was about, else the best; None if nothing was measured. The defaults, if they
         won that comparison."""
         best = self.best if self.compared is None else self.compared
         if best is None:

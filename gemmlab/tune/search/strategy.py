@@ -1,7 +1,7 @@
 """Which configuration comes next.
 
 First the defaults and what is known to be good. Then a random sample, for a quarter of the time and of at most `SAMPLE`
-configurations: it finds out which part of the space is fast. Then neighbours of the fastest ones, in random order: a
+configurations: it finds out which part of the space is fast. Then neighbours of the fastest, in random order: a
 good configuration is seldom alone. The fastest one's come first, then those of the next `LEADERS`, then those of the
 fastest that differ in two parameters. Every `AGAIN`-th one is random again, since there may be a better part. Where
 several shapes are tuned together, they take turns.

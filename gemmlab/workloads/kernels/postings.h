@@ -44,7 +44,7 @@ FUNCTION int query_of(__global const int *plan, const int queries, const int chu
     return low;
 }
 
-// The sum of the counts of the work-items before this one, and of all. `sums` has room for 2 ITEMS: a step reads one half
+// The sum of the counts of the work-items before this, and of all. `sums` has room for 2 ITEMS: a step reads one half
 // and writes the other.
 FUNCTION int sum_before(LOCAL int *sums, const int own, int *all)
 {

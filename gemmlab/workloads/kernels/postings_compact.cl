@@ -1,5 +1,5 @@
 // What was found in all chunks, moved together, a chunk by a work-group; `begins` has where each query's begins, and the end
-// of the last one.
+// of the last.
 
 __kernel GROUP void compact(COLLECTION, __global const int *offsets, __global unsigned *ids, __global int *begins)
 {

@@ -4,7 +4,7 @@
 // its memory object; the matrix of the next product begins `step` elements further. Work-groups have three dimensions:
 // columns of C, rows of C, products of the batch.
 
-// `real` is what the kernel computes with. A number in memory has the same type, unless the host says another one: of
+// `real` is what the kernel computes with. A number in memory has the same type, unless the host says another: of
 // float16 the sums are float, and so are the parts of a sum that a kernel leaves in C for another kernel.
 
 typedef REAL real;
