@@ -46,6 +46,7 @@ except (ValueError, RuntimeError) as error:  # a wrong GEMMLAB_ISA or GEMMLAB_TH
 
 if TYPE_CHECKING:
     from gemmlab._api import asarray, backends, einsum, get_backend, matmul, pack, tensordot, trace, use
+    from gemmlab._api.explaining import explain
     from gemmlab._backend import Availability, Backend, BackendInfo, Param
     from gemmlab._cpu.packed_backend._packed import free_buffers
     from gemmlab._errors import (
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
         UnknownBackend,
         UnsupportedProblem,
     )
-    from gemmlab._explain import explain
     from gemmlab._gpu import opencl_rung
     from gemmlab._problem import Problem
     from gemmlab.measure.environment import show_versions
@@ -104,7 +104,7 @@ _HOME = {
         "UnknownBackend",
         "UnsupportedProblem",
     ),
-    "_explain": ("explain",),
+    "_api.explaining": ("explain",),
     "_gpu": ("opencl_rung",),
     "_problem": ("Problem",),
     "measure.environment": ("show_versions",),

@@ -108,7 +108,7 @@ def cosma(case: Case) -> float:
 
 
 def chunks(case: Case) -> float:
-    """Dask's own product: a task multiplies one chunk by one chunk."""
+    """Dask's product: a task multiplies one chunk by one chunk."""
     return _boxes(case, case.chunk, case.chunk)
 
 
@@ -141,7 +141,7 @@ SCHEMES: dict[str, Callable[[Case], float]] = {
     "2.5-D": grid_in_layers,
     "CARMA": recursive,
     "COSMA": cosma,
-    "Dask's own product": chunks,
+    "Dask's product": chunks,
     "tiles of chunks": tiles,
 }
 

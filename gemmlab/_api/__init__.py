@@ -5,6 +5,7 @@
     adding.py            products that are added up in one array
     packing.py           pack: a right operand that is packed once
     calls.py             run one problem on one backend, and report it to traces
+    explaining.py        explain: which backend a product would go to, and why
     choosing.py          backends, get_backend, use, trace
     array.py             asarray: a class of arrays whose products come here, by NumPy's protocols
     numpy_products.py    NumPy's other products (dot, einsum, vecdot and so on) for plain arrays

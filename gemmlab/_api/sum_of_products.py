@@ -19,7 +19,7 @@ import numpy as np
 
 from gemmlab import _front
 from gemmlab._api.labels import Labelled, Labels, NotAProduct, OnlyInNumPy, parse
-from gemmlab._problem import AnyArray, Array, DType
+from gemmlab._problem import AnyArray, Array, DType, sums_of
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _summed_alone(x: Labelled, other: Labelled, labels: Labels, dtype: DType) ->
     axes = tuple(i for i, label in enumerate(x.labels) if label not in other.labels and label not in labels)
     if not axes:
         return x
-    dtype = np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind in "fV" else dtype
+    dtype = sums_of(dtype)
     left = tuple(label for i, label in enumerate(x.labels) if i not in axes)
     return Labelled(np.asarray(x.array.sum(axes, dtype=dtype)), left)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from gemmlab._tiles import entering, extents
 from gemmlab._words import size as size_in_words
 from gemmlab.dask.workers import Workers
 
@@ -22,7 +23,7 @@ LAZY_TILE = 256 << 20  # bytes of a chunk of a lazy C at most, unless one block 
 TASKS = 4  # for each thread, so that all threads end at about the same time
 FLOP = 1e9  # of a task at least, if there are so many: less is done sooner than Dask has started it
 STEP = 512  # values of k that one product sums at least, if blocks of k are that small
-CHOICES = 20  # numbers of blocks that are tried for each side
+FINENESS = 1.5  # of the numbers of groups that are tried for each side
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ def _plan(a: Side, b: Side, c: Result, workers: Workers, rows: int, columns: int
     task += 2 * max(a.piece, b.piece, c.piece)  # a chunk as it is stored, and as it is decoded
     if parts > 1:
         task = max(task, (parts + 1) * tile)
-    moved = a.nbytes * tiles_n + b.nbytes * tiles_m
+    moved = entering(tiles_m, tiles_n, a.nbytes, b.nbytes)
     if parts > 1:
         moved += parts * c.matrices * sum(a.outer) * sum(b.outer) * c.sums
     tasks = tiles_m * tiles_n * parts * c.blocks
@@ -163,10 +164,7 @@ def grouped(chunks: Sequence[int], per: int) -> tuple[int, ...]:
 
 def _choices(count: int) -> list[int]:
     """Numbers of blocks in a group, of `count` blocks: those that make groups of nearly equal size."""
-    found = sorted({-(-count // groups) for groups in range(1, min(count, 4096) + 1)})
-    if len(found) <= CHOICES:
-        return found
-    return sorted({found[round(i * (len(found) - 1) / (CHOICES - 1))] for i in range(CHOICES)})
+    return extents(count, 1, count, FINENESS)
 
 
 def _refusal(a: Side, b: Side, c: Result, workers: Workers, least: TaskTiling, k_group: int | None) -> str:

@@ -47,8 +47,8 @@ def matmul(
     k_group : int, optional
         Blocks of k that a task adds up. Default: all of them where they fit into a worker.
     threads : int, optional
-        Threads of one task. Default: as many as the worker has for each of its threads; in Dask's processes that is one,
-        since Dask sets OMP_NUM_THREADS=1 there.
+        Threads of one task. Default: as many as the worker has for each of its threads; in Dask's processes that is
+        one, since Dask sets OMP_NUM_THREADS=1 there.
     out : zarr.Array, optional
         Compute the product now, on the current client if there is one, and store it here.
     memory : int or str, optional

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from gemmlab._problem import Array, DType
-from gemmlab.product.matrices import Matrix, Range, cut, pieces
+from gemmlab._tiles import cut
+from gemmlab.product.matrices import Matrix, Range, pieces
 from gemmlab.verify.bounds import error_over_bound
 from gemmlab.verify.dtypes import is_exact
 from gemmlab.verify.random_vector import compare

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from gemmlab._problem import Array, DType
+from gemmlab._tiles import cut
 
 Range: TypeAlias = tuple[int, int]  # from the first to before the last
 FORMATS = (".npy", ".zarr")
@@ -68,11 +69,6 @@ def result_dtype(a: Matrix, b: Matrix) -> DType:
             f"{a.path} has {a.shape[1]} columns and {b.path} has {b.shape[0]} rows: they must have as many to multiply"
         )
     return np.matmul.resolve_dtypes((a.dtype, b.dtype, None))[2]
-
-
-def cut(extent: int, size: int) -> list[Range]:
-    """Ranges of `size`, the last shorter."""
-    return [(start, min(start + size, extent)) for start in range(0, extent, max(1, size))]
 
 
 def pieces(matrix: Matrix, most_bytes: int) -> Iterator[tuple[Range, Range]]:

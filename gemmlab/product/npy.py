@@ -16,7 +16,8 @@ import numpy as np
 
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._problem import Array, DType
-from gemmlab.product.matrices import Range, converted, cut
+from gemmlab._tiles import cut
+from gemmlab.product.matrices import Range, converted
 
 CONVERTED_BYTES = 1 << 20  # so many at once, in the dtype of the file
 

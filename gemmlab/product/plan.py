@@ -32,13 +32,13 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import product as pairs
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gemmlab.product.matrices import Range, cut
+from gemmlab._tiles import cut, depths, entering, extents, in_order
+from gemmlab.product.matrices import Range
 
 TILE_FLOP = 1e12  # some seconds
 STEP = 64  # extents of blocks are multiples of it, where no chunk says otherwise
@@ -46,6 +46,7 @@ LEAST_DEPTH = 512  # of a block of k: about as deep as the blocks of a kernel, w
 MOVED = 0.25
 WORK_OF_BYTE = 25  # multiply-adds in the time of reading a byte: at 100 GFLOP/s and 2 GB/s
 TOLERANCE = 1.1
+FINENESS = 1.1  # of the numbers of parts that are tried
 MIB = 1 << 20
 Counts = npt.NDArray[np.int64]
 
@@ -98,9 +99,7 @@ class Tiling:
     def tiles(self) -> list[tuple[Range, Range]]:
         """Rows and columns of each tile, in the order in which they are computed."""
         rows, columns = cut(self.m, self.tm), cut(self.n, self.tn)
-        if self.by_columns:
-            return [(i, j) for j, i in pairs(columns, rows)]
-        return list(pairs(rows, columns))
+        return [(rows[i], columns[j]) for i, j in in_order(len(rows), len(columns), self.by_columns)]
 
     @cached_property
     def depths(self) -> list[Range]:
@@ -114,10 +113,10 @@ class Tiling:
 
 def choose(sizes: Sizes, memory: int, overhead: int = 0) -> Tiling:
     """The plan of least cost within `memory` bytes, of which files take `overhead`. ValueError if none fits."""
-    tm, tn, tk = np.meshgrid(
-        _extents(sizes.m, sizes.steps[0]), _extents(sizes.n, sizes.steps[1]), _depths(sizes.k, sizes.steps[2]),
-        indexing="ij",
-    )  # fmt: skip
+    sides = ((sizes.m, sizes.steps[0]), (sizes.n, sizes.steps[1]))
+    of_c = (extents(extent, step, -(-extent // step), FINENESS) for extent, step in sides)
+    of_k = depths(sizes.k, sizes.steps[2], max(sizes.steps[2], LEAST_DEPTH))
+    tm, tn, tk = np.meshgrid(*(np.array(tried, np.int64) for tried in (*of_c, of_k)), indexing="ij")
     needed = _memory(sizes, tm, tn, tk) + overhead
     fits = needed <= memory
     if not fits.any():
@@ -145,26 +144,6 @@ def choose(sizes: Sizes, memory: int, overhead: int = 0) -> Tiling:
     return Tiling(sizes.m, sizes.n, sizes.k, rows, columns, depth, is_by_columns, bytes_read, memory)
 
 
-def _extents(extent: int, step: int) -> Counts:
-    """Extents of tiles worth trying: of equal parts, more and more of them."""
-    most = max(1, -(-extent // step))
-    counts = np.unique(np.concatenate([np.arange(1, min(most, 16) + 1), np.geomspace(1, most, 64).astype(np.int64)]))
-    sizes = -(-np.maximum(extent, 1) // counts)
-    return np.unique(np.minimum(-(-sizes // step) * step, max(1, extent)))
-
-
-def _depths(k: int, step: int) -> Counts:
-    """k, and halves of it down to `LEAST_DEPTH`."""
-    least = max(step, LEAST_DEPTH)
-    found, parts = {max(1, k)}, 2
-    while k // parts >= least:
-        found.add(-(-k // parts // step) * step)
-        parts *= 2
-    if k > least:
-        found.add(-(-least // step) * step)
-    return np.array(sorted(min(size, max(1, k)) for size in found), np.int64)
-
-
 def _memory(sizes: Sizes, tm: Counts, tn: Counts, tk: Counts) -> Counts:
     whole = tk >= sizes.k
     item = np.where(whole, sizes.item, sizes.sum_item)
@@ -187,5 +166,5 @@ def _bytes_read(sizes: Sizes, tm: Counts, tn: Counts, tk: Counts) -> tuple[Count
 
 def _bytes_moved(sizes: Sizes, tm: Counts, tn: Counts) -> Counts:
     """Operands to the kernel, through memory."""
-    moved: Counts = sizes.k * sizes.item * (sizes.m * -(-sizes.n // tn) + sizes.n * -(-sizes.m // tm))
+    moved: Counts = sizes.item * entering(-(-sizes.m // tm), -(-sizes.n // tn), sizes.m * sizes.k, sizes.k * sizes.n)
     return moved

@@ -11,7 +11,8 @@ from typing import Any
 
 from gemmlab._errors import GemmlabError, UnsupportedProblem
 from gemmlab._problem import Array, DType
-from gemmlab.product.matrices import Range, converted, cut
+from gemmlab._tiles import cut
+from gemmlab.product.matrices import Range, converted
 
 READ_BYTES = 2 << 20  # or written, at once, or one chunk if that is larger
 METADATA = ("zarr.json", ".zarray")  # of Zarr's formats 3 and 2

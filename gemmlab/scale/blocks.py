@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise, product
 from typing import NamedTuple
 
+from gemmlab._tiles import entering, even
+
 ALL = slice(None)
 
 
@@ -33,13 +35,7 @@ def grid(count: int, m: int, n: int, k: int) -> tuple[int, int]:
 
 def moved(r: int, c: int, m: int, n: int, k: int) -> int:
     """The numbers of A, B and C that pass between host and devices, for a grid of r x c blocks."""
-    return c * m * k + r * k * n + m * n
-
-
-def even(total: int, count: int) -> list[int]:
-    """`total` in at most `count` shares that differ by 1 at most, none empty."""
-    count = min(count, total)
-    return [total // count + (i < total % count) for i in range(count)]
+    return int(entering(r, c, m * k, k * n)) + m * n
 
 
 def slices(shares: Sequence[int]) -> list[slice]:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from randomness import RNG
 
+from gemmlab._tiles import even
 from gemmlab.scale import predicted
-from gemmlab.scale.blocks import ALL, along, axis_to_cut, cut, even, grid, moved
+from gemmlab.scale.blocks import ALL, along, axis_to_cut, cut, grid, moved
 from gemmlab.scale.lines import Line, ending_together, through
 
 

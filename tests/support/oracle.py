@@ -164,7 +164,8 @@ DIFFERENCES = (
         lambda call, loop: call.backend in ("cpu", "cpu-packed") and not _packed_has(loop),
     ),
     Difference(
-        "operands with a dispatch of their own (subclasses of ndarray, pandas objects) give what `numpy.matmul` gives. "
+        "operands that dispatch NumPy's functions themselves (subclasses of ndarray, pandas objects) give what "
+        "`numpy.matmul` gives. "
         "A backend asked for by name refuses them",
         "UnsupportedProblem",
         lambda call, loop: _is_named(call) and bool(_kinds(call) & DISPATCHED),
@@ -195,7 +196,7 @@ DIFFERENCES = (
         lambda call, loop: "dlpack" in _kinds(call) and (loop == BFLOAT16 or not _packed_has(loop)),
     ),
     Difference(
-        "What `pack` returns is multiplied by `cpu-packed` alone, with plain arrays, in its own dtype and as it is; "
+        "What `pack` returns is multiplied by `cpu-packed` alone, with plain arrays, in its dtype and as it is; "
         "anything else raises `UnsupportedProblem`.",
         "UnsupportedProblem",
         lambda call, loop: "packed" in _kinds(call) and not _fits_packed(call, loop),

@@ -26,6 +26,7 @@ from functools import lru_cache
 
 from gemmlab._errors import DeviceError
 from gemmlab._gpu.plans.launches import MAX_GROUPS
+from gemmlab._tiles import counts, depths, extents, in_order, in_shells
 
 C_SLOTS = 2  # tiles of C: one is computed, one is copied to the host
 STEP_S = 1e-4  # seconds of the host for a step
@@ -33,6 +34,7 @@ INNER_SLOTS = 2, 4, 8
 USUAL_PARTS = 32  # panels of a matrix; more only where the memory is very small
 MUCH_FASTER, SHORT_K = 0.8, 256
 ALIKE = 1.03  # times as long: within what the rates are known to; the fewer steps, the less depends on them
+FINENESS = 1.5  # of the numbers of panels that are tried
 UNIT = 64  # rows and columns of a tile are multiples of it, where they are not all
 
 
@@ -60,7 +62,7 @@ class Size:
     @property
     def blocks_of_k(self) -> tuple[int, ...]:
         """The extents of a block of k, from the whole k down."""
-        return tuple(_halvings(self.k)) if self.cuts_k else (self.k,)
+        return tuple(depths(self.k)) if self.cuts_k else (self.k,)
 
     @property
     def exchanged(self) -> Size:
@@ -111,23 +113,13 @@ class Tiles:
     def steps(self) -> Iterator[tuple[int, int, int]]:
         """The tiles of one product in their order, as indices of panels of m, n and k."""
         rows, columns, blocks = self.panels
-        for i, j in self._in_shells() if self.order == "shells" else self._back_and_forth():
-            if i < rows and j < columns:
-                for p in range(blocks):
-                    yield i, j, p
-
-    def _in_shells(self) -> Iterator[tuple[int, int]]:
-        for r in range(max(self.panels[:2])):
-            yield from ((r, j) for j in range(r))
-            yield from ((i, r) for i in range(r + 1))
-
-    def _back_and_forth(self) -> Iterator[tuple[int, int]]:
-        """Row after row, or column after column; at a turn the inner panel is there already."""
-        rows, columns, _ = self.panels
-        outer, inner = (rows, columns) if self.order == "rows" else (columns, rows)
-        for i in range(outer):
-            for j in range(inner) if i % 2 == 0 else reversed(range(inner)):
-                yield (i, j) if self.order == "rows" else (j, i)
+        if self.order == "shells":
+            found = in_shells(rows, columns)
+        else:
+            found = in_order(rows, columns, self.order == "columns", turning=True)
+        for i, j in found:
+            for p in range(blocks):
+                yield i, j, p
 
 
 @lru_cache(maxsize=256)
@@ -159,13 +151,6 @@ def choose(size: Size, limit: int, largest: int, rates: Rates) -> Tiles:
     )
 
 
-def _halvings(k: int) -> Iterator[int]:
-    while k > 1:
-        yield k
-        k = -(-k // 2)
-    yield 1
-
-
 def _least_seconds(size: Size, rates: Rates) -> float:
     """The time if everything overlapped and came once."""
     flop = 2 * size.batch * size.m * size.n * size.k
@@ -177,14 +162,15 @@ def _least_seconds(size: Size, rates: Rates) -> float:
 def _groups(size: Size) -> Iterator[Tiles]:
     """Whole products, several at a time."""
     if size.batch > 1:
-        for group in sorted({min(MAX_GROUPS, -(-size.batch // parts)) for parts in _counts(size.batch, size.batch)}):
+        parts = counts(size.batch, size.batch, FINENESS)
+        for group in sorted({min(MAX_GROUPS, -(-size.batch // count)) for count in parts}):
             yield Tiles(size, group, size.m, size.n, size.k, 2, 2, "rows")
 
 
 def _tiles(size: Size, k: int, parts: int) -> Iterator[Tiles]:
     """Tiles of one product with `k` steps of k each, and at most `parts` panels of A and of B."""
-    for m in _extents(size.m, parts):
-        for n in _extents(size.n, parts):
+    for m in extents(size.m, UNIT, parts, FINENESS, small=True):
+        for n in extents(size.n, UNIT, parts, FINENESS, small=True):
             rows, columns = -(-size.m // m), -(-size.n // n)
             if k < size.k:
                 yield from (Tiles(size, 1, m, n, k, 2, 2, order) for order in ("rows", "columns"))
@@ -194,21 +180,6 @@ def _tiles(size: Size, k: int, parts: int) -> Iterator[Tiles]:
                 yield Tiles(size, 1, m, n, k, min(2, rows), slots, "rows")
             for slots in {min(slots, rows) for slots in (*INNER_SLOTS, rows)}:
                 yield Tiles(size, 1, m, n, k, slots, min(2, columns), "columns")
-
-
-def _counts(extent: int, most: int) -> list[int]:
-    """Numbers of parts worth trying: powers of two, and one and a half times these."""
-    found, part = {1, min(extent, most)}, 2
-    while part < min(extent, most):
-        found |= {part, min(extent, most, part * 3 // 2)}
-        part *= 2
-    return sorted(found)
-
-
-def _extents(extent: int, parts: int) -> list[int]:
-    """Extents of a tile worth trying."""
-    tiles = {-(-extent // count) for count in _counts(extent, parts)}
-    return sorted({min(extent, -(-tile // UNIT) * UNIT) if tile > UNIT else tile for tile in tiles})
 
 
 def _seconds(tiles: Tiles, rates: Rates) -> float:

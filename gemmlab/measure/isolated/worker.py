@@ -1,7 +1,7 @@
 """The process in which one backend is timed, alone with its libraries and its threads.
 
-Two BLAS libraries or OpenMP runtimes in one process disturb each other, so each backend has a separate process. It reads
-one JSON command a line and answers with one JSON object a line:
+Two BLAS libraries or OpenMP runtimes in one process disturb each other, so each backend has a separate process. It
+reads one JSON command a line and answers with one JSON object a line:
 
     hello          backend, threads, resident, cpus    load it, set its threads, say what it is
     prepare        case, params                        make the operands, run one product, check it
