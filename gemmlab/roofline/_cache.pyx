@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
-"""Simulated caches, and the CPU rungs replayed on them: `cache.h` has the caches, `replay.h` the rungs' loops.
+"""Simulated caches, and the CPU rungs replayed on them: `cache.h` has the caches, `replay.h` runs loops as data.
 
 cpu-packed records its loops; the caches take its accesses.
 """
@@ -36,13 +36,16 @@ cdef extern from "replay.h" nogil:
     void one(const Core *, Count, uint32_t)
     void piece(const Core *, Count, Count, uint32_t)
     void write_back_all(Level *, const Level *, uint32_t)
-    void naive_row(const Core *, const Operands *, Count)
-    void blocked_row(const Core *, const Operands *, Count, Count, Count, Count, Count)
-    void blocked_local_row(const Core *, const Operands *, Count, Count, Count, Count, Count, Count)
+    ctypedef struct Block:
+        Count start, extent
+    ctypedef struct Step:
+        Count end, index, over, by, matrix
+    void replay(const Core *, const Operands *, const Step *, Count, Count, Block *)
 
 cdef enum:
     PAGE_BYTES = 4096
     MAX_LEVELS = 8
+    MAX_INDICES = 64
     CHECKED_ACCESSES = 1 << 20  # between two looks for Ctrl-C
 
 
@@ -130,28 +133,36 @@ cdef class Caches:
             raise ValueError(f"operands and buffers do not fit {self.lines * LINE_BYTES} bytes of memory")
         return x
 
-    def naive(self, Count m, Count n, Count k, Count size):
-        """Replay cpu-naive, for numbers of `size` bytes."""
+    def replay(self, Count m, Count n, Count k, Count size, const int64_t[:, ::1] steps):
+        """Replay loops, a row each as in the struct Step, for numbers of `size` bytes."""
         cdef Operands x = self.operands(m, n, k, size)
-        cdef Count i
-        for i in range(m):
-            PyErr_CheckSignals()
-            with nogil:
-                naive_row(&self.sink.core, &x, i)
+        cdef Block blocks[MAX_INDICES]
+        if steps.shape[1] * sizeof(int64_t) != sizeof(Step) or steps.shape[0] > MAX_INDICES - 3:
+            raise ValueError(f"{steps.shape[0]} steps of {steps.shape[1]} numbers are no loops")
+        blocks[0].start = blocks[1].start = blocks[2].start = 0
+        blocks[0].extent, blocks[1].extent, blocks[2].extent = m, n, k
+        self.run(&x, <const Step *> &steps[0, 0], 0, steps.shape[0], blocks, 0)
 
-    def blocked(self, Count m, Count n, Count k, Count size, *, Count bs_r, Count bs_c, Count bs_k, Count strip=0):
-        """Replay cpu-blocked; cpu-ikj, whose blocks are whole rows of C; or cpu-blocked-local, whose sums are in
-        strips of so many numbers."""
-        cdef Operands x = self.operands(m, n, k, size)
-        cdef Count i, p
-        for i in range(0, m, bs_r):
-            for p in range(0, k, bs_k):
+    cdef int run(self, Operands *x, const Step *steps, Count start, Count end, Block *blocks, int depth) except -1:
+        """The outermost two loops, with a look for Ctrl-C at each iteration."""
+        cdef const Step *s
+        cdef Block over
+        cdef Count done
+        while start < end:
+            s = steps + start
+            if s.matrix >= 0 or depth == 2:
                 PyErr_CheckSignals()
                 with nogil:
-                    if strip:
-                        blocked_local_row(&self.sink.core, &x, i, min(bs_r, m - i), p, min(bs_k, k - p), bs_c, strip)
-                    else:
-                        blocked_row(&self.sink.core, &x, i, min(bs_r, m - i), p, min(bs_k, k - p), bs_c)
+                    replay(&self.sink.core, x, steps, start, s.end, blocks)
+            else:
+                over, done = blocks[s.over], 0
+                while done < over.extent:
+                    blocks[s.index].start = over.start + done
+                    blocks[s.index].extent = min(s.by, over.extent - done)
+                    self.run(x, steps, start + 1, s.end, blocks, depth + 1)
+                    done += s.by
+            start = s.end
+        return 0
 
     def take(self, record, size_t origin):
         """Take the accesses of a recorded product, with memory that begins at the address `origin`.

@@ -1,4 +1,5 @@
-/* The CPU rungs' loops without their numbers: which lines each touches, in its order, on the caches of cache.h.
+/* A CPU rung's loops without their numbers, given as data: which lines they touch, in their order, on the caches of
+   cache.h.
 
    One thread; matrices lie in rows. A loop over a piece of a row goes vector by vector, and vectors of one line follow
    one another: so each line of the piece is touched once a pass. Hints to fetch ahead are left out, since what they
@@ -50,53 +51,55 @@ static inline void through(const Core *x, Count source, Count target, Count byte
     }
 }
 
-/* _cpu/rungs/naive.pyx: a row of C. */
-static void naive_row(const Core *x, const Operands *o, Count i) {
-    const Count s = o->size;
-    for (Count j = 0; j < o->n; j++) {
-        const Count c = at(o->c, i, j * s);
-        one(x, c, DIRTY);
-        for (Count p = 0; p < o->k; p++) {
-            one(x, at(o->a, i, p * s), 0);
-            one(x, at(o->b, p, j * s), 0);
-            one(x, c, DIRTY);
+/* What an index has in hand: its place, and the extent of the block that begins there. */
+typedef struct Block {
+    Count start, extent;
+} Block;
+
+/* A loop, or an access in one: of a number, or of a piece of a row. Indices are numbers: 0, 1 and 2 are m, n and k. */
+typedef struct Step {
+    Count end;                         /* the step after its body */
+    Count index, over, by;             /* of a loop: through the block of `over`, in blocks of `by` */
+    Count matrix, row, column;         /* of an access: A, B or C (0, 1, 2), or none (-1) in a loop */
+    Count piece, moved, writes, first; /* the block of `column`; moved back into the row; only where `first` is at 0 */
+    Count beside, beside_row;          /* a matrix of which the same piece is read line by line, or none (-1) */
+} Step;
+
+static inline Count address_of(const Operands *o, Count matrix, Count row, Count column) {
+    return at(matrix == 0 ? o->a : matrix == 1 ? o->b : o->c, row, column * o->size);
+}
+
+static inline void go_to(const Core *x, const Operands *o, const Step *s, const Block *block) {
+    const Block columns = block[s->column];
+    const uint32_t state = s->writes ? DIRTY : 0;
+    if (s->first >= 0 && block[s->first].start != 0) return;
+    if (!s->piece) {
+        one(x, address_of(o, s->matrix, block[s->row].start, columns.start), state);
+        return;
+    }
+    const Count start = s->moved ? max(0, min(columns.start, o->n - s->moved)) : columns.start;
+    const Count extent = s->moved ? min(s->moved, o->n) : columns.extent;
+    const Count target = address_of(o, s->matrix, block[s->row].start, start);
+    if (s->beside < 0)
+        piece(x, target, extent * o->size, state);
+    else
+        through(x, address_of(o, s->beside, block[s->beside_row].start, start), target, extent * o->size);
+}
+
+/* Steps `from` to `to`, with the blocks of the loops around them. */
+static void replay(const Core *x, const Operands *o, const Step *steps, Count from, Count to, Block *block) {
+    for (Count i = from; i < to; i = steps[i].end) {
+        const Step *s = steps + i;
+        if (s->matrix >= 0) {
+            go_to(x, o, s, block);
+            continue;
+        }
+        const Block over = block[s->over];
+        for (Count done = 0; done < over.extent; done += s->by) {
+            block[s->index].start = over.start + done;
+            block[s->index].extent = min(s->by, over.extent - done);
+            replay(x, o, steps, i + 1, s->end, block);
         }
     }
-}
-
-/* _cpu/rungs/ikj.pyx and `multiply_block` of _cpu/rungs/blocked.pyx: rows of C, from `columns` of them and `depth` of k. */
-static void block_of_rows(const Core *x, const Operands *o, Count i0, Count rows, Count j0, Count columns, Count p0,
-                          Count depth) {
-    const Count s = o->size;
-    for (Count i = i0; i < i0 + rows; i++) {
-        if (p0 == 0) piece(x, at(o->c, i, j0 * s), columns * s, DIRTY);
-        for (Count p = p0; p < p0 + depth; p++) {
-            one(x, at(o->a, i, p * s), 0);
-            through(x, at(o->b, p, j0 * s), at(o->c, i, j0 * s), columns * s);
-        }
-    }
-}
-
-/* _cpu/rungs/blocked.pyx: a block row of C and a block of k. B begins with a line, so the grid of blocks is not shifted. */
-static void blocked_row(const Core *x, const Operands *o, Count i0, Count rows, Count p0, Count depth, Count bs_c) {
-    for (Count j0 = 0; j0 < o->n; j0 += bs_c)
-        block_of_rows(x, o, i0, rows, j0, min(bs_c, o->n - j0), p0, depth);
-}
-
-/* _cpu/rungs/blocked_local.pyx: the same, a strip of a row at a time, whose sums are in registers. */
-static void blocked_local_row(const Core *x, const Operands *o, Count i0, Count rows, Count p0, Count depth,
-                              Count bs_c, Count strip) {
-    const Count s = o->size;
-    for (Count j0 = 0; j0 < o->n; j0 += bs_c)
-        for (Count i = i0; i < i0 + rows; i++)
-            for (Count j = j0; j < min(j0 + bs_c, o->n); j += strip) {
-                const Count start = max(0, min(j, o->n - strip));
-                const Count end = min(min(j0 + bs_c, o->n), start + strip);
-                for (Count p = p0; p < p0 + depth; p++) {
-                    one(x, at(o->a, i, p * s), 0);
-                    piece(x, at(o->b, p, start * s), min(strip, o->n) * s, 0);
-                }
-                piece(x, at(o->c, i, j * s), (end - j) * s, DIRTY);
-            }
 }
 #endif

@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gemmlab._cpu import isa
 from gemmlab._cpu.packed_backend.backend import Packed
-from gemmlab._cpu.rungs.traffic import ABOVE, LINE, USUAL
+from gemmlab._cpu.rungs.ladder import RUNGS
+from gemmlab._cpu.rungs.traffic import ABOVE, LINE, USUAL, Access, Loop
 from gemmlab._errors import UnsupportedProblem
 from gemmlab.roofline._cache import Caches
 
@@ -24,9 +26,9 @@ PACKED = "cpu-packed"
 USUAL_WAYS = {"L1": 8, "L2": 8, "L3": 16}
 PAGE = 4096
 MOST_ACCESSES = 1_000_000_000  # about ten seconds
-ACCESSES = {  # of a line, for a multiply-add of float64, about
-    "cpu-naive": 3.0, "cpu-ikj": 0.27, "cpu-blocked": 0.3, "cpu-blocked-local": 0.16, "cpu-packed": 0.05,
-}  # fmt: skip
+PACKED_ACCESSES = 0.05  # of a line, for a multiply-add of float64, about
+LOOPS = {rung.name: rung.loops for rung in RUNGS}
+SIMULATED = (*LOOPS, PACKED)
 
 Cache = int | tuple[int, int]  # bytes, or bytes and ways
 
@@ -43,13 +45,14 @@ def refusal(
     >>> refusal("cpu-numpy", 64, 64, 64, "float64")
     'cpu-numpy is not simulated, only cpu-naive, cpu-ikj, cpu-blocked, cpu-blocked-local, cpu-packed'
     """
-    if backend not in ACCESSES:
-        return f"{backend} is not simulated, only {', '.join(ACCESSES)}"
+    if backend not in SIMULATED:
+        return f"{backend} is not simulated, only {', '.join(SIMULATED)}"
     if backend != PACKED and dtype not in DTYPES:
         return f"{dtype} is not simulated on {backend}, only {' and '.join(DTYPES)}"
     if backend == PACKED and (dtype, dtype) not in Packed().kernels:
         return f"{dtype} is not simulated on {backend}, which has no kernel for it"
-    if (accesses := ACCESSES[backend] * m * n * k) > most_accesses:
+    accesses = PACKED_ACCESSES * m * n * k if backend == PACKED else _accesses(LOOPS[backend], m, n, k)
+    if accesses > most_accesses:
         return f"{m} x {n} x {k} takes {backend} {accesses:.1g} accesses: at most {most_accesses:.0g} are simulated"
     return None
 
@@ -106,13 +109,54 @@ def _replay(
     if backend == PACKED:
         return _packed(shape, dtype, params, levels)
     caches = Caches(levels, sum(-(-numbers * size // PAGE) * PAGE for numbers in (m * k, k * n, m * n)))
-    if backend == "cpu-naive":
-        caches.naive(*shape)
-    else:
-        blocks = {name: params.get(name, extent) for name, extent in (("bs_r", 1), ("bs_c", n), ("bs_k", k))}
-        vectors = 8 if backend == "cpu-blocked-local" else 0  # of a strip: STRIP_BYTES of rung.h
-        caches.blocked(*shape, **blocks, strip=vectors * isa.VECTOR_BYTES[isa.chosen()] // size)
+    caches.replay(*shape, steps(LOOPS[backend], _parameters(m, n, k, size, params)))
     return caches
+
+
+def _parameters(m: int, n: int, k: int, size: int, params: Mapping[str, Any]) -> dict[str, int]:
+    """What a loop's step may be: extents, blocks, and the strip of `cpu-blocked-local`, eight vectors as in rung.h."""
+    blocks = {name: params.get(name, extent) for name, extent in (("bs_r", 1), ("bs_c", n), ("bs_k", k))}
+    return {"m": m, "n": n, "k": k, "strip": 8 * isa.VECTOR_BYTES[isa.chosen()] // size, **blocks}
+
+
+def steps(nest: Loop, parameters: Mapping[str, int]) -> NDArray[np.int64]:
+    """A rung's loops as `replay.h` runs them: a row for each loop and access, as in its struct Step."""
+    rows: list[list[int]] = []
+    indices, by = {"m": 0, "n": 1, "k": 2}, dict(parameters)
+
+    def add(one: Loop | Access) -> None:
+        row = [0] * 13
+        rows.append(row)
+        if isinstance(one, Loop):
+            indices.setdefault(one.index, len(indices))
+            by[one.index] = one.step if isinstance(one.step, int) else parameters[one.step]
+            row[1:5] = indices[one.index], indices[one.over], by[one.index], -1
+            for inner in one.body:
+                add(inner)
+        else:
+            row[4:7] = "abc".index(one.matrix), indices[one.row], indices[one.column]
+            row[7:10] = one.piece, by[one.column] if one.moved else 0, one.writes
+            row[10] = indices[one.first] if one.first else -1
+            row[11:13] = (-1, 0) if one.beside is None else ("abc".index(one.beside[0]), indices[one.beside[1]])
+        row[0] = len(rows)
+
+    add(nest)
+    return np.array(rows, np.int64)
+
+
+def _accesses(nest: Loop, m: int, n: int, k: int) -> float:
+    """Accesses of a line in all loops, for float64, with one block in each direction."""
+    parameters = _parameters(m, n, k, 8, {})
+
+    def count(one: Loop | Access, extents: Mapping[str, int]) -> float:
+        if isinstance(one, Access):
+            lines = max(1.0, extents[one.column] * 8 / LINE) if one.piece else 1.0
+            return lines if one.beside is None else 2 * lines
+        by = min(one.step if isinstance(one.step, int) else parameters[one.step], extents[one.over])
+        inner = {**extents, one.index: by}
+        return -(-extents[one.over] // max(1, by)) * sum(count(each, inner) for each in one.body)
+
+    return count(nest, parameters)
 
 
 def _packed(

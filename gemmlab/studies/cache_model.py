@@ -21,7 +21,7 @@ from gemmlab._words import listed, number, size
 from gemmlab.measure.problems import Case
 from gemmlab.measure.records import Record
 from gemmlab.measure.table import Column, text_table
-from gemmlab.roofline.simulation import ACCESSES, simulate
+from gemmlab.roofline.simulation import SIMULATED, simulate
 from gemmlab.studies import isolated
 from gemmlab.studies.summary import wrapped
 
@@ -35,7 +35,7 @@ FULLY_ASSOCIATIVE = {name: (nbytes, nbytes // LINE) for name, nbytes in BYTES.it
 LABEL_END = ", fully associative"
 BLOCKS = {"cpu-blocked": {"bs_c": 48, "bs_k": 48}, "cpu-blocked-local": {"bs_c": 64, "bs_k": 48}}  # for such an L1
 DEVICE = f"simulated caches of {listed([size(nbytes) for nbytes in BYTES.values()])}"
-RUNGS = tuple(ACCESSES)
+RUNGS = SIMULATED
 TOLERANCE = 0.15
 LEVELS = {"dram": "memory", "l3": "L3", "l2": "L2"}
 

@@ -11,11 +11,12 @@ import pytest
 import gemmlab
 from gemmlab._cpu import isa
 from gemmlab._cpu.packed_backend.backend import Packed
+from gemmlab._cpu.rungs import traffic
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._problem import Problem
 from gemmlab.roofline import simulation
 from gemmlab.roofline._cache import Caches
-from gemmlab.roofline.simulation import refusal, simulate
+from gemmlab.roofline.simulation import refusal, simulate, steps
 
 PAGE, LINE = 4096, 64
 SMALL = {"L1": (2 << 10, 4), "L2": (8 << 10, 8), "L3": (24 << 10, 6)}
@@ -134,7 +135,7 @@ def test_what_lies_outside_of_memory():
     with pytest.raises(ValueError, match="no memory at 128"):
         caches.touch(128)
     with pytest.raises(ValueError, match="do not fit"):
-        caches.naive(8, 8, 8, 8)
+        caches.replay(8, 8, 8, 8, steps(traffic.NAIVE, {}))
 
 
 # The rungs
@@ -216,11 +217,11 @@ def blocked_local(x, m, n, k, bs_r, bs_c, bs_k, strip):
                         x.write("c", i, j, min(j + strip, j0 + bs_c, n) - j)
 
 
-LOOPS = {  # a rung's loops, their parameters, and the method that replays them
-    "ikj": (ikj, {}, lambda caches, m, n, k, size: caches.blocked(m, n, k, size, bs_r=1, bs_c=n, bs_k=k)),
-    "naive": (naive, {}, Caches.naive),
-    "blocked": (blocked, BLOCKS, Caches.blocked),
-    "blocked_local": (blocked_local, BLOCKS | {"strip": 4}, Caches.blocked),
+LOOPS = {  # a rung's loops, as here and as data, and their parameters
+    "ikj": (ikj, traffic.IKJ, {}),
+    "naive": (naive, traffic.NAIVE, {}),
+    "blocked": (blocked, traffic.BLOCKED, BLOCKS),
+    "blocked_local": (blocked_local, traffic.BLOCKED_LOCAL, BLOCKS | {"strip": 4}),
 }
 
 
@@ -228,12 +229,12 @@ LOOPS = {  # a rung's loops, their parameters, and the method that replays them
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("name", LOOPS)
 def test_the_replay_of_a_rung_is_its_loop_nest(name, shape, size):
-    levels, (loops, params, replay) = [(2, 2), (3, 4), (8, 4)], LOOPS[name]
+    levels, (loops, nest, params) = [(2, 2), (3, 4), (8, 4)], LOOPS[name]
     core = Core(*shape, size, levels)
     loops(core, *shape, **params)
     core.caches.finish()
     caches = Caches(levels, 1 << 18)
-    replay(caches, *shape, size, **params)
+    caches.replay(*shape, size, steps(nest, dict(zip("mnk", shape, strict=True)) | params))
     caches.finish()
     assert caches.moved == [tuple(moved) for moved in core.caches.moved]
 

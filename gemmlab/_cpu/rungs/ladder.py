@@ -65,10 +65,11 @@ class Rung(FullBackend):
     summary: str = ""
 
     def __init__(
-        self, name: str, module: str, summary: str, source: str, model: traffic.Model, params: tuple[Param, ...] = (),
-        over: Mapping[str, str] | None = None,
+        self, name: str, module: str, summary: str, source: str, loops: traffic.Loop, model: traffic.Model,
+        params: tuple[Param, ...] = (), over: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        self.name, self.module, self.summary, self.source, self.model = name, module, summary, source, model
+        self.name, self.module, self.summary, self.source = name, module, summary, source
+        self.loops, self.model = loops, model
         self.params: Mapping[str, Param] = {param.name: param for param in params}
         self.over = over or {}  # of the rung that this one improves on, what it does better
 
@@ -134,11 +135,12 @@ class Rung(FullBackend):
 # The ladder, bottom rung first.
 RUNGS = (
     Rung("cpu-naive", "naive", "i-j-k, one thread: the textbook's loop", "serial reference of all reports",
-         traffic.naive),
+         traffic.NAIVE, traffic.naive),
     Rung("cpu-ikj", "ikj", "i-k-j: rows of B and C in memory order", f"{REPORT_R}, algorithm 1",
-         traffic.ikj, (SCHEDULE,), {"cpu-naive": "walks along rows of B and C"}),
+         traffic.IKJ, traffic.ikj, (SCHEDULE,), {"cpu-naive": "walks along rows of B and C"}),
     Rung("cpu-blocked", "blocked", "blocks: a block of B stays in L1", f"{REPORT_R}, algorithm 2",
-         traffic.blocked, BLOCKS, {"cpu-ikj": "keeps a block of B in L1"}),
+         traffic.BLOCKED, traffic.blocked, BLOCKS, {"cpu-ikj": "keeps a block of B in L1"}),
     Rung("cpu-blocked-local", "blocked_local", "blocks, a row piece of C in a buffer", f"{REPORT_R}, appendix",
-         traffic.blocked_local, BLOCKS, {"cpu-blocked": "sums a piece of a row of C in a local buffer"}),
+         traffic.BLOCKED_LOCAL, traffic.blocked_local, BLOCKS,
+         {"cpu-blocked": "sums a piece of a row of C in a local buffer"}),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""How many bytes each rung moves between the levels of memory: a traffic model for each CPU rung.
+"""What each CPU rung reads and writes: its loops as data, and a model of the bytes between the levels of memory.
 
 The bytes of a level are those that move from it towards the core, and back. `l1` counts every load and store of a
 number by the instructions. The other levels count the misses of the cache above them, by one rule: data that a loop
@@ -10,12 +10,13 @@ list of loops, outermost first, with their reuse distances.
 The caches are empty at first, and what was written goes back at the end: C is loaded and stored. Several threads are
 taken to move the same bytes as one. The model has no conflict misses: it assumes fully associative caches with LRU
 replacement. If the rows of a matrix are a power of two apart, more is moved than it says. The study `cache-model`
-compares the models with a simulation.
+compares the models with a simulation, which replays the loops (`roofline/simulation.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
 
@@ -46,6 +47,60 @@ class Cache(NamedTuple):
         """
         return 2 if touched > self.above else 1
 
+
+@dataclass(frozen=True)
+class Access:
+    """An access to A, B or C at a row and a column: indices of the loops around it.
+
+    A `piece` is all of what the loop of `column` has in hand. `moved`: a piece that would stick out is moved back into
+    the row, with the full step of its loop. `first`: only where that index is 0. `beside`: a matrix and its row, of
+    which the same piece is read, line by line.
+    """
+
+    matrix: str
+    row: str
+    column: str
+    piece: bool = False
+    writes: bool = False
+    moved: bool = False
+    first: str = ""
+    beside: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop over m, n or k, or through the block of an outer loop; `step`: 1, an extent, or a parameter."""
+
+    index: str
+    over: str
+    step: int | str
+    body: tuple[Loop | Access, ...]
+
+
+NAIVE = Loop("i", "m", 1, (Loop("j", "n", 1, (
+    Access("c", "i", "j", writes=True),
+    Loop("p", "k", 1, (Access("a", "i", "p"), Access("b", "p", "j"), Access("c", "i", "j", writes=True))),
+)),))  # fmt: skip
+IKJ = Loop("i", "m", 1, (Loop("j", "n", "n", (
+    Access("c", "i", "j", piece=True, writes=True),
+    Loop("p", "k", 1, (Access("a", "i", "p"), Access("c", "i", "j", piece=True, writes=True, beside=("b", "p")))),
+)),))  # fmt: skip
+
+
+def _in_blocks(*of_a_row: Loop | Access) -> Loop:
+    """What is done for each row i of a block row of C, in a block of k and one of columns."""
+    rows = Loop("i", "i0", 1, of_a_row)
+    return Loop("i0", "m", "bs_r", (Loop("p0", "k", "bs_k", (Loop("j0", "n", "bs_c", (rows,)),)),))
+
+
+BLOCKED = _in_blocks(
+    Access("c", "i", "j0", piece=True, writes=True, first="p0"),
+    Loop("p", "p0", 1, (Access("a", "i", "p"), Access("c", "i", "j0", piece=True, writes=True, beside=("b", "p")))),
+)
+BLOCKED_LOCAL = _in_blocks(Loop("j", "j0", "strip", (
+    Loop("p", "p0", 1, (Access("a", "i", "p"), Access("b", "p", "j", piece=True, moved=True))),
+    Access("c", "i", "j", piece=True, writes=True),
+)))  # fmt: skip
 
 Model = Callable[[Problem, Mapping[str, int], Mapping[str, Any]], dict[str, float]]
 
