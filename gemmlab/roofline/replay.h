@@ -65,25 +65,59 @@ typedef struct Step {
     Count beside, beside_row;          /* a matrix of which the same piece is read line by line, or none (-1) */
 } Step;
 
+#define MOST_IN_LOOP 8
+
 static inline Count address_of(const Operands *o, Count matrix, Count row, Count column) {
     return at(matrix == 0 ? o->a : matrix == 1 ? o->b : o->c, row, column * o->size);
 }
 
-static inline void go_to(const Core *x, const Operands *o, const Step *s, const Block *block) {
+/* Where an access goes now: a number (no bytes), a piece, or one with another beside it. */
+typedef struct Target {
+    Count address, bytes, beside;
+    uint32_t state;
+} Target;
+
+static inline Target target_of(const Operands *o, const Step *s, const Block *block) {
     const Block columns = block[s->column];
-    const uint32_t state = s->writes ? DIRTY : 0;
-    if (s->first >= 0 && block[s->first].start != 0) return;
-    if (!s->piece) {
-        one(x, address_of(o, s->matrix, block[s->row].start, columns.start), state);
-        return;
-    }
     const Count start = s->moved ? max(0, min(columns.start, o->n - s->moved)) : columns.start;
     const Count extent = s->moved ? min(s->moved, o->n) : columns.extent;
-    const Count target = address_of(o, s->matrix, block[s->row].start, start);
-    if (s->beside < 0)
-        piece(x, target, extent * o->size, state);
+    return (Target){
+        address_of(o, s->matrix, block[s->row].start, start), s->piece ? extent * o->size : 0,
+        s->beside < 0 ? -1 : address_of(o, s->beside, block[s->beside_row].start, start), s->writes ? DIRTY : 0};
+}
+
+static inline void go_to(const Core *x, Target t) {
+    if (!t.bytes)
+        one(x, t.address, t.state);
+    else if (t.beside < 0)
+        piece(x, t.address, t.bytes, t.state);
     else
-        through(x, address_of(o, s->beside, block[s->beside_row].start, start), target, extent * o->size);
+        through(x, t.beside, t.address, t.bytes);
+}
+
+static inline int is_left_out(const Step *s, const Block *block) { return s->first >= 0 && block[s->first].start != 0; }
+
+/* A loop over single places with nothing but accesses in it: where these go moves on evenly. */
+static void replay_innermost(const Core *x, const Operands *o, const Step *steps, Count from, Count to, Block *place,
+                             Count extent, Block *block) {
+    Target now[MOST_IN_LOOP];
+    Count step[MOST_IN_LOOP], beside[MOST_IN_LOOP], count = 0;
+    for (Count i = from; i < to; i++) {
+        if (is_left_out(steps + i, block)) continue;
+        const Target first = target_of(o, steps + i, block);
+        place->start++;
+        const Target second = target_of(o, steps + i, block);
+        place->start--;
+        now[count] = first;
+        step[count] = second.address - first.address;
+        beside[count++] = second.beside - first.beside;
+    }
+    for (Count done = 0; done < extent; done++)
+        for (Count i = 0; i < count; i++) {
+            go_to(x, now[i]);
+            now[i].address += step[i];
+            now[i].beside += beside[i];
+        }
 }
 
 /* Steps `from` to `to`, with the blocks of the loops around them. */
@@ -91,13 +125,20 @@ static void replay(const Core *x, const Operands *o, const Step *steps, Count fr
     for (Count i = from; i < to; i = steps[i].end) {
         const Step *s = steps + i;
         if (s->matrix >= 0) {
-            go_to(x, o, s, block);
+            if (!is_left_out(s, block)) go_to(x, target_of(o, s, block));
             continue;
         }
         const Block over = block[s->over];
+        int innermost = s->by == 1 && s->end - i - 1 <= MOST_IN_LOOP;
+        for (Count j = i + 1; j < s->end; j++)
+            innermost = innermost && steps[j].matrix >= 0 && !(steps[j].piece && steps[j].column == s->index);
+        block[s->index] = (Block){over.start, 1};
+        if (innermost && over.extent) {
+            replay_innermost(x, o, steps, i + 1, s->end, block + s->index, over.extent, block);
+            continue;
+        }
         for (Count done = 0; done < over.extent; done += s->by) {
-            block[s->index].start = over.start + done;
-            block[s->index].extent = min(s->by, over.extent - done);
+            block[s->index] = (Block){over.start + done, min(s->by, over.extent - done)};
             replay(x, o, steps, i + 1, s->end, block);
         }
     }
