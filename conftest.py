@@ -4,6 +4,7 @@ Random input comes from one seed, `--seed`.
 """
 
 import os
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,30 @@ import pytest
 
 ROOT = Path(__file__).parent
 started_s = 0.0  # CPU seconds at the start of the test that runs
+OF_WHAT_IS_INSTALLED = {f"tests/test_{name}.py" for name in ("api", "array", "array_kinds", "import", "registry")}
 MOST_WORKERS = 8  # each loads every library, and some tests need much memory
 
 
 def pytest_addoption(parser):
     parser.addoption("--seed", type=int, help="repeat a run on the random input that it had")
+    parser.addoption("--after", type=Path, help="leave out what passed in this file of results, and is the same here")
     parser.addoption("--cases", type=int, default=20_000, help="calls that tests/test_fuzz.py draws, with -m ''")
+
+
+def pytest_collection_modifyitems(config, items):
+    """With --after: not again what passed there, but for tests of what is installed, and those that -m "" changes."""
+    if config.option.after is None:
+        return
+    cases = ElementTree.parse(config.option.after).iter("testcase")
+    passed = {(case.get("classname"), case.get("name")) for case in cases if not {x.tag for x in case} - {"properties"}}
+
+    def is_left_out(item):
+        module = item.nodeid.partition("::")[0]
+        again = module in OF_WHAT_IS_INSTALLED or "quick_kernels" in item.fixturenames
+        return not again and (module.removesuffix(".py").replace("/", "."), item.name) in passed
+
+    config.hook.pytest_deselected(items=[item for item in items if is_left_out(item)])
+    items[:] = [item for item in items if not is_left_out(item)]
 
 
 def pytest_xdist_auto_num_workers(config):

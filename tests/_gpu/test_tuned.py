@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -41,14 +42,26 @@ CHANGES = [
 ]  # fmt: skip
 
 
-@pytest.fixture(params=PLACES)
-def on_a_gpu(request: pytest.FixtureRequest) -> Iterator[str]:
+@contextmanager
+def as_on_a_gpu(place: str) -> Iterator[str]:
     """The name of a backend that runs the form for GPUs on any device."""
-    runtime, _, selector = request.param.partition(":")
+    runtime, _, selector = place.partition(":")
     backend = RungBackend(runtime_named(runtime), ON_A_GPU, selector)
     backend.name = f"{runtime}-as-on-a-gpu"
     with registered(backend):
         yield backend.name
+
+
+@pytest.fixture(params=PLACES)
+def on_a_gpu(request: pytest.FixtureRequest) -> Iterator[str]:
+    with as_on_a_gpu(request.param) as name:
+        yield name
+
+
+@pytest.fixture(params=[place for place in PLACES if place.startswith("opencl")])
+def on_opencl(request: pytest.FixtureRequest) -> Iterator[str]:
+    with as_on_a_gpu(request.param) as name:
+        yield name
 
 
 @on_a_device
@@ -90,11 +103,9 @@ def test_what_a_device_ignores_is_said() -> None:
 
 
 @pytest.fixture
-def queue(on_a_gpu: str) -> Any:
-    """A queue of pyopencl on the device of `on_a_gpu`."""
-    if not on_a_gpu.startswith("opencl"):
-        pytest.skip("its arrays are not pyopencl's")
-    return gemmlab.get_backend(on_a_gpu).queue.queue  # type: ignore[attr-defined]
+def queue(on_opencl: str) -> Any:
+    """A queue of pyopencl on the device of `on_opencl`."""
+    return gemmlab.get_backend(on_opencl).queue.queue  # type: ignore[attr-defined]
 
 
 LAYOUTS = ("plain", "transposed", "padded", "shifted")
@@ -115,7 +126,7 @@ def placed(queue: Any, x: np.ndarray, layout: str) -> Any:
 
 @on_a_device
 @pytest.mark.parametrize("much", [1, 10**9], ids=["copied", "in place"])
-def test_every_layout_of_device_arrays(queue: Any, on_a_gpu: str, much: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_layout_of_device_arrays(queue: Any, on_opencl: str, much: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuned, "MUCH_REUSE", much)
     m, n, k = 65, 67, 29
     a, b = integers((m, k), "float32"), integers((k, n), "float32")
@@ -123,21 +134,21 @@ def test_every_layout_of_device_arrays(queue: Any, on_a_gpu: str, much: int, mon
         for of_b in LAYOUTS:
             x, y = placed(queue, a, of_a), placed(queue, b, of_b)
             with gemmlab.trace() as calls:
-                c = gemmlab.matmul(x, y, backend=on_a_gpu, split_k=2, **SMALL)
+                c = gemmlab.matmul(x, y, backend=on_opencl, split_k=2, **SMALL)
             assert np.array_equal(c.get(), a @ b), (of_a, of_b)
             assert calls[0].copies == 0, "what the rung copies to read it faster is a part of its work"
             assert calls[0].kernel_s > 0
 
 
 @on_a_device
-def test_infinity_beyond_the_end_of_k_does_not_reach_c(queue: Any, on_a_gpu: str) -> None:
+def test_infinity_beyond_the_end_of_k_does_not_reach_c(queue: Any, on_opencl: str) -> None:
     """Tiles are filled up with zeros, not with what follows in memory."""
     held_a, held_b = np.full((40, 64), np.inf, np.float32), np.full((64, 40), np.inf, np.float32)
     held_a[:, :33], held_b[:33] = integers((40, 33), "float32"), integers((33, 40), "float32")
     import pyopencl.array as cl_array
 
     a, b = cl_array.to_device(queue, held_a)[:, :33], cl_array.to_device(queue, held_b)[:33]
-    c = gemmlab.matmul(a, b, backend=on_a_gpu, **SMALL)
+    c = gemmlab.matmul(a, b, backend=on_opencl, **SMALL)
     assert np.array_equal(c.get(), held_a[:, :33] @ held_b[:33])
 
 
