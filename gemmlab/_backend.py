@@ -94,6 +94,8 @@ class FullBackend(Backend, Protocol):
     ----------
     accumulates : bool
         Whether it adds to `problem.out` where `problem.accumulate` is set; no other is given such a problem.
+    is_compiled : bool
+        Whether plain products go straight to its `kernel`: a `CompiledWay`, or None for NumPy's matmul.
     reports_errors : bool
         Whether conversions of operands and result obey `numpy.errstate`; our kernels report no floating-point errors.
     runtime, device : Runtime, Device or None
@@ -101,6 +103,8 @@ class FullBackend(Backend, Protocol):
     """
 
     accumulates: bool = False
+    is_compiled: bool = False
+    kernel: Any = None
     reports_errors: bool = False
     runtime: Any = None
 

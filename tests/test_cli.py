@@ -469,9 +469,10 @@ def test_an_out_on_a_full_device_is_one_line(command):
 
 
 @FULL_DEVICE
-def test_output_to_a_full_device_is_one_line():
+@pytest.mark.parametrize("command", [["info"], ["backends"], ["backends", "--json"]])  # within a buffer, and beyond
+def test_output_to_a_full_device_is_one_line(command):
     with open("/dev/full", "w") as full:
-        done = subprocess.run([*GEMMLAB, "backends"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run([*GEMMLAB, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "No space left on device" in done.stderr

@@ -62,7 +62,8 @@ def _run(backend: FullBackend, problem: Problem, params: Params, traces: tuple[l
     elif not problem.accumulate:
         problem.out[...] = 0  # an empty sum
     if traces:
-        report(traces, backend, problem, params, time.perf_counter() - start, getattr(handle, "kernel_s", None))
+        seconds = time.perf_counter() - start
+        report(traces, backend, problem, params, seconds, None if handle is None else handle.kernel_s)
     return problem.result()
 
 

@@ -79,6 +79,7 @@ def multiply_device_arrays(
     problem = problem_of(chosen, a, b, given, options["axes"])
     backend = cast("DeviceBackend", _registry.get(_registry.choice(wanted, problem, params)[0]))
     require(backend, problem, params)
+    start = time.perf_counter()
     plan = table.Plan(problem, backend.planned(problem, backend.resolve(problem, params)))
     executor = chosen.runtime.plans
     if options["axes"] is None:  # which no key has
@@ -86,7 +87,7 @@ def multiply_device_arrays(
         _front.register_plans(type(a), executor.product)
     if not traces:
         return executor.execute(plan, a, b, given, None)
-    start, events = time.perf_counter(), list[Any]()
+    events: list[Any] = []
     result = executor.execute(plan, a, b, given, events)
     for event in events:
         event.wait()

@@ -69,5 +69,5 @@ def _register_kernel(name: str, backend: FullBackend) -> None:
             return
         backend = _registry.get(_registry.AUTO[0])
     limits_a_library = backend.kind == "baseline" and config.threads is not None
-    if backend.name in _registry.BUILT_IN and hasattr(backend, "kernel") and not limits_a_library:
+    if backend.name in _registry.BUILT_IN and backend.is_compiled and not limits_a_library:
         _front.register_kernel(name, _auto.compiled_way(backend.kernel) if name == "auto" else backend.kernel)

@@ -43,7 +43,7 @@ class NumPy(FullBackend):
     name, kind, source = "cpu-numpy", "baseline", "NumPy"
     params: Mapping[str, Param] = {}
     kernel = None  # plain products go straight to np.matmul
-    reports_errors = True
+    is_compiled = reports_errors = True
 
     @property
     def summary(self) -> str:
@@ -76,7 +76,7 @@ class NumPy(FullBackend):
 class Blas(FullBackend):
     """A vendor's `sgemm` and `dgemm`, called as our rungs are."""
 
-    kind = "baseline"
+    kind, is_compiled = "baseline", True
     params: Mapping[str, Param] = {}
 
     def __init__(self, name: str, library: str, summary: str, load: Callable[[], Kernel]) -> None:

@@ -9,7 +9,7 @@ Both are planned first, see `plans`. A backend says by `prepared` what one batch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,6 +26,7 @@ from gemmlab._gpu.runtime import Device, Event, HostArray, Memory, Queue, Runtim
 from gemmlab._problem import Problem
 
 Uploaded: TypeAlias = tuple[Memory, BatchedLayout]  # a host operand on the device
+MAX_PREPARED = 256  # that a rung keeps
 MAX_EDGE = 2**31 - 1 - 4096  # sizes are 32-bit integers in the kernels, and the last tile may exceed the matrix
 
 
@@ -191,6 +192,7 @@ class RungBackend(DeviceBackend):
         self.source = rung.source
         self.dtypes = rung.dtypes
         self.params = {param.name: param for param in rung.params}
+        self._prepared: dict[Hashable, Prepared] = {}
 
     @property
     def summary(self) -> str:
@@ -212,7 +214,7 @@ class RungBackend(DeviceBackend):
         found = super().probe()
         if not found.ok or (lacking := self.rung.demand(self.device)) is None:
             return found
-        return Availability(False, f"{found.device} {lacking}", "take another device: `gemmlab doctor` lists them")
+        return Availability(False, f"{found.device} {lacking}", "take another device: `gemmlab info` lists them")
 
     def accepts_transposed(self, device: Device) -> bool:
         return self.rung.on(device.kind).takes_transposed()
@@ -226,9 +228,16 @@ class RungBackend(DeviceBackend):
         self, queue: Queue, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout]
     ) -> Prepared:
         form = self.rung.on(queue.device.kind)
-        if (refusal := form.refusal(params, dtype, queue.device)) is not None:
-            raise ValueError(f"{self.name}: {refusal}")
-        return queue.prepared(form.launches(params, dtype, size, layouts, queue.device))
+        key = queue, tuple(params.items()), dtype, size, tuple(layouts)
+        found = self._prepared.get(key)  # that of a like product or tile
+        if found is None or queue.failed:
+            if (refusal := form.refusal(params, dtype, queue.device)) is not None:
+                raise ValueError(f"{self.name}: {refusal}")
+            if len(self._prepared) >= MAX_PREPARED:
+                self._prepared.clear()
+            found = queue.prepared(form.launches(params, dtype, size, layouts, queue.device))
+            self._prepared[key] = found
+        return found
 
 
 def uploaded(queue: Queue, x: HostArray, problem: Problem) -> Uploaded:

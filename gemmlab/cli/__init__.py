@@ -46,11 +46,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # the process that read our output has ended
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
     except (GemmlabError, ValueError, TypeError, OSError, MemoryError) as error:
         print(f"gemmlab: {_in_one_line(error)}", file=sys.stderr)
+        try:
+            sys.stdout.flush()
+        except OSError:  # what is left would be an error again at the end of the process
+            _drop_output()
         return 2
+
+
+def _drop_output() -> None:
+    """What stdout still holds goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _check_default_backend() -> None:

@@ -192,6 +192,8 @@ def test_a_build_failure_shows_the_log_and_later_calls_work(place: str, monkeypa
     backend = backend_named(backend_at(place, "private"))
     text = "__kernel void gemm() { this_is_no_function(); }"
     monkeypatch.setattr(type(backend.rung), "text", property(lambda rung: text))
+    fresh = gemmlab.get_backend(backend.name)
+    monkeypatch.setattr(fresh, "_prepared", {})
     with pytest.raises(DeviceError, match="cannot build the kernel") as caught:
         gemmlab.matmul(np.eye(3), np.eye(3), backend=backend.name)
     assert "this_is_no_function" in str(caught.value)
@@ -210,6 +212,7 @@ def test_a_device_lost_in_use(place: str, step: str, monkeypatch: pytest.MonkeyP
             raise _driver_error(place)
 
     monkeypatch.setattr(queue, step, lost)
+    monkeypatch.setattr(gemmlab.get_backend(name), "_prepared", {})
     a, b = integers((5, 7), "float32"), integers((7, 3), "float32")
     kept = a.copy(), b.copy()
     with pytest.raises(DeviceError):

@@ -94,7 +94,7 @@ def test_the_first_product_of_a_kind_makes_its_plan(rung, place, out, made):
 def test_stacks_and_vectors_are_one_launch(shapes, out, made):
     repeat(4, *shapes, out=out and shapes != ((5,), (5,)))  # pyopencl copies no array of no axes to the device
     (plan,) = made
-    assert len(plan.prepared.kernels) == 1
+    assert len(plan.prepared.given) == 1
 
 
 @on_opencl

@@ -33,7 +33,7 @@ NC = 6144  # at most so many columns of B are packed at once; macrokernel.hpp ha
 class Packed(FullBackend):
     """Five loops around a register tile, on packed panels."""
 
-    name, kind, accumulates = "cpu-packed", "rung", True
+    name, kind, accumulates, is_compiled = "cpu-packed", "rung", True, True
     summary = "five loops, packed panels, a register tile: every dtype"
     source = "Goto and van de Geijn 2008, BLIS; announced by the oneAPI report, Nizhny Novgorod 2021"
     over: Mapping[str, str] = {"cpu-blocked-local": "packs its operands and keeps a tile of C in registers"}

@@ -61,7 +61,7 @@ BLOCKS = (
 class Rung(FullBackend):
     """One rung of the CPU ladder."""
 
-    kind, accumulates = "rung", True
+    kind, accumulates, is_compiled = "rung", True, True
     summary: str = ""
 
     def __init__(

@@ -6,9 +6,8 @@ A plan has separate kernel objects. All arguments but the memory are set once: p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyopencl as cl
 from pyopencl.array import Array
@@ -16,37 +15,37 @@ from pyopencl.array import Array
 from gemmlab._backend import Params
 from gemmlab._gpu.plans import table
 from gemmlab._gpu.plans.launches import Place
-from gemmlab._gpu.runtime import CompiledLaunch, DeviceArray, Event, Memory, Native
+from gemmlab._gpu.runtime import CompiledLaunch, DeviceArray, Event, Memory, Native, WorkGroups
 
 if TYPE_CHECKING:
     from gemmlab._gpu.opencl import OpenCLQueue
 
+Ready: TypeAlias = tuple[Native, tuple[int, ...], WorkGroups, list[tuple[int, int]]]  # kernel, grid, places of memory
+PARENT, OFFSET = cl.mem_info.ASSOCIATED_MEMOBJECT, cl.mem_info.OFFSET
 MAX_POOLED = 4 << 20  # bytes of a result; the time to allocate a larger one is small beside its product
 
 
 class Launcher:
-    """Kernels whose arguments are set, but for memory."""
+    """Kernels whose arguments are set, but for memory.
+
+    A first start uses the kernel objects that all launches share. From the second on there are separate ones, whose
+    numbers stay set: for a single start they would cost more than they save.
+    """
 
     doing = "starting a kernel"
 
     def __init__(self, queue: OpenCLQueue, kernels: Sequence[CompiledLaunch], workspace_bytes: int) -> None:
         self.queue, self.workspace_bytes = queue, workspace_bytes
-        self.kernels = []
-        for one in kernels:
-            kernel = cl.Kernel(one.kernel.kept_program, one.kernel.function_name)
-            places = [(i, x.value) for i, x in enumerate(one.arguments) if isinstance(x, Place)]
-            for i, x in enumerate(one.arguments):
-                if not isinstance(x, Place):
-                    kernel.set_arg(i, x)
-            size = tuple(count * items for count, items in zip(one.groups, one.group, strict=True))
-            self.kernels.append((kernel, size, one.group, places))
+        self.given = kernels
+        self.ready: list[Ready] = []
+        self.is_used = False
 
     def start(self, a: Memory, b: Memory, c: Memory, events: list[Event] | None = None) -> Native:
         """Enqueue them; pyopencl's event of the last."""
         event, queue = None, self.queue
         with queue.lock:
             memories = a, b, c, queue.allocate(self.workspace_bytes) if self.workspace_bytes else None
-            for kernel, size, group, places in self.kernels:
+            for kernel, size, group, places in self.ready or self._set():
                 for i, place in places:
                     kernel.set_arg(i, memories[place])
                 if queue.is_out_of_order:
@@ -55,6 +54,21 @@ class Launcher:
                 if events is not None:
                     events.append(queue.event(event))
         return event
+
+    def _set(self) -> Iterator[Ready]:
+        """Each kernel with its numbers set."""
+        for one in self.given:
+            kernel = cl.Kernel(one.kernel.kept_program, one.kernel.function_name) if self.is_used else one.kernel
+            for i, x in enumerate(one.arguments):
+                if not isinstance(x, Place):
+                    kernel.set_arg(i, x)
+            places = [(i, x.value) for i, x in enumerate(one.arguments) if isinstance(x, Place)]
+            size = tuple(count * items for count, items in zip(one.groups, one.group, strict=True))
+            found = kernel, size, one.group, places
+            if self.is_used:
+                self.ready.append(found)
+            yield found
+        self.is_used = True
 
 
 def key_of(a: DeviceArray, b: DeviceArray, out: DeviceArray | None, name: str, params: Params) -> table.Key:
@@ -86,9 +100,8 @@ def execute(
 ) -> DeviceArray:
     """Start a plan, after what other queues do with these arrays, which do not use their memory before its end."""
     queue: Any = plan.queue
-    given = (a, b) if out is None else (a, b, out)
     try:
-        others = _others(queue, given)
+        others = _others(queue, (a, b) if out is None else (a, b, out))
         c = _new_array(plan, a) if out is None else out
         older = len(c.events)
         event = plan.prepared.start(a.base_data, b.base_data, c.base_data, events)
@@ -98,9 +111,11 @@ def execute(
             c.add_event(event)
         else:
             c.events.append(event)
-            # Older events of an in-order queue are its own: the new one stands for them. With a longer list, pyopencl
-            # would wait now and then. An event that keeps host memory would wait when it is dropped, so it stays.
-            c.events[:older] = [event for event in c.events[:older] if type(event) is not cl.Event]
+            if older:
+                # Older events of an in-order queue are its own: the new one stands for them. With a longer list,
+                # pyopencl would wait now and then. An event that keeps host memory would wait when it is dropped, so it
+                # stays.
+                c.events[:older] = [event for event in c.events[:older] if type(event) is not cl.Event]
         if others:
             queue.queue.flush()
             for other in others:
@@ -111,12 +126,13 @@ def execute(
     return c
 
 
-def _others(queue: OpenCLQueue, arrays: Sequence[DeviceArray]) -> set[Native]:
+def _others(queue: OpenCLQueue, arrays: Sequence[DeviceArray]) -> list[Native]:
     """The other queues of these arrays. This queue waits for what they still do with them; the caller does not."""
-    ours, found, waits = queue.queue, set(), []
+    ours = queue.queue
+    others, waits = [], []
     for x in arrays:
         if x.queue is not ours and x.queue != ours:
-            found.add(x.queue)
+            others.append(x.queue)
         for event in x.events:
             if event.command_queue != ours:
                 waits.append(event)
@@ -125,24 +141,26 @@ def _others(queue: OpenCLQueue, arrays: Sequence[DeviceArray]) -> set[Native]:
             for event in waits:
                 event.command_queue.flush()  # what is not on its way would be waited for for ever
             cl.enqueue_barrier(ours, wait_for=waits)
-    return found
+    return others
 
 
 def _overlaps(plan: table.Plan, a: DeviceArray, b: DeviceArray, out: DeviceArray) -> bool:
     """Whether `out` shares bytes with an operand."""
-    (memory, begin), *sides = (region_of(x.base_data, x.offset) for x in (out, a, b))
-    return any(
-        memory == other and plan.overlaps(side, other_begin, begin) for side, (other, other_begin) in enumerate(sides)
-    )
+    memory, begin = region_of(out.base_data, out.offset)
+    for side, x in ((0, a), (1, b)):
+        other, other_begin = region_of(x.base_data, x.offset)
+        if (other is memory or other == memory) and plan.overlaps(side, other_begin, begin):
+            return True
+    return False
 
 
 def region_of(memory: Memory, start: int) -> tuple[Memory, int]:
     """The whole buffer that memory is a part of, and the byte in it where an array begins."""
-    with suppress(cl.Error, AttributeError):  # SVM has no parent
-        parent = memory.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT)
-        if parent is not None:
-            return parent, start + memory.get_info(cl.mem_info.OFFSET)
-    return memory, start
+    try:
+        parent = memory.get_info(PARENT)
+    except (cl.Error, AttributeError):  # SVM has no parent
+        return memory, start
+    return (memory, start) if parent is None else (parent, start + memory.get_info(OFFSET))
 
 
 def _new_array(plan: table.Plan, like: DeviceArray) -> DeviceArray:
