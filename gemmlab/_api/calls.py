@@ -46,13 +46,6 @@ def require(backend: FullBackend, problem: Problem, params: Params) -> None:
 def run(backend: FullBackend, problem: Problem, params: Params, traces: tuple[list[Call], ...] = ()) -> AnyArray:
     """The product of host arrays by a backend; UnsupportedProblem if it cannot compute it."""
     require(backend, problem, params)
-    if backend.reports_errors or not problem.may_report_errors:
-        return _run(backend, problem, params, traces)
-    with np.errstate(all="ignore"):
-        return _run(backend, problem, params, traces)
-
-
-def _run(backend: FullBackend, problem: Problem, params: Params, traces: tuple[list[Call], ...]) -> AnyArray:
     start = time.perf_counter()
     handle: Handle | None = None
     if problem.out.size and problem.k:
@@ -64,7 +57,10 @@ def _run(backend: FullBackend, problem: Problem, params: Params, traces: tuple[l
     if traces:
         seconds = time.perf_counter() - start
         report(traces, backend, problem, params, seconds, None if handle is None else handle.kernel_s)
-    return problem.result()
+    if backend.reports_errors or problem.caller_out is None:
+        return problem.result()
+    with np.errstate(all="ignore"):  # a conversion
+        return problem.result()
 
 
 def report(

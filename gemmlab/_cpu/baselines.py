@@ -70,7 +70,7 @@ class NumPy(FullBackend):
         """Fill `problem.out`."""
         check_params(self, params)
         with _as_asked("numpy", problem):
-            np.matmul(problem.a, problem.b, out=problem.out)
+            np.matmul(*problem.operands(), out=problem.out)
 
 
 class Blas(FullBackend):

@@ -134,14 +134,16 @@ class Problem:
     def a(self) -> Array:
         """The left operand, in `dtype`."""
         if self.queue is None and _differs(self._a, self.dtype):
-            self._a = self._converted(self._a)
+            with np.errstate(all="ignore"):
+                self._a = self._converted(self._a)
         return self._a
 
     @property
     def b(self) -> Array:
         """The right operand, in `dtype`."""
         if self.queue is None and _differs(self._b, self.dtype):
-            self._b = self._converted(self._b)
+            with np.errstate(all="ignore"):
+                self._b = self._converted(self._b)
         return self._b
 
     @property
@@ -160,10 +162,10 @@ class Problem:
         once = x[tuple(slice(1) if step == 0 else slice(None) for step in x.strides[:-2])]
         return np.broadcast_to(once.astype(self.dtype, order="C"), x.shape)
 
-    @property
-    def may_report_errors(self) -> bool:
-        """Whether NumPy may report floating-point errors: where operands or the result are converted."""
-        return self.needs_conversion or self.caller_out is not None
+    def operands(self) -> tuple[Array, Array]:
+        """`a` and `b`, converted with NumPy's floating-point errors; the attributes are converted without."""
+        self._a, self._b = (self._converted(x) if _differs(x, self.dtype) else x for x in (self._a, self._b))
+        return self._a, self._b
 
     @property
     def result_shape(self) -> tuple[int, ...]:
