@@ -1,16 +1,29 @@
 """How a product is cut into tiles of C: which cuts are worth trying, what they move, and the order of the tiles.
 
-For streaming through a device, products in files, Dask's tasks and shares of several devices. What fits the memory, and
-what a cut costs in time, each of them knows.
+For streaming through a device, products in files, Dask's tasks and shares of several devices. Each of them says what
+its tiles take of the memory, and what they cost in bytes or seconds; the choice is made here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias, TypeVar
 
+Cut = TypeVar("Cut")
 Number: TypeAlias = Any  # a number, or an array of them
 Tile = tuple[int, int]  # its place among the rows and columns of tiles
+
+
+def chosen(
+    fitting: Iterable[Cut], *, cost: Callable[[Cut], float], is_alike: Callable[[Cut, Cut], bool],
+    key: Callable[[Cut], Any],
+) -> Cut | None:  # fmt: skip
+    """Of the cuts that fit the memory, and are about as good as that of least cost: the one with the least key."""
+    cuts = list(fitting)
+    if not cuts:
+        return None
+    least = min(cuts, key=cost)
+    return min((one for one in cuts if is_alike(one, least)), key=key)
 
 
 def counts(extent: int, most: int, ratio: float) -> list[int]:

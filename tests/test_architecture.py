@@ -111,8 +111,8 @@ ONE_PLACE = {
         r"""["']KiB["']| MiB["']""", "gemmlab/_words.py",
         {"gemmlab/cli/inspecting.py", "gemmlab/studies/memory_modes.py"},  # in one unit, whatever the size
     ),
-    "which cuts of a product are tried, what they move, and the order of tiles": (
-        r"def _?(halvings|entering|in_shells)\(", "gemmlab/_tiles.py", set(),
+    "which cuts of a product are tried, what they move, which is taken, and the order of tiles": (
+        r"def _?(halvings|entering|in_shells|chosen)\(|meshgrid", "gemmlab/_tiles.py", set(),
     ),
     "what the tuner tries next": (
         r"\.neighbours\(|\.drawn\(", "gemmlab/tune/search/strategy.py", set(),

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from gemmlab._tiles import entering, extents
+from gemmlab._tiles import chosen, entering, extents
 from gemmlab._words import size as size_in_words
 from gemmlab.dask.workers import Workers
 
@@ -108,10 +108,16 @@ def best(a: Side, b: Side, c: Result, workers: Workers, k_group: int | None = No
         raise ValueError(_refusal(a, b, c, workers, min(plans, key=lambda plan: plan.task), k_group))
     held = _held(a, b, workers)
     left = max(usable(workers) - held, int(LEAST_SHARE * usable(workers))) // workers.threads
-    fitting = [plan for plan in plans if plan.task <= left] or [min(plans, key=lambda plan: plan.task)]
-    worth = 2 * c.matrices * sum(a.outer) * sum(b.outer) * sum(a.inner) / FLOP
-    enough = min(TASKS * workers.count * workers.threads, 1 + int(worth), max(plan.tasks for plan in fitting))
-    return min((plan for plan in fitting if plan.tasks >= enough), key=lambda plan: (plan.moved, plan.task))
+    smallest = min(plans, key=lambda plan: plan.task)
+    worth = 1 + int(2 * c.matrices * sum(a.outer) * sum(b.outer) * sum(a.inner) / FLOP)
+    enough = min(TASKS * workers.count * workers.threads, worth)
+    found = chosen(
+        (plan for plan in plans if plan.task <= left),
+        cost=lambda plan: -plan.tasks,
+        is_alike=lambda plan, most: plan.tasks >= min(enough, most.tasks),
+        key=lambda plan: (plan.moved, plan.task),
+    )
+    return found or smallest
 
 
 def usable(workers: Workers) -> int:

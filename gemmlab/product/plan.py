@@ -32,12 +32,10 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from gemmlab._tiles import cut, depths, entering, extents, in_order
+from gemmlab._tiles import chosen, cut, depths, entering, extents, in_order
 from gemmlab.product.matrices import Range
 
 TILE_FLOP = 1e12  # some seconds
@@ -46,9 +44,8 @@ LEAST_DEPTH = 512  # of a block of k: about as deep as the blocks of a kernel, w
 MOVED = 0.25
 WORK_OF_BYTE = 25  # multiply-adds in the time of reading a byte: at 100 GFLOP/s and 2 GB/s
 TOLERANCE = 1.1
-FINENESS = 1.1  # of the numbers of parts that are tried
+FINENESS = 1.25  # of the numbers of parts that are tried
 MIB = 1 << 20
-Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -116,55 +113,57 @@ def choose(sizes: Sizes, memory: int, overhead: int = 0) -> Tiling:
     sides = ((sizes.m, sizes.steps[0]), (sizes.n, sizes.steps[1]))
     of_c = (extents(extent, step, -(-extent // step), FINENESS) for extent, step in sides)
     of_k = depths(sizes.k, sizes.steps[2], max(sizes.steps[2], LEAST_DEPTH))
-    tm, tn, tk = np.meshgrid(*(np.array(tried, np.int64) for tried in (*of_c, of_k)), indexing="ij")
-    needed = _memory(sizes, tm, tn, tk) + overhead
-    fits = needed <= memory
-    if not fits.any():
+    tried = [_tiling(sizes, tm, tn, tk, overhead) for tm, tn, tk in product(*of_c, of_k)]
+    costs = {id(one): one.bytes_read + MOVED * _bytes_moved(sizes, one) for one in tried}
+    slack = 0.01 * sizes.m * sizes.n * sizes.k / WORK_OF_BYTE
+
+    def is_alike(one: Tiling, least: Tiling) -> bool:
+        more = costs[id(one)] - costs[id(least)]
+        reads_as_little = one.bytes_read <= TOLERANCE * least.bytes_read
+        return costs[id(one)] <= TOLERANCE * costs[id(least)] or (reads_as_little and more <= slack)
+
+    def key(one: Tiling) -> tuple[float, ...]:
+        """The largest of the small ones, else the smallest."""
+        flop = 2.0 * sizes.k * one.tm * one.tn
+        is_large = flop > TILE_FLOP
+        return is_large, flop if is_large else -flop, -one.tk, costs[id(one)], one.tm
+
+    fitting = (one for one in tried if one.bytes_memory <= memory)
+    found = chosen(fitting, cost=lambda one: costs[id(one)], is_alike=is_alike, key=key)
+    if found is None:
         raise ValueError(
             f"{memory / MIB:.3g} MiB of memory are too few for this product: give at least "
-            f"{-(-int(needed.min()) // MIB)}MiB"
+            f"{-(-min(one.bytes_memory for one in tried) // MIB)}MiB"
         )
-    by_rows, by_columns = _bytes_read(sizes, tm, tn, tk)
-    read = np.minimum(by_rows, by_columns)
-    cost = read + MOVED * _bytes_moved(sizes, tm, tn)
-    least = cost[fits].min()
-    reads_as_little = read <= TOLERANCE * read[fits & (cost == least)].min()
-    slack = 0.01 * sizes.m * sizes.n * sizes.k / WORK_OF_BYTE
-    good = fits & ((cost <= TOLERANCE * least) | (reads_as_little & (cost - least <= slack)))
-    flop = 2.0 * sizes.k * tm * tn
-    small = good & (flop <= TILE_FLOP)
-    work = np.where(small, -flop, flop)  # the largest of the small ones, else the smallest
-    candidates = small if small.any() else good
-    order = np.lexsort((tm[candidates], cost[candidates], -tk[candidates], work[candidates]))
-    rows, columns, depth, read_by_rows, read_by_columns, memory = (
-        int(x[candidates][order[0]]) for x in (tm, tn, tk, by_rows, by_columns, needed)
-    )
-    is_by_columns = read_by_columns < read_by_rows
-    bytes_read = min(read_by_rows, read_by_columns)
-    return Tiling(sizes.m, sizes.n, sizes.k, rows, columns, depth, is_by_columns, bytes_read, memory)
-
-
-def _memory(sizes: Sizes, tm: Counts, tn: Counts, tk: Counts) -> Counts:
-    whole = tk >= sizes.k
-    item = np.where(whole, sizes.item, sizes.sum_item)
-    of_a = np.where(whole & (tm >= sizes.m), 1, 2) * tm * tk
-    of_b = np.where(whole & (tn >= sizes.n), 1, 2) * tk * tn
-    of_c = np.where(whole | sizes.adds, 1, 2) * tm * tn
-    found: Counts = (of_a + of_b + of_c) * item
     return found
 
 
-def _bytes_read(sizes: Sizes, tm: Counts, tn: Counts, tk: Counts) -> tuple[Counts, Counts]:
+def _tiling(sizes: Sizes, tm: int, tn: int, tk: int, overhead: int) -> Tiling:
+    by_rows, by_columns = _bytes_read(sizes, tm, tn, tk)
+    memory = _memory(sizes, tm, tn, tk) + overhead
+    return Tiling(
+        sizes.m, sizes.n, sizes.k, tm, tn, tk, by_columns < by_rows, min(by_rows, by_columns), memory
+    )  # fmt: skip
+
+
+def _memory(sizes: Sizes, tm: int, tn: int, tk: int) -> int:
+    is_whole = tk >= sizes.k
+    of_a = (1 if is_whole and tm >= sizes.m else 2) * tm * tk
+    of_b = (1 if is_whole and tn >= sizes.n else 2) * tk * tn
+    of_c = (1 if is_whole or sizes.adds else 2) * tm * tn
+    return (of_a + of_b + of_c) * (sizes.item if is_whole else sizes.sum_item)
+
+
+def _bytes_read(sizes: Sizes, tm: int, tn: int, tk: int) -> tuple[int, int]:
     """In order of rows, and of columns."""
-    whole = tk >= sizes.k
-    times_a, times_b = -(-sizes.n // tn), -(-sizes.m // tm)
+    is_whole, times_a, times_b = tk >= sizes.k, -(-sizes.n // tn), -(-sizes.m // tm)
     a, b = sizes.m * sizes.k * sizes.a_item, sizes.k * sizes.n * sizes.b_item
-    by_rows = a * np.where(whole, 1, times_a) + b * np.where(whole & (times_a <= 1), 1, times_b)
-    by_columns = b * np.where(whole, 1, times_b) + a * np.where(whole & (times_b <= 1), 1, times_a)
+    by_rows = a * (1 if is_whole else times_a) + b * (1 if is_whole and times_a <= 1 else times_b)
+    by_columns = b * (1 if is_whole else times_b) + a * (1 if is_whole and times_b <= 1 else times_a)
     return by_rows, by_columns
 
 
-def _bytes_moved(sizes: Sizes, tm: Counts, tn: Counts) -> Counts:
+def _bytes_moved(sizes: Sizes, one: Tiling) -> int:
     """Operands to the kernel, through memory."""
-    moved: Counts = sizes.item * entering(-(-sizes.m // tm), -(-sizes.n // tn), sizes.m * sizes.k, sizes.k * sizes.n)
-    return moved
+    rows, columns = -(-sizes.m // one.tm), -(-sizes.n // one.tn)
+    return int(sizes.item * entering(rows, columns, sizes.m * sizes.k, sizes.k * sizes.n))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise, product
 from typing import NamedTuple
 
-from gemmlab._tiles import entering, even
+from gemmlab._tiles import chosen, entering, even
 
 ALL = slice(None)
 
@@ -30,7 +30,14 @@ def grid(count: int, m: int, n: int, k: int) -> tuple[int, int]:
     rows is taken, since rows of C are adjacent in memory.
     """
     grids = [(r, c) for r in range(1, min(count, m) + 1) for c in range(1, min(count // r, n) + 1)]
-    return min(grids, key=lambda rc: (-rc[0] * rc[1], moved(rc[0], rc[1], m, n, k), -rc[0]))
+    found = chosen(
+        grids,
+        cost=lambda rc: -rc[0] * rc[1],
+        is_alike=lambda rc, most: rc[0] * rc[1] == most[0] * most[1],
+        key=lambda rc: (moved(rc[0], rc[1], m, n, k), -rc[0]),
+    )
+    assert found is not None
+    return found
 
 
 def moved(r: int, c: int, m: int, n: int, k: int) -> int:

@@ -26,7 +26,7 @@ from functools import lru_cache
 
 from gemmlab._errors import DeviceError
 from gemmlab._gpu.plans.launches import MAX_GROUPS
-from gemmlab._tiles import counts, depths, extents, in_order, in_shells
+from gemmlab._tiles import chosen, counts, depths, extents, in_order, in_shells
 
 C_SLOTS = 2  # tiles of C: one is computed, one is copied to the host
 STEP_S = 1e-4  # seconds of the host for a step
@@ -132,12 +132,14 @@ def choose(size: Size, limit: int, largest: int, rates: Rates) -> Tiles:
     fastest: Tiles | None = None
     for parts in (USUAL_PARTS, max(size.m, size.n)):
         for k in size.blocks_of_k:
-            candidates = [*_groups(size), *_tiles(size, k, parts)]
-            fitting = [tiles for tiles in candidates if tiles.nbytes <= limit and tiles.largest_bytes <= largest]
-            timed = [replace(tiles, seconds=_seconds(tiles, rates)) for tiles in fitting]
-            least = min((tiles.seconds for tiles in timed), default=0.0)
-            alike = [tiles for tiles in timed if tiles.seconds <= ALIKE * least]
-            best = min(alike, key=lambda tiles: (math.prod(tiles.panels), tiles.seconds), default=None)
+            candidates = (*_groups(size), *_tiles(size, k, parts))
+            fitting = (tiles for tiles in candidates if tiles.nbytes <= limit and tiles.largest_bytes <= largest)
+            best = chosen(
+                (replace(tiles, seconds=_seconds(tiles, rates)) for tiles in fitting),
+                cost=lambda tiles: tiles.seconds,
+                is_alike=lambda tiles, least: tiles.seconds <= ALIKE * least.seconds,
+                key=lambda tiles: (math.prod(tiles.panels), tiles.seconds),
+            )
             if best is not None and (fastest is None or best.seconds < MUCH_FASTER * fastest.seconds):
                 fastest = best
             if fastest is not None and (fastest.seconds < _least_seconds(size, rates) / MUCH_FASTER or k < SHORT_K):
