@@ -112,7 +112,7 @@ ONE_PLACE = {
         {"gemmlab/cli/inspecting.py", "gemmlab/studies/memory_modes.py"},  # in one unit, whatever the size
     ),
     "which cuts of a product are tried, what they move, which is taken, and the order of tiles": (
-        r"def _?(halvings|entering|in_shells|chosen)\(|meshgrid", "gemmlab/_tiles.py", set(),
+        r"def _?(halvings|entering|in_shells)\(|meshgrid", "gemmlab/_tiles.py", set(),
     ),
     "what the tuner tries next": (
         r"\.neighbours\(|\.drawn\(", "gemmlab/tune/search/strategy.py", set(),
