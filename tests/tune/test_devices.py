@@ -61,6 +61,7 @@ def outcomes(path):
     return {entry["values"][0]: (entry["outcome"], entry.get("reason", "")) for entry in entries}
 
 
+@pytest.mark.exhaustive
 def test_whatever_a_configuration_does_is_its_result(misbehaving, monkeypatch, tmp_path):
     misbehaving(*MODES)
     for limit in ("BUILD_S", "KERNEL_S"):
@@ -90,6 +91,7 @@ def test_whatever_a_configuration_does_is_its_result(misbehaving, monkeypatch, t
     assert calls[0].params == found.parameters
 
 
+@pytest.mark.exhaustive
 def test_a_real_rung_is_tuned_and_products_follow(tmp_path, capsys):
     path = tmp_path / "local4.jsonl"
     arguments = ["tune", "opencl-local4", "--dtype", "float32", "--sizes", "40x48x56", "--minutes", "0.05"]
