@@ -59,9 +59,7 @@ class DeviceOperand:
         """Whether the two may share bytes."""
         if self.region is None or other.region is None or self.region[0] != other.region[0]:
             return False
-        (low, high), (other_low, other_high) = self.bounds(), other.bounds()
-        begin, other_begin = self.region[1], other.region[1]
-        return begin + low < other_begin + other_high and other_begin + other_low < begin + high
+        return share_bytes(self.region[1], self.bounds(), other.region[1], other.bounds())
 
     def transpose(self, order: Sequence[int]) -> DeviceOperand:
         """Its axes in another order."""
@@ -96,6 +94,11 @@ class DeviceOperand:
         *lead, row, column = (step // self.dtype.itemsize for step in self.strides)
         repeated = (0 if extent == 1 else step for extent, step in zip(self.shape, lead, strict=False))
         return BatchedLayout(self.start_bytes // self.dtype.itemsize, tuple(repeated), row, column)
+
+
+def share_bytes(begin: int, bounds: tuple[int, int], other_begin: int, other_bounds: tuple[int, int]) -> bool:
+    """Whether two arrays that begin at these bytes of one memory may share bytes; each has its `bounds()`."""
+    return begin + bounds[0] < other_begin + other_bounds[1] and other_begin + other_bounds[0] < begin + bounds[1]
 
 
 def new_operand(like: DeviceOperand, shape: tuple[int, ...]) -> DeviceOperand:

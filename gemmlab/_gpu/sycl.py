@@ -38,7 +38,7 @@ from gemmlab._gpu.runtime import (
     Runtime,
 )
 
-_MAX_QUEUES = 16  # our and those of users' arrays
+_MAX_QUEUES = 16  # ours and those of users' arrays
 
 
 class Sycl(Runtime):

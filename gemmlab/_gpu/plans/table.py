@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from gemmlab._backend import Params
+from gemmlab._gpu.operands import share_bytes
 
 if TYPE_CHECKING:
     from gemmlab._gpu.runtime import DeviceArray, Event, Memory
@@ -68,8 +69,7 @@ class Plan:
 
     def overlaps(self, side: int, begin: int, out_begin: int) -> bool:
         """Whether A (0) or B (1), which begins at a byte of the same memory as C, shares bytes with it."""
-        (low, high), (out_low, out_high) = self.bounds[side], self.bounds[2]
-        return begin + low < out_begin + out_high and out_begin + out_low < begin + high
+        return share_bytes(begin, self.bounds[side], out_begin, self.bounds[2])
 
 
 _plans: dict[Key, Plan] = {}
