@@ -152,20 +152,26 @@ cpdef int usable_threads(int threads) except -1:
 
 cdef int start_team(int threads) except -1:
     """`threads`, or as many as the system starts: it is tried out, since OpenMP ends a process that has too few."""
-    global team_started, team_limit, warned_of_limit
+    global team_started, team_limit
     cdef int wanted = allowed_threads(threads)
     if wanted > team_started:
         team_started += startable_threads(wanted - team_started)
     if team_started < wanted:
         team_limit = team_started
-        if not warned_of_limit:
-            warned_of_limit = True
-            warnings.warn(
-                f"gemmlab runs on {team_started} instead of {threads} threads: the system starts no more for this "
-                "process; ask for fewer (threads=, OMP_NUM_THREADS), raise its limits (ulimit -u, ulimit -v, the "
-                "cgroup's pids.max), or make the threads' stacks smaller (OMP_STACKSIZE=1M)",
-                RuntimeWarning, stacklevel=2)
+        warn_of_fewer(team_started, threads, b", or make the threads' stacks smaller (OMP_STACKSIZE=1M)")
     return min(wanted, team_started)
+
+
+cdef int warn_of_fewer(int started, int threads, bytes besides) except -1:
+    """Once: the system has started fewer threads than a product wants."""
+    global warned_of_limit
+    if not warned_of_limit:
+        warned_of_limit = True
+        warnings.warn(
+            f"gemmlab runs on {started} instead of {threads} threads: the system starts no more for this process; ask for "
+            "fewer (threads=, OMP_NUM_THREADS), or raise its limits (ulimit -u, ulimit -v, the cgroup's pids.max)"
+            + besides.decode(), RuntimeWarning, stacklevel=2)
+    return 0
 
 
 def default_blocks(rule, Py_ssize_t itemsize, Py_ssize_t m, Py_ssize_t n, Py_ssize_t ldb, int threads):

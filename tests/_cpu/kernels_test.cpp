@@ -1,9 +1,10 @@
 /* cpu-packed without Python: random products of every kernel of one instruction set, against three plain loops.
 
-       kernels_test [SEED [PRODUCTS]]
+       kernels_test [SEED [PRODUCTS [CALLERS]]]
 
-   PRODUCTS are those of each kernel. The seed is printed; with it the same products are made again. Python builds
-   and runs it: test_kernels.py for the instruction sets of this processor, support/kernel_program.py for NEON by qemu.
+   PRODUCTS are those of each kernel, CALLERS the threads that make them at the same time. The seed is printed; with it the
+   same products are made again. Python builds and runs it: test_kernels.py for the instruction sets of this processor, and
+   under ThreadSanitizer; support/kernel_program.py for NEON by qemu.
 
    Operands are next to pages that cannot be read; what is between their numbers is NaN, and so is the workspace. Every
    byte around C and between its numbers has to stay. Each number of C has to have the promised bits: integers modulo
@@ -27,7 +28,7 @@ extern "C" const void *gemmlab_kernels(void);
 
 namespace {
 
-uint64_t state;
+thread_local uint64_t state;
 uint64_t random_bits() {  // splitmix64
     uint64_t x = state += 0x9e3779b97f4a7c15;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
@@ -337,16 +338,17 @@ struct Done {
     long products, ways[WAYS];
 };
 
-Arena arenas[5];
+thread_local Arena arenas[5];
 void print(const Asked &x, const char *what) {
     const Product &p = x.product;
     printf("WRONG, %s: %s into %s, m %td, n %td, k %td, %d threads, mc %td, kc %td, nc %td%s%s, %s numbers\n", what,
            p.kernel->dtype, p.kernel->out, p.m, p.n, p.k, p.threads, p.mc, p.kc, p.nc, p.packed ? ", packed B" : "",
            p.accumulate ? ", accumulated" : "", x.whole ? "whole" : "random");
 }
-const Asked *running;
+const Asked *running;  // of the last caller that began
 void out_of_memory(int) {
-    if (running) print(*running, "memory beside an operand or the workspace");
+    const Asked *const asked = __atomic_load_n(&running, __ATOMIC_RELAXED);
+    if (asked) print(*asked, "memory beside an operand or the workspace");
     fflush(stdout);
     _exit(1);
 }
@@ -373,11 +375,11 @@ bool is_kept(const char *end) {
 
 /* A grid for the threads, whatever it costs: sums of few numbers alone are in slices. */
 Shares random_shares(const Product &p) {
-    if (p.threads == 1) return {1, 0, 0};
+    if (p.threads == 1) return {1, 0, 0, 1};
     const Count slices = p.m * p.n < 5000 && one_in(2) ? ceil_div(p.k, p.kc) : 1;
-    if (slices == 1 && (is_vector(p) || one_in(4))) return {1, 0, 0};
+    if (slices == 1 && (is_vector(p) || one_in(4))) return {1, 0, 0, 1};
     const Count step = has_unpacked_tiles(*p.kernel) && !p.packed ? p.kernel->lanes : p.kernel->nr;
-    return {slices, from_to(1, p.m), min(p.n, round_up(from_to(1, p.n), step))};
+    return {slices, from_to(1, p.m), min(p.n, round_up(from_to(1, p.n), step)), from_to(1, 4)};
 }
 
 /* Multiply in memory of random layouts, and compare each byte. */
@@ -411,9 +413,9 @@ bool run(Asked &x, bool pack, Done &done) {
     p.buffer = workspace(arenas[3], bytes);
     std::vector<char> memory(c.low, c.low + c.bytes);
     const Product given = p;
-    running = &x;
+    __atomic_store_n(&running, &x, __ATOMIC_RELAXED);
     run(given, plan, x.batch);
-    running = NULL;
+    __atomic_store_n(&running, NULL, __ATOMIC_RELAXED);
 
     const bool in_pieces = plan.down * plan.across > 1;
     x.exact = x.whole || is_integer(of_c) || (!is_dots(p) && p.kernel->group == 1);
@@ -620,18 +622,44 @@ bool check(const Kernel &real, long products) {
     return all;
 }
 
+/* One kernel, by several callers at the same time. */
+struct Checker {
+    pthread_t thread;
+    uint64_t seed;
+    const Kernel *kernel;
+    long products;
+    bool is_right;
+};
+void *checked(void *given) {
+    Checker &x = *(Checker *)given;
+    state = x.seed;
+    x.is_right = check(*x.kernel, x.products);
+    return NULL;
+}
+bool check_at_once(const Kernel &kernel, long products, int callers) {
+    std::vector<Checker> all(callers);
+    for (Checker &x : all) {
+        x = {.thread = {}, .seed = random_bits(), .kernel = &kernel, .products = products, .is_right = false};
+        if (pthread_create(&x.thread, NULL, checked, &x)) perror("pthread_create"), exit(1);
+    }
+    bool is_right = true;
+    for (Checker &x : all) pthread_join(x.thread, NULL), is_right = is_right && x.is_right;
+    return is_right;
+}
+
 }  // namespace
 
 int main(int count, char **given) {
     state = count > 1 ? strtoull(given[1], NULL, 0) : (uint64_t)time(NULL);
-    const long products = count > 2 ? strtol(given[2], NULL, 0) : 1000;
+    const long products = count > 2 ? strtol(given[2], NULL, 0) : 1000, callers = count > 3 ? strtol(given[3], NULL, 0) : 1;
     const Kernel *kernel = (const Kernel *)gemmlab_kernels();
     (void)cpu_has_amx();  // asks Linux for its registers
     signal(SIGSEGV, out_of_memory);
-    printf("seed %llu, %ld products of each kernel\n", (unsigned long long)state, products);
+    start_workers(4);
+    printf("seed %llu, %ld products of each kernel by %ld callers\n", (unsigned long long)state, products, callers);
     for (const Kernel *x = kernel; x->dtype; x++)
         if (!strcmp(x->dtype, "float64")) fused = is_fused(*x);
     for (; kernel->dtype; kernel++, fflush(stdout))
-        if (!check(*kernel, products)) return 1;
+        if (!(callers > 1 ? check_at_once(*kernel, products, (int)callers) : check(*kernel, products))) return 1;
     puts(fused ? "right; multiply-adds are fused" : "right; multiply-adds are not fused");
 }

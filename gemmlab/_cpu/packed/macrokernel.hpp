@@ -24,10 +24,14 @@
 #pragma once
 
 #include "extents.hpp"
-#include "openmp_or_serial.h"
+#include "team.hpp"
 
 namespace {
 
+constexpr double MOST_VECTORS = 2e5;         // multiplied and added in a piece: some 50 us
+constexpr double LEAST_VECTORS = 2e4;
+constexpr Count PIECES_A_THREAD = 16;        // are enough for all threads to end at nearly the same time
+constexpr double PIECE_BYTES = 512 << 10;    // or bytes that are copied, or read once
 constexpr int FEW_THREADS = 4;
 constexpr Count ROWS_OF_B = 32;              // that are read at the same time: more streams no processor reads ahead of
 constexpr Count MANY_BLOCKS = 6;             // a thread: as many are as good as equal shares
@@ -44,10 +48,22 @@ struct Blocks {
     Count kept;     // blocks of packed A
     bool separate;  // a strip's sums are in a separate accumulator until they are whole
     Count tasks;    // parts of C that the threads want, of each block of B
+    Count part;     // columns of one at most
     Count rows_of_b;        // that are packed at a time
     Count of_a, of_thread;  // bytes of a packed block of A, and of all that a thread has
     Count bytes;            // of that and of packed B
 };
+
+/* Into how many pieces so many parts go: as many as they are long, and some for each thread. */
+INLINE Count pieces_of(int threads, Count parts, double length) {
+    return threads == 1 ? 1 : min(parts, max(4 * threads, (Count)min(length, 1e9)));
+}
+
+/* Vectors that are multiplied and added in a piece of a product, so that it is short for the product and for a thread. */
+INLINE double piece_vectors(const Product &x) {
+    const double all = (double)x.m * ceil_div_2(x.n, x.kernel->lanes) * x.k, few = all / (PIECES_A_THREAD * x.threads);
+    return few < LEAST_VECTORS ? LEAST_VECTORS : few > MOST_VECTORS ? MOST_VECTORS : few;
+}
 
 /* No thread is as fast as another, so each gets some blocks. */
 INLINE Count blocks_a_thread(int threads) { return threads > FEW_THREADS ? 4 : 2; }
@@ -99,12 +115,18 @@ INLINE bool packs_a(const Product &x) {
     return x.rs_a % (x.extents->conflict / 2) == 0 && (x.n > MANY_COLUMNS || 2 * kernel.mr > 3 * x.extents->ways);
 }
 
+/* Columns of a part of C: it is short. Where the part before does not leave all of its packed A, it pays to go further. */
+INLINE Count columns_of_part(const Product &x, const Blocks &blocks) {
+    const Count nr = x.kernel->nr, least = blocks.packs_a && blocks.kept * x.kc < blocks.kr ? blocks.ns : nr;
+    return max(least, (Count)(piece_vectors(x) * x.kernel->lanes / ((double)blocks.mc * blocks.kr)) & -nr);
+}
+
 Blocks blocks_of(const Product &x) {
     const Kernel &kernel = *x.kernel;
     const Count max_b = max_b_bytes(x), nr = kernel.nr;
     Blocks blocks = {.mc = 0, .nc = x.n, .kr = x.k, .ns = 0, .packs_a = packs_a(x), .kept = 0, .separate = false,
                      .tasks = x.threads > 1 ? blocks_a_thread(x.threads) * x.threads : 1,
-                     .rows_of_b = rows_of_b_at_a_time(x), .of_a = 0, .of_thread = 0, .bytes = 0};
+                     .part = x.n, .rows_of_b = rows_of_b_at_a_time(x), .of_a = 0, .of_thread = 0, .bytes = 0};
     if (!x.packed) {
         const Count fit = max_b / bytes_of(kernel, x.k) & -nr;
         const Count columns = min(max_columns(x), max(fit, x.narrows ? nr : MIN_COLUMNS));
@@ -120,6 +142,7 @@ Blocks blocks_of(const Product &x) {
     blocks.separate = x.narrows || (blocks.kr == x.k && x.k > x.kc && x.rs_c % x.extents->conflict == 0);
     blocks.of_thread = whole_lines(blocks.packs_a * blocks.kept * blocks.of_a
                                    + blocks.separate * blocks.mc * blocks.ns * kernel.sum);
+    if (x.threads > 1) blocks.part = columns_of_part(x, blocks);
     const Count panels = x.packed ? 0 : round_up_2(blocks.nc, nr) * bytes_of(kernel, blocks.kr);
     blocks.bytes = whole_lines(panels) + x.threads * blocks.of_thread;
     return blocks;
@@ -192,13 +215,12 @@ struct PartOfB {
     Count pr, k, jc, columns;
 };
 
-/* Panels of a part of B, a block of k after the other: those that are this thread's to pack, some rows of B at a time
-   through all panels. */
-void pack_panels_of_b(const Product &x, char *to, const PartOfB &part, Count some, Count thread, Count threads) {
+/* Panels of a part of B, a block of k after the other: `first` to `end` of them, some rows of B at a time through all of
+   these panels. */
+void pack_panels_of_b(const Product &x, char *to, const PartOfB &part, Count some, Count first, Count end) {
     const Kernel &kernel = *x.kernel;
-    const Count nr = kernel.nr, panels = ceil_div_2(part.columns, nr), all = ceil_div(part.k, x.kc) * panels;
-    const Count end = share(all, thread + 1, threads);
-    for (Count i = share(all, thread, threads), next; i < end; i = next) {
+    const Count nr = kernel.nr, panels = ceil_div_2(part.columns, nr);
+    for (Count i = first, next; i < end; i = next) {
         const Count pc = i / panels * x.kc, depth = min(x.kc, part.k - pc);
         next = min(end, i - i % panels + panels);
         char *const block = to + panels * nr * bytes_of(kernel, pc);
@@ -210,6 +232,14 @@ void pack_panels_of_b(const Product &x, char *to, const PartOfB &part, Count som
                                .along = x.rs_b, .width = min(nr, part.columns - j), .padded = nr, .depth = rows});
             }
     }
+}
+void pack_part_of_b(const Product &x, char *to, const PartOfB &part, Count some) {
+    const Count panels = ceil_div(part.k, x.kc) * ceil_div_2(part.columns, x.kernel->nr);
+    const Count pieces = pieces_of(x.threads, panels, (double)part.columns * bytes_of(*x.kernel, part.k) / PIECE_BYTES);
+    share_out(x.threads, pieces, [&](int, Pieces &mine) {
+        for (Count i; (i = mine.take()) >= 0;)
+            pack_panels_of_b(x, to, part, some, share(panels, i, pieces), share(panels, i + 1, pieces));
+    });
 }
 
 /* Where the panels of a packed operand begin for a block of k and a panel of columns. */
@@ -260,61 +290,35 @@ void multiply_strip(const Product &x, const Blocks &blocks, const PartOfB &part,
     if (blocks.separate) kernel.unpack(whole);
 }
 
-/* Wait for the whole team. A team of one may be inside another's region, and must not wait for that. */
-INLINE void barrier(int threads) {
-    if (threads > 1) {
-        #pragma omp barrier
-    }
+/* Parts of a block row of C, so many columns of B wide: as many as the threads want, and short ones. */
+INLINE Count parts_across(const Product &x, const Blocks &blocks, Count columns) {
+    const Count wanted = max(ceil_div(blocks.tasks, ceil_div(x.m, blocks.mc)), ceil_div(columns, blocks.part));
+    return min(ceil_div_2(columns, x.kernel->nr), wanted);
 }
 
-/* A thread and its team; `next` is the team's: the next block of C that nobody has taken. */
-struct Member {
-    int thread, threads;
-    char *memory;
-    Count *next;
-};
-
-/* 5th and 3rd loop: one thread's part in them. */
-void multiply_blocks(const Product &x, const Blocks &blocks, const Member &member) {
-    const Count nr = x.kernel->nr, of_rows = ceil_div(x.m, blocks.mc);
-    for (Count jc = 0; jc < x.n; jc += blocks.nc) {
-        const Count columns = min(blocks.nc, x.n - jc), panels = ceil_div_2(columns, nr);
-        const Count across = min(panels, ceil_div(blocks.tasks, of_rows));  // parts of a block row of C
-        for (Count pr = 0; pr < x.k; pr += blocks.kr) {
-            const PartOfB part = {.pr = pr, .k = min(blocks.kr, x.k - pr), .jc = jc, .columns = columns};
-            if (member.thread == 0) *member.next = 0;
-            if (!x.packed) pack_panels_of_b(x, x.buffer, part, blocks.rows_of_b, member.thread, member.threads);
-            barrier(member.threads);
-            Count task, packed = -1;
-            while ((task = __atomic_fetch_add(member.next, 1, __ATOMIC_RELAXED)) < of_rows * across) {
-                const Count i = task / across, piece = task % across;
-                const Count ic = i * blocks.mc, rows = min(blocks.mc, x.m - ic);
-                const Count end = min(columns, share(panels, piece + 1, across) * nr);
-                for (Count js = share(panels, piece, across) * nr; js < end; js += blocks.ns) {
-                    const Strip strip = {.ic = ic, .rows = rows, .js = js, .columns = min(blocks.ns, end - js),
-                                         .pack = i != packed};
-                    multiply_strip(x, blocks, part, strip, member.memory);
-                    packed = i;
-                }
-            }
-            barrier(member.threads);
+/* 3rd loop: blocks of rows of C, each in parts; whoever takes a part of another block than before packs A. */
+void multiply_part(const Product &x, const Blocks &blocks, const PartOfB &part, char *of_threads) {
+    const Count nr = x.kernel->nr, panels = ceil_div_2(part.columns, nr), across = parts_across(x, blocks, part.columns);
+    share_out(x.threads, ceil_div(x.m, blocks.mc) * across, [&](int member, Pieces &pieces) {
+        for (Count piece, packed = -1; (piece = pieces.take()) >= 0;) {
+            const Count i = piece / across, at = piece % across, ic = i * blocks.mc;
+            const Count end = min(part.columns, share(panels, at + 1, across) * nr);
+            for (Count js = share(panels, at, across) * nr; js < end; js += blocks.ns, packed = i)
+                multiply_strip(x, blocks, part, {.ic = ic, .rows = min(blocks.mc, x.m - ic), .js = js,
+                                                 .columns = min(blocks.ns, end - js), .pack = i != packed},
+                               of_threads + member * blocks.of_thread);
         }
-    }
+    });
 }
 
+/* 5th loop. */
 void five_loops(const Product &x, const Blocks &blocks) {
-    char *const of_threads = x.buffer + blocks.bytes - x.threads * blocks.of_thread;
-    Count next;
-    if (x.threads == 1) {
-        multiply_blocks(x, blocks, {.thread = 0, .threads = 1, .memory = of_threads, .next = &next});
-        return;
-    }
-    #pragma omp parallel num_threads(x.threads)
-    {
-        const int thread = omp_get_thread_num();
-        multiply_blocks(x, blocks, {.thread = thread, .threads = omp_get_num_threads(),
-                                    .memory = of_threads + thread * blocks.of_thread, .next = &next});
-    }
+    for (Count jc = 0; jc < x.n; jc += blocks.nc)
+        for (Count pr = 0; pr < x.k; pr += blocks.kr) {
+            const PartOfB part = {.pr = pr, .k = min(blocks.kr, x.k - pr), .jc = jc, .columns = min(blocks.nc, x.n - jc)};
+            if (!x.packed) pack_part_of_b(x, x.buffer, part, blocks.rows_of_b);
+            multiply_part(x, blocks, part, x.buffer + blocks.bytes - x.threads * blocks.of_thread);
+        }
 }
 
 }  // namespace

@@ -50,6 +50,7 @@ struct Plan {
     Count slices, slices_in_round, slice_bytes;  // of k: partial results, how many are added at a time, and their bytes
     Count rows, columns;   // of a piece
     Count down, across;    // pieces
+    Count below;           // pieces one below the other that come one after the other
     Count of_thread;       // bytes of a thread, if there are parts
     Count bytes;           // of the buffer
     Part parts[2][2][2];   // by whether the slice is the last one and smaller, and the rows, and the columns
@@ -62,14 +63,20 @@ INLINE Product alone(const Product &x) {
     return whole;
 }
 
-/* A piece of C. */
-INLINE Product piece_at(const Product &x, const Plan &plan, Count i) {
-    const Count ic = i / plan.across * plan.rows, jc = i % plan.across * plan.columns;
+/* A piece of C, by its place in the grid. */
+INLINE Product piece_in(const Product &x, const Plan &plan, Count row, Count column) {
+    const Count ic = row * plan.rows, jc = column * plan.columns;
     Product piece = alone(x);
     piece.m = min(plan.rows, x.m - ic), piece.n = min(plan.columns, x.n - jc);
     piece.a += ic * x.rs_a, piece.b += jc * x.cs_b, piece.c += ic * x.rs_c + jc * x.cs_c;
     piece.packed_j += jc;
     return piece;
+}
+/* By its number. */
+INLINE Product piece_at(const Product &x, const Plan &plan, Count i) {
+    const Count first = i / (plan.below * plan.across) * plan.below, below = min(plan.below, plan.down - first);
+    const Count rest = i - first * plan.across;
+    return piece_in(x, plan, first + rest % below, rest / below);
 }
 
 /* A slice of k, of all pieces, into a partial result `c`. */
@@ -124,9 +131,8 @@ void plan_parts(const Product &x, Plan &plan) {
         const Product slice = plan.slices > 1 ? slice_of(x, s * (plan.slices - 1), x.c, x.buffer) : x;
         for (Count i = 0; i < 1 + (x.m % plan.rows > 0); i++)
             for (Count j = 0; j < 1 + (x.n % plan.columns > 0); j++) {
-                const Count at = i * (plan.down - 1) * plan.across + j * (plan.across - 1);
                 Part &part = plan.parts[s][i][j];
-                plan_part(slice, piece_at(slice, plan, at), part);
+                plan_part(slice, piece_in(slice, plan, i * (plan.down - 1), j * (plan.across - 1)), part);
                 most = max(most, part.bytes);
             }
     }
@@ -147,7 +153,7 @@ void plan_shares(const Product &given, const Shares &shares, Plan &plan) {
     const bool is_cut = shares.rows && (plan.slices > 1 || !is_vector(x));
     plan.sharing = plan.slices > 1 ? SLICES : is_cut ? PIECES : WHOLE;
     plan.rows = is_cut ? shares.rows : x.m, plan.columns = is_cut ? shares.columns : x.n;
-    plan.down = ceil_div(x.m, plan.rows), plan.across = ceil_div(x.n, plan.columns);
+    plan.down = ceil_div(x.m, plan.rows), plan.across = ceil_div(x.n, plan.columns), plan.below = shares.below;
     switch (plan.sharing) {
         case WHOLE:
             plan_part(x, x, plan.parts[0][0][0]);
@@ -176,7 +182,7 @@ INLINE bool one_at_a_time(const Product &x, Count products) {
 void plan_with(const Product &x, const Shares &shares, Count products, Plan &plan) {
     plan.threads = x.threads, plan.by_product = !one_at_a_time(x, products);
     if (plan.by_product) {
-        plan_shares(alone(x), {1, 0, 0}, plan);
+        plan_shares(alone(x), {1, 0, 0, 1}, plan);
         plan.of_thread = whole_lines(plan.bytes), plan.bytes = x.threads * plan.of_thread;
     } else
         plan_shares(x, shares, plan);

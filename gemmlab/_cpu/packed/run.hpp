@@ -7,6 +7,7 @@ namespace {
 
 constexpr Count ADDED_COLUMNS = 512;  // of a row of C, whose partial results are added at a time
 constexpr int MAX_AXES = 64;
+constexpr double OF_PRODUCT = 200;  // vectors multiplied and added: what a product of a batch costs besides
 
 struct Batch {
     int axes;  // leading ones, the last one fastest
@@ -29,17 +30,14 @@ void run_part(const Product &x, const Part &part) {
     }
 }
 
-/* A thread's first piece is known without asking the others: where there is one for each, nobody waits. */
 void run_pieces(const Product &x, const Plan &plan) {
-    const Count pieces = plan.down * plan.across;
-    Count taken = 0;
-    #pragma omp parallel num_threads(x.threads)
-    for (Count i = omp_get_thread_num(); i < pieces;
-         i = omp_get_num_threads() + __atomic_fetch_add(&taken, 1, __ATOMIC_RELAXED)) {
-        Product piece = piece_at(x, plan, i);
-        piece.buffer += omp_get_thread_num() * plan.of_thread;
-        run_part(piece, part_of(plan, piece, x.kc));
-    }
+    share_out(x.threads, plan.down * plan.across, [&](int member, Pieces &pieces) {
+        for (Count i; (i = pieces.take()) >= 0;) {
+            Product piece = piece_at(x, plan, i);
+            piece.buffer += member * plan.of_thread;
+            run_part(piece, part_of(plan, piece, x.kc));
+        }
+    });
 }
 
 /* Some partial results, added in order to some columns of a row of C. */
@@ -53,24 +51,27 @@ void add_slices(const Product &x, const Plan &plan, Count first, Count count, Co
 }
 
 void run_slices(const Product &x, const Plan &plan) {
-    const Count pieces = plan.down * plan.across, across = ceil_div(x.n, ADDED_COLUMNS);
+    const Count in_slice = plan.down * plan.across, across = ceil_div(x.n, ADDED_COLUMNS), parts = x.m * across;
     char *const of_threads = x.buffer + whole_lines(plan.slices_in_round * plan.slice_bytes);
-    #pragma omp parallel num_threads(x.threads)
     for (Count first = 0; first < plan.slices; first += plan.slices_in_round) {
         const Count round = min(plan.slices_in_round, plan.slices - first);
-        #pragma omp for schedule(dynamic)
-        for (Count i = 0; i < round * pieces; i++) {
-            const Count at = i / pieces;
-            char *const memory = of_threads + omp_get_thread_num() * plan.of_thread;
-            const Product slice = slice_of(x, first + at, x.buffer + at * plan.slice_bytes, memory);
-            const Product piece = piece_at(slice, plan, i % pieces);
-            run_part(piece, part_of(plan, piece, x.kc));
-        }
-        #pragma omp for schedule(static)
-        for (Count i = 0; i < x.m * across; i++) {
-            const Count jc = i % across * ADDED_COLUMNS;
-            add_slices(x, plan, first, round, i / across, jc, min(ADDED_COLUMNS, x.n - jc));
-        }
+        share_out(x.threads, round * in_slice, [&](int member, Pieces &pieces) {
+            for (Count i; (i = pieces.take()) >= 0;) {
+                const Count at = i / in_slice;
+                const Product slice = slice_of(x, first + at, x.buffer + at * plan.slice_bytes,
+                                               of_threads + member * plan.of_thread);
+                const Product piece = piece_at(slice, plan, i % in_slice);
+                run_part(piece, part_of(plan, piece, x.kc));
+            }
+        });
+        const Count sums = pieces_of(x.threads, parts, (double)round * plan.slice_bytes / PIECE_BYTES);
+        share_out(x.threads, sums, [&](int, Pieces &pieces) {
+            for (Count i; (i = pieces.take()) >= 0;)
+                for (Count part = share(parts, i, sums); part < share(parts, i + 1, sums); part++) {
+                    const Count jc = part % across * ADDED_COLUMNS;
+                    add_slices(x, plan, first, round, part / across, jc, min(ADDED_COLUMNS, x.n - jc));
+                }
+        });
     }
 }
 
@@ -134,15 +135,17 @@ void run_some(const Product &x, const Plan &plan, const Batch &batch, Count firs
 /* All products of a batch, which this is the plan of. */
 void run(const Product &x, const Plan &plan, const Batch &batch) {
     const Count products = products_in(batch);
+    const Caller caller(x.threads);
     if (!plan.by_product) return run_some(x, plan, batch, 0, products);
     const Product one_thread = alone(x);
-    #pragma omp parallel num_threads(x.threads)
-    {
+    const double vectors = (double)x.m * ceil_div_2(x.n, x.kernel->lanes) * x.k + OF_PRODUCT;
+    const Count count = pieces_of(x.threads, products, products * vectors / MOST_VECTORS);
+    share_out(x.threads, count, [&](int member, Pieces &pieces) {
         Product each = one_thread;
-        const Count thread = omp_get_thread_num(), threads = omp_get_num_threads();
-        each.buffer = x.buffer + thread * plan.of_thread;
-        run_some(each, plan, batch, share(products, thread, threads), share(products, thread + 1, threads));
-    }
+        each.buffer = x.buffer + member * plan.of_thread;
+        for (Count i; (i = pieces.take()) >= 0;)
+            run_some(each, plan, batch, share(products, i, count), share(products, i + 1, count));
+    });
 }
 
 /* All panels of B, block of k by block of k; one column for dot products stays one. Returns their bytes; nothing is
@@ -156,10 +159,8 @@ Count pack_operand(const Product &x, char *to) {
                        .padded = x.k, .depth = 1});
         return bytes;
     }
-    const PartOfB all = {.pr = 0, .k = x.k, .jc = 0, .columns = x.n};
-    const Count some = rows_of_b_at_a_time(x);
-    #pragma omp parallel num_threads(x.threads) if (x.threads > 1)
-    pack_panels_of_b(x, to, all, some, omp_get_thread_num(), omp_get_num_threads());
+    const Caller caller(x.threads);
+    pack_part_of_b(x, to, {.pr = 0, .k = x.k, .jc = 0, .columns = x.n}, rows_of_b_at_a_time(x));
     return bytes;
 }
 

@@ -1,8 +1,7 @@
-/* How a product is shared out to its threads: by a grid over rows, columns and k, each part multiplied by one of them
+/* How a product is shared out to its threads: by a grid over rows, columns and k, each piece multiplied by one of them
    alone, or not, and then five loops share packed B. The rule is in `shares_of`, by what a part costs.
 
-       pieces of C      if they are multiplied in place, or if the product is thin in one direction; only what is large
-                        both ways is worth panels that all threads share
+       pieces of C      if they are multiplied in place
        slices of k      a small C: each part sums a block of kc in a partial result, and these are added in order
 
    No bit depends on it: sums of blocks of k are added in the order of the five loops. */
@@ -13,49 +12,61 @@
 
 namespace {
 
-constexpr Count LONG_EDGE = 384;              // of a thin product, for each thread
 constexpr Count STREAMING_ROWS = 12;          // of A at most: memory is slower than arithmetic, and likes long rows of B
 constexpr Count SLICED_C = 128 << 10;         // numbers of C at most
 
 /* What a part costs beside its arithmetic, in vectors that are multiplied and added: to bring a number of A or B to the
-   core, for each step of k; a row of C, whose ends share a cache line with other parts; a vector of a partial result;
-   and to take the part. Threads take parts as they come, some turns of them, and the last turn ends unevenly: it costs as
-   much as `uneven_turns` more, as measured. Found by timing all grids of some products on 2, 4 and 16 cores. */
+   core, for each step of k; a row of C, whose ends share a cache line with other parts; and a vector of a partial result.
+   Found by timing all grids of some products on 2, 4 and 16 cores. */
 constexpr double OF_NUMBER = 2, OF_SHARED_ROW = 400, OF_PARTIAL = 8, OF_PART = 5000;
-constexpr Count MOST_TURNS = 4;
-INLINE double uneven_turns(int threads) { return threads > 8 ? 2 : (threads - 1) / 4.0; }
+
+/* Threads take pieces of their part one after the other, and then of others' parts. Pieces are short, so that all end at
+   the same time, but for rows that read B again, and for columns that read A again, or parts of rows of B in memory. */
+constexpr Count ROWS_OF_PIECE = 24, VECTORS_OF_PIECE = 8;  // at least
+constexpr Count STREAMED_BYTES = 8 << 10;                  // of a row of B that comes from memory, at least
 
 /* Parts of k, and the pieces of C, each multiplied by one thread; without rows, there are no pieces. */
 struct Shares {
     Count slices, rows, columns;
+    Count below;  // pieces of a part, one below the other
 };
 
 struct Grid {
-    Count rows, columns;  // of a piece
+    Count rows, columns;  // of a part of C
     double cost;
 };
 
-/* The grid that costs least for so many slices. Columns of a piece are whole vectors, or panels where B is packed. */
+/* The grid that costs least for so many slices. Columns of a part are whole vectors, or panels where B is packed. */
 Grid best_grid(const Product &x, Count slices, bool packed) {
     const Count lanes = x.kernel->lanes, step = packed || x.packed ? x.kernel->nr : lanes;
-    const Count depth = slices > 1 ? x.kc : x.k;
-    const bool one_turn = !packed && (gathers_b(x) || (x.m <= STREAMING_ROWS && x.k > ROWS_OF_B));
+    const Count depth = slices > 1 ? x.kc : x.k, most = max(1, x.threads / slices), last = min(most, x.m);
     const double sums = slices > 1 ? slices * OF_PARTIAL * x.m * ceil_div_2(x.n, lanes) / x.threads : 0;
     Grid best = {x.m, x.n, 0};
-    for (Count turns = 1; turns <= (one_turn ? 1 : MOST_TURNS); turns *= 2) {
-        const Count most = max(1, turns * x.threads / slices), last = min(most, x.m);
-        for (Count down = 0; down < last;) {
-            down = min(last, down + max(1, down / 2));
-            const Count rows = ceil_div(x.m, down), columns = round_up_2(ceil_div(x.n, most / down), step);
-            const Count across = ceil_div(x.n, columns), parts = slices * ceil_div(x.m, rows) * across;
-            const double vectors = ceil_div_2(columns, lanes);
-            const double part = depth * (rows * vectors + OF_NUMBER * (rows + columns)) + OF_PART
-                              + (across > 1 ? OF_SHARED_ROW * rows : 0);
-            const double cost = (ceil_div(parts, x.threads) + uneven_turns(x.threads)) * part + sums;
-            if (!best.cost || cost < best.cost) best = {rows, min(columns, x.n), cost};
-        }
+    for (Count down = 0; down < last;) {
+        down = min(last, down + max(1, down / 2));
+        const Count rows = ceil_div(x.m, down), columns = round_up_2(ceil_div(x.n, most / down), step);
+        const Count across = ceil_div(x.n, columns), parts = slices * ceil_div(x.m, rows) * across;
+        const double vectors = ceil_div_2(columns, lanes);
+        const double part = depth * (rows * vectors + OF_NUMBER * (rows + columns)) + OF_PART
+                          + (across > 1 ? OF_SHARED_ROW * rows : 0);
+        const double cost = ceil_div(parts, x.threads) * part + sums;
+        if (!best.cost || cost < best.cost) best = {rows, min(columns, x.n), cost};
     }
     return best;
+}
+
+/* The pieces of such parts. B is read as it is stored by all rows; where it is packed or gathered, that is done once for
+   each column. */
+Shares pieces_of_grid(const Product &x, Count slices, const Grid &grid, bool packed) {
+    const Count lanes = x.kernel->lanes, step = packed || x.packed ? x.kernel->nr : lanes;
+    const Count depth = slices > 1 ? x.kc : x.k;
+    const Count pieces = max(1, (Count)(depth * grid.rows * ceil_div_2(grid.columns, lanes) / piece_vectors(x)));
+    const Count below = packed || gathers_b(x) ? 1 : min(pieces, grid.rows / ROWS_OF_PIECE);
+    if (below > 1) return {slices, ceil_div(grid.rows, below), grid.columns, below};
+    const bool streams = x.m <= STREAMING_ROWS && x.k > ROWS_OF_B && !gathers_b(x);
+    const Count least = streams ? STREAMED_BYTES / x.kernel->sum : VECTORS_OF_PIECE * lanes;
+    const Count beside = max(1, min(pieces, grid.columns / least));
+    return {slices, grid.rows, min(x.n, round_up_2(ceil_div(grid.columns, beside), step)), 1};
 }
 
 INLINE bool stays_in_place(const Product &x, const Grid &grid) {
@@ -66,18 +77,17 @@ INLINE bool stays_in_place(const Product &x, const Grid &grid) {
 
 /* The rule. A vector's loops share its rows, unless there are slices. */
 Shares shares_of(const Product &x) {
-    if (x.threads == 1) return {1, 0, 0};
+    if (x.threads == 1) return {1, 0, 0, 1};
     const Grid unpacked = best_grid(x, 1, false);
     const bool in_place = is_vector(x) || is_in_place(x) || stays_in_place(x, unpacked);
     const Grid grid = in_place ? unpacked : best_grid(x, 1, true);
     if (x.m * x.n <= SLICED_C && x.k > x.kc) {
+        const bool packed = !has_unpacked_tiles(*x.kernel);
         const Count slices = ceil_div(x.k, x.kc);
-        const Grid sliced = best_grid(x, slices, !has_unpacked_tiles(*x.kernel));
-        if (sliced.cost < grid.cost) return {slices, sliced.rows, sliced.columns};
+        const Grid sliced = best_grid(x, slices, packed);
+        if (sliced.cost < grid.cost) return pieces_of_grid(x, slices, sliced, packed);
     }
-    const bool thin = min(x.m, x.n) <= THIN && max(x.m, x.n) >= LONG_EDGE * x.threads;
-    if (is_vector(x) || !(in_place || thin)) return {1, 0, 0};
-    return {1, grid.rows, grid.columns};
+    return is_vector(x) || !in_place ? Shares{1, 0, 0, 1} : pieces_of_grid(x, 1, grid, false);
 }
 
 }  // namespace

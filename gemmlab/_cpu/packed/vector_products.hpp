@@ -127,11 +127,14 @@ void multiply_rows(const Product &x, const ByVector &plan, Count ir, Count rows,
 
 void multiply_vector(const Product &given, const ByVector &plan) {
     const Product x = as_column(given);
-    #pragma omp parallel for schedule(static) num_threads(x.threads) if (x.threads > 1)
-    for (Count i = 0; i < plan.blocks; i++) {
-        const Count ir = first_row(x, plan, i);
-        multiply_rows(x, plan, ir, first_row(x, plan, i + 1) - ir, x.buffer + omp_get_thread_num() * plan.of_thread);
-    }
+    const Count pieces = pieces_of(x.threads, plan.blocks, (double)x.m * x.k * x.kernel->stored / PIECE_BYTES);
+    share_out(x.threads, pieces, [&](int member, Pieces &mine) {
+        for (Count i; (i = mine.take()) >= 0;)
+            for (Count block = share(plan.blocks, i, pieces); block < share(plan.blocks, i + 1, pieces); block++) {
+                const Count ir = first_row(x, plan, block);
+                multiply_rows(x, plan, ir, first_row(x, plan, block + 1) - ir, x.buffer + member * plan.of_thread);
+            }
+    });
 }
 
 }  // namespace

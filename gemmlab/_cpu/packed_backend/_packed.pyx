@@ -8,13 +8,14 @@ set.
 
 cimport numpy as cnp
 
-from gemmlab._cpu._driver cimport CompiledWay, is_columns, is_rows, threads_for, usable_threads
+from gemmlab._cpu._driver cimport CompiledWay, is_columns, is_rows, threads_for
 from gemmlab._cpu.packed_backend.arrays cimport apart_in_memory, broadcast
 from gemmlab._cpu.packed_backend.loops cimport (
     DOT_KC, MAX_AXES, Batch, Buffer, Call, ClockedKernel, Extents, Kernel, Machine, Plan, Product, Recorder,
     RecordingKernel, clocked_kernel, drop_buffer, drop_buffers, extents_of, fits_in_memory, give_buffer, has_any_order,
     is_dots, new_buffer, pack_operand, plan_of, products_in, recording_kernel, run, take_buffer,
 )
+from gemmlab._cpu.packed_backend.threads cimport team_threads, threads_allowed
 from gemmlab._cpu.packed_backend.words cimport in_words
 
 import numpy
@@ -92,6 +93,11 @@ def free_buffers():
     True
     """
     return drop_buffers()
+
+
+def allowed_threads(int threads):
+    """`threads`, or fewer where a team cannot have as many."""
+    return threads_allowed(threads)
 
 
 cdef inline Py_ssize_t even(Py_ssize_t k, Py_ssize_t kc, Py_ssize_t group) noexcept nogil:
@@ -253,7 +259,7 @@ cdef class PackedKernel(CompiledWay):
         flop = products_in(batch) * work_of(x.m, x.n, x.k)
         if flop > SURELY_FITS_FLOP:
             check_size(x)
-        x.threads = usable_threads(threads or threads_for(flop, entry.team_flop))
+        x.threads = team_threads(threads or threads_for(flop, entry.team_flop))
         self.multiply(&x, &batch, out)
         return out
 
@@ -274,7 +280,7 @@ cdef class PackedKernel(CompiledWay):
         cdef Product x
         self.describe(&x, entry, b.T, b, b)  # of A only its columns count here, which are the rows of B
         check_size(x)
-        x.threads = usable_threads(threads)
+        x.threads = team_threads(threads)
         packed.shape, packed.dtype, packed.kc = (b.shape[0], b.shape[1]), b.dtype, x.kc
         packed.nbytes = pack_operand(x, NULL)
         packed.buffer = new_buffer(max(1, packed.nbytes), self.extents.huge_page)
@@ -358,7 +364,7 @@ cdef class PackedKernel(CompiledWay):
             x.packed, x.kc = packed.buffer.memory, packed.kc
             if x.n > 1:  # the kernel that packed it
                 x.kernel, x.narrows = entry.kernel, entry.kernel.narrows
-        x.threads = usable_threads(threads)
+        x.threads = team_threads(threads)
         return 0
 
     cdef int multiply(self, Product *x, Batch *batch, cnp.ndarray out) except -1:

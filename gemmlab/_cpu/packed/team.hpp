@@ -1,0 +1,341 @@
+/* A team of threads, one in a process, that all products of cpu-packed share.
+
+       caller    opens a phase of a product, takes pieces of it until there are none, and waits for members that are inside
+       worker    joins an open phase, takes pieces until there are none, and leaves
+
+   Nobody waits for a thread that is not running. The caller begins at once, so a worker that does not come is not missed;
+   one that loses its core holds the caller up for the piece that it has begun, and pieces are short. Who has nothing to do
+   waits actively for SPIN_NS and then blocks: a thread that blocks lets another have its core, and when it is called, gets
+   one sooner than a thread that has used its time.
+
+   Workers are started when they are first asked for, and never end. They block all signals, run where the main thread may
+   run, and take the caller's rounding and flush-to-zero modes. The child of a fork begins with none. */
+#pragma once
+
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+#include <new>
+
+#include "problem.hpp"
+#include "thread_places.h"
+
+namespace {
+
+constexpr int MAX_WORKERS = 1023;
+constexpr int PHASES = 64;               // open at the same time; a further caller goes alone
+constexpr long long SPIN_NS = 25000;
+constexpr int PAUSES = 8;                // between two looks at the clock
+constexpr size_t STACK_BYTES = 1 << 20;  // of a worker
+
+/* Whether a phase is open, how many have joined, and its number are one word: nobody joins the next phase by mistake. */
+constexpr uint64_t OPEN = 1, MEMBER = 2, MEMBERS = 0xfffe, NUMBER = 0x10000;
+struct alignas(LINE) Phase {
+    uint64_t state;
+    uint64_t left;  // members that have left
+    uint64_t seats; // for members
+    int is_awaited; // by its caller, who has blocked
+    int cpu;        // of its caller
+    unsigned modes; // of the caller
+    void (*run)(const void *work, int member);
+    const void *work;
+    pthread_cond_t over = PTHREAD_COND_INITIALIZER;
+};
+
+struct Team {
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;  // to start, to block, and to call
+    pthread_cond_t bell = PTHREAD_COND_INITIALIZER;
+    int workers = 0, most = MAX_WORKERS;  // that exist; that the system has not refused to start
+    int called = 0;                       // that have not heard it yet
+    pthread_t threads[MAX_WORKERS] = {};
+    cpus of_main = {};
+    long tick = 0;                 // of the system's clock, when the main thread's CPUs were last asked for
+    alignas(LINE) int asleep = 0;  // workers that have blocked, but for those that are called
+    int spinning = 0;
+    alignas(LINE) int callers = 0;
+    alignas(LINE) uint64_t open = 0, taken = 0;  // a bit for each phase: it can be joined; it is somebody's
+    Phase phases[PHASES];
+};
+Team team;
+bool has_fork_handler = false;
+
+template <class T> INLINE T get(const T &x) { return __atomic_load_n(&x, __ATOMIC_SEQ_CST); }
+template <class T> INLINE void set(T &x, T value) { __atomic_store_n(&x, value, __ATOMIC_SEQ_CST); }
+template <class T> INLINE T add(T &x, T some) { return __atomic_fetch_add(&x, some, __ATOMIC_SEQ_CST); }
+INLINE void clear(uint64_t &x, uint64_t bits) { __atomic_fetch_and(&x, ~bits, __ATOMIC_SEQ_CST); }
+INLINE bool exchange(uint64_t &x, uint64_t &old, uint64_t value) {
+    return __atomic_compare_exchange_n(&x, &old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+INLINE uint64_t members_in(uint64_t state) { return (state & MEMBERS) / MEMBER; }
+
+/* Wait actively until something holds, for SPIN_NS at most. */
+template <class Condition> INLINE bool spin_until(const Condition &holds) {
+    long long end = 0;
+    for (;;) {
+        for (int i = 0; i < PAUSES; i++) {
+            if (holds()) return true;
+#if defined(__x86_64__)
+            __builtin_ia32_pause();
+#elif defined(__aarch64__)
+            asm volatile("isb");
+#endif
+        }
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        const long long ns = now.tv_sec * 1000000000LL + now.tv_nsec;
+        if (!end) end = ns + SPIN_NS;
+        else if (ns > end) return false;
+    }
+}
+
+/* How the calling thread rounds, and what it does with subnormal numbers. */
+INLINE unsigned modes_here() {
+#if defined(__x86_64__)
+    return __builtin_ia32_stmxcsr() & 0xffc0;
+#elif defined(__aarch64__)
+    uint64_t modes;
+    asm volatile("mrs %0, fpcr" : "=r"(modes));
+    return (unsigned)modes;
+#else
+    return 0;
+#endif
+}
+INLINE void take_modes(unsigned modes) {
+    if (modes == modes_here()) return;
+#if defined(__x86_64__)
+    __builtin_ia32_ldmxcsr(modes);
+#elif defined(__aarch64__)
+    asm volatile("msr fpcr, %0" : : "r"((uint64_t)modes));
+#endif
+}
+
+/* Call a worker that has blocked, if there is one. */
+void call_worker() {
+    if (!get(team.asleep)) return;
+    pthread_mutex_lock(&team.lock);
+    const bool is_there = get(team.asleep) > 0;
+    if (is_there) add(team.asleep, -1), team.called++;
+    pthread_mutex_unlock(&team.lock);
+    if (is_there) pthread_cond_signal(&team.bell);
+}
+
+INLINE void close(Phase &phase, uint64_t bit) {
+    clear(team.open, bit);
+    clear(phase.state, OPEN);
+}
+
+/* The system may wake a worker on its caller's CPU, and leave it there while all others are busy: then both would wait for
+   each other. */
+void go_elsewhere(int cpu) {
+    pthread_mutex_lock(&team.lock);
+    const cpus allowed = team.of_main;
+    pthread_mutex_unlock(&team.lock);
+    leave_cpu(cpu, &allowed);
+}
+
+/* Join a phase, take pieces until there are none, and leave. Others are called by those who have come, so that the caller
+   is not kept from its work. */
+bool help(Phase &phase, uint64_t bit) {
+    const int cpu = get(phase.cpu);
+    if (cpu >= 0 && cpu == cpu_here()) go_elsewhere(cpu);
+    uint64_t state = get(phase.state), members;
+    do {
+        members = members_in(state);
+        if (!(state & OPEN) || members >= get(phase.seats)) return false;
+    } while (!exchange(phase.state, state, state + MEMBER));
+    if (members + 1 < phase.seats) {
+        for (int i = 0; i < 2; i++) call_worker();
+    } else
+        clear(team.open, bit);
+    take_modes(phase.modes);
+    phase.run(phase.work, (int)members + 1);
+    close(phase, bit);
+    add(phase.left, (uint64_t)1);
+    if (get(phase.is_awaited)) {
+        pthread_mutex_lock(&team.lock);
+        pthread_mutex_unlock(&team.lock);
+        pthread_cond_signal(&phase.over);
+    }
+    return true;
+}
+
+bool help_any() {
+    bool helped = false;
+    for (uint64_t open = get(team.open); open; open &= open - 1) {
+        const int i = __builtin_ctzll(open);
+        helped |= help(team.phases[i], (uint64_t)1 << i);
+    }
+    return helped;
+}
+
+/* Wait until a phase is open. */
+void wait_for_work() {
+    add(team.spinning, 1);
+    const bool found = spin_until([] { return get(team.open) != 0; });
+    add(team.spinning, -1);
+    if (found) return;
+    pthread_mutex_lock(&team.lock);
+    add(team.asleep, 1);
+    if (get(team.open)) {
+        add(team.asleep, -1);
+    } else {
+        while (!team.called) pthread_cond_wait(&team.bell, &team.lock);
+        team.called--;
+    }
+    pthread_mutex_unlock(&team.lock);
+}
+
+void *work(void *) {
+    for (;;)
+        if (!help_any()) wait_for_work();
+    return NULL;
+}
+
+/* The child has none of the threads: neither workers, nor those that had taken a phase or the lock. */
+void begin_again() {
+    new (&team) Team;
+}
+
+/* So many workers, or as many as the system starts: how many there are. */
+int start_workers(int wanted) {
+    wanted = (int)min(wanted, get(team.most));
+    if (get(team.workers) >= wanted) return wanted;
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    if (pthread_attr_init(&attributes)) return get(team.workers);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    pthread_mutex_lock(&team.lock);
+    if (!has_fork_handler) has_fork_handler = !pthread_atfork(NULL, NULL, begin_again);
+    main_thread_moved(&team.of_main);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (team.workers < wanted && !pthread_create(&team.threads[team.workers], &attributes, work, NULL)) {
+        place_thread(team.threads[team.workers], team.workers + 1, &team.of_main);
+        add(team.workers, 1);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const int workers = team.workers;
+    if (workers < wanted) set(team.most, workers);
+    pthread_mutex_unlock(&team.lock);
+    pthread_attr_destroy(&attributes);
+    return (int)min(workers, wanted);
+}
+
+/* Threads that a product may have: the caller alone in a parallel region of OpenMP, whose threads multiply at the same
+   time. */
+int threads_allowed(int wanted) {
+    return wanted == 1 || omp_in_parallel() ? 1 : (int)min(min(wanted, omp_get_thread_limit()), get(team.most) + 1);
+}
+
+/* Workers go where the main thread has gone; asked once a tick of the system's clock. */
+void follow_main_thread() {
+#if defined(CLOCK_MONOTONIC_COARSE)
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    if (__atomic_exchange_n(&team.tick, now.tv_nsec, __ATOMIC_RELAXED) == now.tv_nsec) return;
+    if (pthread_mutex_trylock(&team.lock)) return;
+    if (main_thread_moved(&team.of_main))
+        for (int i = 0; i < team.workers; i++) place_thread(team.threads[i], i + 1, &team.of_main);
+    pthread_mutex_unlock(&team.lock);
+#endif
+}
+
+/* A phase that is nobody's, or NULL. */
+Phase *take_phase(uint64_t *bit) {
+    uint64_t taken = get(team.taken);
+    do {
+        *bit = ~taken & (taken + 1);
+        if (!*bit) return NULL;
+    } while (!exchange(team.taken, taken, taken | *bit));
+    return &team.phases[__builtin_ctzll(*bit)];
+}
+
+/* Wait for the members that are inside; none joins any more. */
+void wait_for_members(Phase &phase) {
+    const uint64_t joined = members_in(get(phase.state));
+    const auto all_left = [&] { return get(phase.left) == joined; };
+    if (spin_until(all_left)) return;
+    pthread_mutex_lock(&team.lock);
+    set(phase.is_awaited, 1);
+    while (!all_left()) pthread_cond_wait(&phase.over, &team.lock);
+    set(phase.is_awaited, 0);
+    pthread_mutex_unlock(&team.lock);
+}
+
+/* Call `run` with the caller as member 0, and with as many workers as come, at most `seats`, until one has returned: then
+   no piece is left. Returns when all have. */
+void run_phase(uint64_t seats, void (*run)(const void *work, int member), const void *work) {
+    uint64_t bit;
+    Phase *const phase = seats > 0 ? take_phase(&bit) : NULL;
+    if (!phase) return run(work, 0);
+    follow_main_thread();
+    phase->modes = modes_here(), phase->run = run, phase->work = work;
+    set(phase->left, (uint64_t)0), set(phase->seats, seats), set(phase->cpu, cpu_here());
+    set(phase->state, (get(phase->state) & ~(NUMBER - 1)) + NUMBER + OPEN);
+    __atomic_fetch_or(&team.open, bit, __ATOMIC_SEQ_CST);
+    if ((uint64_t)get(team.spinning) < seats) call_worker();
+    run(work, 0);
+    close(*phase, bit);
+    wait_for_members(*phase);
+    clear(team.taken, bit);
+}
+
+/* Pieces of a phase, numbered from 0: a range of them for each member, and for those who have finished theirs, what is left
+   of the others'. */
+constexpr int MAX_RANGES = 64;
+struct Ranges {
+    int count;
+    struct alignas(64) Range {
+        Count next, end;
+    } at[MAX_RANGES];
+
+    Ranges(Count pieces, int members) : count((int)min(min(members, MAX_RANGES), pieces)) {
+        for (int i = 0; i < count; i++) at[i].next = share(pieces, i, count), at[i].end = share(pieces, i + 1, count);
+    }
+};
+class Pieces {
+    Ranges &ranges;
+    int mine, passed = 0;
+
+  public:
+    Pieces(Ranges &ranges, int member) : ranges(ranges), mine(member % ranges.count) {}
+
+    /* A piece that nobody has taken, or -1. */
+    INLINE Count take() {
+        for (; passed < ranges.count; passed++, mine = mine + 1 == ranges.count ? 0 : mine + 1) {
+            Ranges::Range &range = ranges.at[mine];
+            if (__atomic_load_n(&range.next, __ATOMIC_RELAXED) >= range.end) continue;
+            const Count piece = __atomic_fetch_add(&range.next, 1, __ATOMIC_RELAXED);
+            if (piece < range.end) return piece;
+        }
+        return -1;
+    }
+};
+
+/* Call `body(member, pieces)` in the caller and in as many workers as come. There are at most `threads` members. */
+template <class Body> void share_out(int threads, Count pieces, const Body &body) {
+    struct Work {
+        const Body &body;
+        Ranges &ranges;
+    };
+    if (pieces < 1) return;
+    Ranges ranges(pieces, threads);
+    const Work work = {body, ranges};
+    const auto run = [](const void *given, int member) {
+        const Work &work = *(const Work *)given;
+        Pieces pieces(work.ranges, member);
+        work.body(member, pieces);
+    };
+    const int callers = threads > 1 ? get(team.callers) : 0;  // each has a core
+    run_phase((uint64_t)max(0, min(pieces, threads - max(0, callers - 1)) - 1), run, &work);
+}
+
+/* A product that may have members counts as a caller. */
+struct Caller {
+    const bool counts;
+    Caller(int threads) : counts(threads > 1) { if (counts) add(team.callers, 1); }
+    ~Caller() { if (counts) add(team.callers, -1); }
+};
+
+}  // namespace

@@ -1,0 +1,19 @@
+"""The threads that a product of cpu-packed gets: see `_cpu/packed/team.hpp`."""
+
+from gemmlab._cpu._driver cimport warn_of_fewer
+
+
+cdef extern from "team.hpp" nogil:
+    int threads_allowed(int wanted)
+    int start_workers(int wanted)
+
+
+cdef inline int team_threads(int threads) except -1:
+    """`threads`, or as many as a team can have here, with one warning where the system starts fewer."""
+    cdef int wanted = threads_allowed(threads), started
+    if wanted == 1:
+        return 1
+    started = 1 + start_workers(wanted - 1)
+    if started < wanted:
+        warn_of_fewer(started, threads, b"")
+    return started
