@@ -22,7 +22,7 @@ constexpr double OF_NUMBER = 2, OF_SHARED_ROW = 400, OF_PARTIAL = 8, OF_PART = 5
 
 /* Threads take pieces of their part one after the other, and then of others' parts. Pieces are short, so that all end at
    the same time, but for rows that read B again, and for columns that read A again, or parts of rows of B in memory. */
-constexpr Count ROWS_OF_PIECE = 24, VECTORS_OF_PIECE = 8;  // at least
+constexpr Count ROWS_OF_PIECE = 24, VECTORS_OF_PIECE = 16;  // at least
 constexpr Count STREAMED_BYTES = 8 << 10;                  // of a row of B that comes from memory, at least
 
 /* Parts of k, and the pieces of C, each multiplied by one thread; without rows, there are no pieces. */
@@ -57,16 +57,18 @@ Grid best_grid(const Product &x, Count slices, bool packed) {
 
 /* The pieces of such parts. B is read as it is stored by all rows; where it is packed or gathered, that is done once for
    each column. */
-Shares pieces_of_grid(const Product &x, Count slices, const Grid &grid, bool packed) {
-    const Count lanes = x.kernel->lanes, step = packed || x.packed ? x.kernel->nr : lanes;
-    const Count depth = slices > 1 ? x.kc : x.k;
-    const Count pieces = max(1, (Count)(depth * grid.rows * ceil_div_2(grid.columns, lanes) / piece_vectors(x)));
-    const Count below = packed || gathers_b(x) ? 1 : min(pieces, grid.rows / ROWS_OF_PIECE);
-    if (below > 1) return {slices, ceil_div(grid.rows, below), grid.columns, below};
-    const bool streams = x.m <= STREAMING_ROWS && x.k > ROWS_OF_B && !gathers_b(x);
+Shares pieces_of_grid(const Product &x, Count slices, const Grid &grid) {
+    Product part = x;
+    part.threads = 1, part.m = grid.rows, part.n = grid.columns, part.k = slices > 1 ? x.kc : x.k;
+    const bool packs = !is_in_place(part), gathers = gathers_b(x);
+    const Count lanes = x.kernel->lanes, step = packs || x.packed ? x.kernel->nr : lanes;
+    const Count pieces = max(1, (Count)(part.k * part.m * ceil_div_2(part.n, lanes) / piece_vectors(x)));
+    const Count below = packs || gathers ? 1 : min(pieces, part.m / ROWS_OF_PIECE);
+    if (below > 1) return {slices, ceil_div(part.m, below), part.n, below};
+    const bool streams = x.m <= STREAMING_ROWS && x.k > ROWS_OF_B && !gathers;
     const Count least = streams ? STREAMED_BYTES / x.kernel->sum : VECTORS_OF_PIECE * lanes;
-    const Count beside = max(1, min(pieces, grid.columns / least));
-    return {slices, grid.rows, min(x.n, round_up_2(ceil_div(grid.columns, beside), step)), 1};
+    const Count beside = max(1, min(pieces, part.n / least));
+    return {slices, part.m, min(x.n, round_up_2(ceil_div(part.n, beside), step)), 1};
 }
 
 INLINE bool stays_in_place(const Product &x, const Grid &grid) {
@@ -82,12 +84,11 @@ Shares shares_of(const Product &x) {
     const bool in_place = is_vector(x) || is_in_place(x) || stays_in_place(x, unpacked);
     const Grid grid = in_place ? unpacked : best_grid(x, 1, true);
     if (x.m * x.n <= SLICED_C && x.k > x.kc) {
-        const bool packed = !has_unpacked_tiles(*x.kernel);
         const Count slices = ceil_div(x.k, x.kc);
-        const Grid sliced = best_grid(x, slices, packed);
-        if (sliced.cost < grid.cost) return pieces_of_grid(x, slices, sliced, packed);
+        const Grid sliced = best_grid(x, slices, !has_unpacked_tiles(*x.kernel));
+        if (sliced.cost < grid.cost) return pieces_of_grid(x, slices, sliced);
     }
-    return is_vector(x) || !in_place ? Shares{1, 0, 0, 1} : pieces_of_grid(x, 1, grid, false);
+    return is_vector(x) || !in_place ? Shares{1, 0, 0, 1} : pieces_of_grid(x, 1, grid);
 }
 
 }  // namespace
