@@ -132,14 +132,17 @@ void run_some(const Product &x, const Plan &plan, const Batch &batch, Count firs
     }
 }
 
+/* What they cost, in vectors that are multiplied and added. */
+double vectors_of(const Product &x, Count products) {
+    return ((double)x.m * ceil_div_2(x.n, x.kernel->lanes) * x.k + OF_PRODUCT) * products;
+}
+
 /* All products of a batch, which this is the plan of. */
 void run(const Product &x, const Plan &plan, const Batch &batch) {
     const Count products = products_in(batch);
-    const Caller caller(x.threads);
     if (!plan.by_product) return run_some(x, plan, batch, 0, products);
     const Product one_thread = alone(x);
-    const double vectors = (double)x.m * ceil_div_2(x.n, x.kernel->lanes) * x.k + OF_PRODUCT;
-    const Count count = pieces_of(x.threads, products, products * vectors / MOST_VECTORS);
+    const Count count = pieces_of(x.threads, products, vectors_of(x, products) / MOST_VECTORS);
     share_out(x.threads, count, [&](int member, Pieces &pieces) {
         Product each = one_thread;
         each.buffer = x.buffer + member * plan.of_thread;
@@ -159,7 +162,6 @@ Count pack_operand(const Product &x, char *to) {
                        .padded = x.k, .depth = 1});
         return bytes;
     }
-    const Caller caller(x.threads);
     pack_part_of_b(x, to, {.pr = 0, .k = x.k, .jc = 0, .columns = x.n}, rows_of_b_at_a_time(x));
     return bytes;
 }

@@ -16,6 +16,9 @@
 #include <signal.h>
 #include <time.h>
 #include <new>
+#if defined(__linux__)
+#include <sys/resource.h>
+#endif
 
 #include "problem.hpp"
 #include "thread_places.h"
@@ -26,6 +29,11 @@ constexpr int MAX_WORKERS = 1023;
 constexpr int PHASES = 64;               // open at the same time; a further caller goes alone
 constexpr long long SPIN_NS = 25000;
 constexpr int PAUSES = 8;                // between two looks at the clock
+constexpr double WORTH_A_CALL = 6e5;     // vectors multiplied and added: of a product whose caller calls who has blocked
+constexpr long long ONCE_MORE_NS = 50000;     // or if the one before has ended so shortly before
+constexpr long long OTHERS_NS = 1000000;      // for so long after a call, its thread is taken to call again
+constexpr double OF_OTHERS = 4e6;        // vectors: a product that takes longer than that
+constexpr long long CROWDED_NS = 20000000;  // for so long after it was seen, other programs are taken to want the CPUs
 constexpr size_t STACK_BYTES = 1 << 20;  // of a worker
 
 /* Whether a phase is open, how many have joined, and its number are one word: nobody joins the next phase by mistake. */
@@ -52,7 +60,11 @@ struct Team {
     long tick = 0;                 // of the system's clock, when the main thread's CPUs were last asked for
     alignas(LINE) int asleep = 0;  // workers that have blocked, but for those that are called
     int spinning = 0;
-    alignas(LINE) int callers = 0;
+    alignas(LINE) int callers = 0; // products that would have members
+    const void *last_caller = NULL;  // a thread
+    long long changed_ns = 0;        // when another thread called than before
+    long long ended_ns = 0;          // when a product ended whose workers had blocked
+    long long crowded_ns = 0;        // when other programs were seen to want the CPUs
     alignas(LINE) uint64_t open = 0, taken = 0;  // a bit for each phase: it can be joined; it is somebody's
     Phase phases[PHASES];
 };
@@ -68,6 +80,12 @@ INLINE bool exchange(uint64_t &x, uint64_t &old, uint64_t value) {
 }
 INLINE uint64_t members_in(uint64_t state) { return (state & MEMBERS) / MEMBER; }
 
+INLINE long long clock_ns() {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
 /* Wait actively until something holds, for SPIN_NS at most. */
 template <class Condition> INLINE bool spin_until(const Condition &holds) {
     long long end = 0;
@@ -80,11 +98,9 @@ template <class Condition> INLINE bool spin_until(const Condition &holds) {
             asm volatile("isb");
 #endif
         }
-        struct timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        const long long ns = now.tv_sec * 1000000000LL + now.tv_nsec;
-        if (!end) end = ns + SPIN_NS;
-        else if (ns > end) return false;
+        const long long now = clock_ns();
+        if (!end) end = now + SPIN_NS;
+        else if (now > end) return false;
     }
 }
 
@@ -168,17 +184,20 @@ bool help_any() {
     return helped;
 }
 
-/* Wait until a phase is open. */
-void wait_for_work() {
+/* Whether a phase has been opened within SPIN_NS. */
+bool wait_actively() {
     add(team.spinning, 1);
     const bool found = spin_until([] { return get(team.open) != 0; });
     add(team.spinning, -1);
-    if (found) return;
+    return found;
+}
+
+/* Block until called, unless a phase is open. */
+void block() {
     pthread_mutex_lock(&team.lock);
     add(team.asleep, 1);
-    if (get(team.open)) {
-        add(team.asleep, -1);
-    } else {
+    if (get(team.open)) add(team.asleep, -1);
+    else {
         while (!team.called) pthread_cond_wait(&team.bell, &team.lock);
         team.called--;
     }
@@ -187,7 +206,7 @@ void wait_for_work() {
 
 void *work(void *) {
     for (;;)
-        if (!help_any()) wait_for_work();
+        if (!help_any() && !wait_actively()) block();
     return NULL;
 }
 
@@ -263,18 +282,83 @@ void wait_for_members(Phase &phase) {
     pthread_mutex_unlock(&team.lock);
 }
 
+/* Whether other programs want the CPUs: a thread that does not block has had less of its core than the time that has
+   passed since the tick before. Then a worker would take from them, or from another caller, more than it gives. */
+#if defined(__linux__)
+bool is_crowded() {
+    static thread_local struct { long tick; long long ns, cpu_ns, own, others; } last;
+    struct timespec coarse;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &coarse);
+    if (coarse.tv_nsec != last.tick) {
+        struct rusage used;
+        getrusage(RUSAGE_THREAD, &used);
+        const long long now = clock_ns(), ns = now - last.ns, own = used.ru_nvcsw, others = used.ru_nivcsw;
+        const long long cpu_ns = (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000000LL
+                               + (used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1000LL;
+        const bool waited = cpu_ns - last.cpu_ns < ns - ns / 4, preempted = others - last.others > own - last.own;
+        if (waited && preempted) set(team.crowded_ns, now);
+        last = {coarse.tv_nsec, now, cpu_ns, own, others};
+    }
+    return get(team.crowded_ns) && clock_ns() - get(team.crowded_ns) < CROWDED_NS;
+}
+#else
+bool is_crowded() { return false; }
+#endif
+
+/* Whether another thread has called shortly before, and so may be between two calls. */
+thread_local char here;
+bool has_others() {
+    const void *const last = get(team.last_caller);
+    const long long changed = get(team.changed_ns);
+    if (last == &here) return changed && clock_ns() - changed < OTHERS_NS;
+    const long long now = clock_ns();
+    if (now - changed > OTHERS_NS / 2) {
+        set(team.last_caller, (const void *)&here);
+        if (last) set(team.changed_ns, now);
+    }
+    return last;
+}
+
+/* The product that the calling thread is in: how many workers may join it, and whether those are called that have blocked.
+   A core that another caller is taken to have is not a worker's; who has blocked costs a short product more than it gives. */
+struct ProductHere {
+    int workers;
+    bool calls, is_timed;
+};
+thread_local ProductHere product_here = {};
+
+/* A product of so many vectors begins: how many threads it is to be planned for, of those it may have. */
+int begin_product(int threads, double vectors) {
+    if (threads == 1) return 1;
+    ProductHere &call = product_here;
+    const int others = add(team.callers, 1), asleep = get(team.asleep);
+    call.calls = vectors > WORTH_A_CALL, call.is_timed = !call.calls && asleep;
+    if (call.is_timed) call.calls = clock_ns() - get(team.ended_ns) < ONCE_MORE_NS;
+    call.workers = (int)min(threads - 1, call.calls ? get(team.workers) : max(0, get(team.workers) - asleep));
+    if (call.workers > 0) call.workers -= (int)max(others, vectors < OF_OTHERS && has_others());
+    if (call.workers > 0 && is_crowded()) call.workers = 0;
+    return 1 + (int)max(0, call.workers);
+}
+/* It ends; `threads` are those that it might have had. */
+void end_product(int threads) {
+    if (threads == 1) return;
+    if (product_here.is_timed) set(team.ended_ns, clock_ns());
+    product_here = {};
+    add(team.callers, -1);
+}
+
 /* Call `run` with the caller as member 0, and with as many workers as come, at most `seats`, until one has returned: then
    no piece is left. Returns when all have. */
 void run_phase(uint64_t seats, void (*run)(const void *work, int member), const void *work) {
     uint64_t bit;
-    Phase *const phase = seats > 0 ? take_phase(&bit) : NULL;
+    Phase *const phase = take_phase(&bit);
     if (!phase) return run(work, 0);
     follow_main_thread();
     phase->modes = modes_here(), phase->run = run, phase->work = work;
     set(phase->left, (uint64_t)0), set(phase->seats, seats), set(phase->cpu, cpu_here());
     set(phase->state, (get(phase->state) & ~(NUMBER - 1)) + NUMBER + OPEN);
     __atomic_fetch_or(&team.open, bit, __ATOMIC_SEQ_CST);
-    if ((uint64_t)get(team.spinning) < seats) call_worker();
+    if (product_here.calls && (uint64_t)get(team.spinning) < seats) call_worker();
     run(work, 0);
     close(*phase, bit);
     wait_for_members(*phase);
@@ -327,15 +411,8 @@ template <class Body> void share_out(int threads, Count pieces, const Body &body
         Pieces pieces(work.ranges, member);
         work.body(member, pieces);
     };
-    const int callers = threads > 1 ? get(team.callers) : 0;  // each has a core
-    run_phase((uint64_t)max(0, min(pieces, threads - max(0, callers - 1)) - 1), run, &work);
+    const uint64_t seats = (uint64_t)min(pieces, threads) - 1;
+    seats ? run_phase(seats, run, &work) : run(&work, 0);
 }
-
-/* A product that may have members counts as a caller. */
-struct Caller {
-    const bool counts;
-    Caller(int threads) : counts(threads > 1) { if (counts) add(team.callers, 1); }
-    ~Caller() { if (counts) add(team.callers, -1); }
-};
 
 }  // namespace

@@ -13,9 +13,9 @@ from gemmlab._cpu.packed_backend.arrays cimport apart_in_memory, broadcast
 from gemmlab._cpu.packed_backend.loops cimport (
     DOT_KC, MAX_AXES, Batch, Buffer, Call, ClockedKernel, Extents, Kernel, Machine, Plan, Product, Recorder,
     RecordingKernel, clocked_kernel, drop_buffer, drop_buffers, extents_of, fits_in_memory, give_buffer, has_any_order,
-    is_dots, new_buffer, pack_operand, plan_of, products_in, recording_kernel, run, take_buffer,
+    is_dots, new_buffer, pack_operand, plan_of, products_in, recording_kernel, run, take_buffer, vectors_of,
 )
-from gemmlab._cpu.packed_backend.threads cimport team_threads, threads_allowed
+from gemmlab._cpu.packed_backend.threads cimport LARGE, begin_product, end_product, team_threads, threads_allowed
 from gemmlab._cpu.packed_backend.words cimport in_words
 
 import numpy
@@ -287,8 +287,11 @@ cdef class PackedKernel(CompiledWay):
         if packed.buffer == NULL:
             raise MemoryError(f"no memory for {packed.nbytes} bytes of panels")
         if packed.nbytes:
+            threads = x.threads
+            x.threads = begin_product(threads, LARGE)
             with nogil:
                 pack_operand(x, packed.buffer.memory)
+            end_product(threads)
         return packed
 
     def run(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, int threads=1, Py_ssize_t mc=0, Py_ssize_t kc=0,
@@ -371,7 +374,7 @@ cdef class PackedKernel(CompiledWay):
         """The product that is described, over the batch, whose steps in A and B are known."""
         cdef Buffer *buffer = NULL
         cdef Plan plan
-        cdef int axis
+        cdef int axis, threads
         for axis in range(batch.axes):
             batch.c[axis] = cnp.PyArray_STRIDE(out, axis)
         while batch.axes and batch.b[batch.axes - 1] == 0:  # one B for all: their rows may be the rows of one A
@@ -382,16 +385,20 @@ cdef class PackedKernel(CompiledWay):
                 break
             x.m *= batch.shape[axis]
             batch.axes -= 1
+        threads = x.threads
+        x.threads = begin_product(threads, vectors_of(x[0], products_in(batch[0])))
         plan_of(x[0], products_in(batch[0]), plan)
         if plan.bytes:
             buffer = take_buffer(plan.bytes, self.extents.huge_page)
-            if buffer == NULL:
-                raise MemoryError(f"no memory for {plan.bytes} bytes of panels")
-            x.buffer = buffer.memory
-        with nogil:
-            run(x[0], plan, batch[0])
+            x.buffer = buffer.memory if buffer != NULL else NULL
+        if buffer != NULL or not plan.bytes:
+            with nogil:
+                run(x[0], plan, batch[0])
+        end_product(threads)
         if buffer != NULL:
             give_buffer(buffer)
+        elif plan.bytes:
+            raise MemoryError(f"no memory for {plan.bytes} bytes of panels")
         return 0
 
 

@@ -94,6 +94,7 @@ cdef extern from "run.hpp" nogil:
         Py_ssize_t *b
         Py_ssize_t *c
     Py_ssize_t products_in(const Batch &)
+    double vectors_of(const Product &, Py_ssize_t)
     void run(const Product &, const Plan &, const Batch &)
     Py_ssize_t pack_operand(const Product &, char *)
 

@@ -6,6 +6,9 @@ from gemmlab._cpu._driver cimport warn_of_fewer
 cdef extern from "team.hpp" nogil:
     int threads_allowed(int wanted)
     int start_workers(int wanted)
+    double LARGE "WORTH_A_CALL + 1"
+    int begin_product(int threads, double vectors)
+    void end_product(int threads)
 
 
 cdef inline int team_threads(int threads) except -1:
