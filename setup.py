@@ -29,14 +29,14 @@ from setuptools.modified import newer_group
 
 RUNGS, PACKED, ROOFLINE = "gemmlab/_cpu/rungs", "gemmlab/_cpu/packed", "gemmlab/roofline"
 WORKLOADS, TRANSFERS = "gemmlab/workloads", "gemmlab/_gpu/transfers"
-GLUE = "gemmlab/_cpu/packed_backend"
+GLUE, THREADS = "gemmlab/_cpu/packed_backend", "gemmlab/_cpu/threads"
 # For each instruction set; the one that takes longest is the first.
 LIBRARIES = [f"{PACKED}/kernels.cpp", f"{WORKLOADS}/loops/postings.c", f"{WORKLOADS}/loops/gpp.c",
              f"{ROOFLINE}/loops/fma.c", f"{ROOFLINE}/loops/stream.c"]
 ONCE = [f"{GLUE}/_packed", "gemmlab/_cpu/_driver", "gemmlab/_front", "gemmlab/_cpu/_features", "gemmlab/_auto/_choice",
-        f"{WORKLOADS}/_postings", f"{WORKLOADS}/_gpp", f"{ROOFLINE}/_cache", f"{ROOFLINE}/_fma", f"{ROOFLINE}/_stream",
-        f"{TRANSFERS}/_copies"]
-INCLUDE = ["gemmlab/_cpu", RUNGS, PACKED, GLUE, ROOFLINE, f"{ROOFLINE}/loops", f"{WORKLOADS}/loops",
+        f"{THREADS}/_threads", f"{WORKLOADS}/_postings", f"{WORKLOADS}/_gpp", f"{ROOFLINE}/_cache", f"{ROOFLINE}/_fma",
+        f"{ROOFLINE}/_stream", f"{TRANSFERS}/_copies"]
+INCLUDE = ["gemmlab/_cpu", THREADS, RUNGS, PACKED, GLUE, ROOFLINE, f"{ROOFLINE}/loops", f"{WORKLOADS}/loops",
            f"{WORKLOADS}/kernels", TRANSFERS, numpy.get_include()]
 C_HEADERS = [path.as_posix() for folder in ("gemmlab/_cpu", ROOFLINE, WORKLOADS, TRANSFERS)
              for path in Path(folder).rglob("*.h")]

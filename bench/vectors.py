@@ -21,9 +21,9 @@ import numpy as np
 
 import gemmlab
 from gemmlab._config import MAX_THREADS
-from gemmlab._cpu._driver import allowed_threads
 from gemmlab._cpu.isa import chosen
 from gemmlab._cpu.machine import caches
+from gemmlab._cpu.packed_backend._packed import allowed_threads
 from gemmlab.roofline._stream import Streams
 from gemmlab.roofline.ceilings.bandwidth import measure_point
 

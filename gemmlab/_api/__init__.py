@@ -25,8 +25,8 @@ from gemmlab._api.foreign import array_owner, foreign_operand
 from gemmlab._api.packing import pack
 from gemmlab._api.products import general_matmul
 from gemmlab._config import config
-from gemmlab._cpu import _driver
-from gemmlab._cpu.threadpool import follow_threadpoolctl
+from gemmlab._cpu.threads import _threads
+from gemmlab._cpu.threads.threadpool import follow_threadpoolctl
 from gemmlab._front import matmul
 from gemmlab._gpu.plans import table
 
@@ -53,4 +53,4 @@ follow_threadpoolctl()
 _front.set_general(general_matmul)
 config.listen(_front.settings_changed)
 config.listen(table.forget_all)
-config.listen(lambda: _driver.limit_threads(config.threads))
+config.listen(lambda: _threads.limit_threads(config.threads))

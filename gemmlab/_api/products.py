@@ -21,7 +21,7 @@ from gemmlab._api.packing import with_packed
 from gemmlab._backend import FullBackend, Params
 from gemmlab._config import Scope, check_threads, config, scope
 from gemmlab._cpu.packed_backend._packed import PackedOperand
-from gemmlab._cpu.threadpool import follow_threadpoolctl
+from gemmlab._cpu.threads.threadpool import follow_threadpoolctl
 from gemmlab._problem import AnyArray, Problem
 
 

@@ -23,7 +23,8 @@ from gemmlab import _profile
 from gemmlab._auto._choice import Choice, shape_class
 from gemmlab._config import config
 from gemmlab._cpu import _features, isa
-from gemmlab._cpu._driver import CompiledWay, layout, max_threads
+from gemmlab._cpu._driver import CompiledWay, layout
+from gemmlab._cpu.threads._threads import max_threads
 from gemmlab._problem import Problem
 
 DTYPES = tuple(np.dtype(code).name for code in "?bBhHiIqQefdFD")

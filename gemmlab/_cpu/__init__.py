@@ -5,13 +5,11 @@
     packed_backend/      cpu-packed as a backend: its calls on arrays, its plan, its traffic
     baselines.py         NumPy, and the vendors' BLAS through one shim
     layouts.py           operands as a rung or a BLAS takes them, copied where needed
-    _driver.pyx          calls a rung or a BLAS over a batch of matrices, without the GIL; how many threads it gets
-      openmp_or_serial.h OpenMP's few calls, and what they mean in a serial build
-      thread_start.h     how many threads the system starts
+    threads/             how many threads a product gets, and the team that cpu-packed has of its own
+    _driver.pyx          calls a rung or a BLAS over a batch of matrices, without the GIL
     isa.py               which build of the kernels runs here
     _features.pyx        what this CPU has, and this build, by cpu_features.h
     machine.py           caches, CPUs, names
-    threadpool.py        threadpoolctl's view of our threads
 """
 
 from __future__ import annotations

@@ -6,9 +6,6 @@ from gemmlab._cpu.rungs.blocks cimport BlockRule
 from gemmlab._cpu.rungs.rung cimport RungParams
 
 
-cdef int threads_for(double flop, double team_flop) except -1
-cpdef int usable_threads(int threads) except -1
-cdef int warn_of_fewer(int started, int threads, bytes besides) except -1
 cdef bint is_rows(cnp.ndarray x) noexcept
 cdef bint is_columns(cnp.ndarray x) noexcept
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from gemmlab._api import array_owner
 from gemmlab._api.adding import add_product
-from gemmlab._cpu._driver import max_threads
+from gemmlab._cpu.threads._threads import max_threads
 from gemmlab._problem import AnyArray, DType
 from gemmlab.dask.errors import CannotRead
 

@@ -5,7 +5,7 @@ from time import perf_counter
 
 from cython.parallel cimport prange
 
-from gemmlab._cpu._driver cimport usable_threads
+from gemmlab._cpu.threads._threads cimport usable_threads
 
 from gemmlab._cpu import isa
 

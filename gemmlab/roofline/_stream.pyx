@@ -15,7 +15,7 @@ cimport numpy as cnp
 from cython.parallel cimport prange
 from libc.string cimport memset
 
-from gemmlab._cpu._driver cimport usable_threads
+from gemmlab._cpu.threads._threads cimport usable_threads
 
 import numpy
 

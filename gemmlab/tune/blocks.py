@@ -26,7 +26,8 @@ import numpy as np
 
 from gemmlab import _front, _profile
 from gemmlab._api import get_backend, matmul
-from gemmlab._cpu import _driver, isa
+from gemmlab._cpu import isa
+from gemmlab._cpu.threads._threads import max_threads
 from gemmlab._version import __version__
 from gemmlab.measure import Session, Settings, sized
 from gemmlab.measure.comparison import is_good, ratio
@@ -144,7 +145,7 @@ class BlocksSearch:
         compiled = Path(sys.modules[type(self.chosen.kernel).__module__].__file__ or "").read_bytes()
         return {
             "gemmlab_tune": logs.VERSION, "backend": self.chosen.name, "device": isa.profile_name(),
-            "driver": f"{_driver.max_threads()} threads, squares of {', '.join(map(str, self.edges))}",
+            "driver": f"{max_threads()} threads, squares of {', '.join(map(str, self.edges))}",
             "text_sha256": sha256(compiled).hexdigest(), "names": list(self.chosen.params),
             "defaults": {dtype: list(self.defaults(dtype).values()) for dtype in self._known},
             "seed": int(np.random.SeedSequence().generate_state(1)[0]), "dtypes": self.dtypes,
@@ -298,7 +299,7 @@ def _team_flop(chosen: Any, dtype: str, blocks: Blocks, rounds: int) -> int:
     At most a factor of eight from the default. Undecided where the rounds disagree, and the default is within what
     their intervals leave open.
     """
-    usual, team = chosen.usual_team_flop(dtype, dtype), _driver.max_threads()
+    usual, team = chosen.usual_team_flop(dtype, dtype), max_threads()
     if team == 1:
         return int(usual)
     seconds = _team_seconds(chosen, dtype, blocks, rounds, team)

@@ -4,7 +4,7 @@
 cimport numpy as cnp
 from cython.parallel cimport prange
 
-from gemmlab._cpu._driver cimport usable_threads
+from gemmlab._cpu.threads._threads cimport usable_threads
 
 from gemmlab._cpu import isa
 

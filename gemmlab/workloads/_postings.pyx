@@ -9,7 +9,7 @@ from libc.string cimport memcpy
 
 import numpy as np
 
-from gemmlab._cpu._driver cimport usable_threads
+from gemmlab._cpu.threads._threads cimport usable_threads
 
 from gemmlab._cpu import isa
 

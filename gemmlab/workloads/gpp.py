@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 import gemmlab
 from gemmlab._config import check_threads
-from gemmlab._cpu._driver import max_threads
+from gemmlab._cpu.threads._threads import max_threads
 from gemmlab.workloads._gpp import Loops
 from gemmlab.workloads.gpp_device import DeviceProblem
 from gemmlab.workloads.gpp_problem import Numbers, Problem, Reals, frequencies, groups_of_bands

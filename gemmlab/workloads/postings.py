@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gemmlab._config import check_threads
-from gemmlab._cpu._driver import max_threads
+from gemmlab._cpu.threads._threads import max_threads
 from gemmlab.workloads.postings_device import GRAINS, DeviceIndex, Found
 from gemmlab.workloads.postings_index import Ids, Index, Query, Terms, kernels, read_queries, write_queries
 from gemmlab.workloads.postings_made import generate, trigrams

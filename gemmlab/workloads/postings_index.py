@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gemmlab._cpu._driver import max_threads
 from gemmlab._cpu.machine import free_memory_bytes
+from gemmlab._cpu.threads._threads import max_threads
 from gemmlab._files import replacing
 from gemmlab.workloads._postings import Loops, walk
 

@@ -13,8 +13,8 @@ from time import perf_counter
 import numpy as np
 
 from gemmlab._config import check_threads
-from gemmlab._cpu._driver import max_threads
 from gemmlab._cpu.machine import free_memory_bytes
+from gemmlab._cpu.threads._threads import max_threads
 from gemmlab.workloads.postings_index import Index, Integers, kernels
 
 WAYS = ("auto", "bits", "sparse")

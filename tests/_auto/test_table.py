@@ -19,6 +19,7 @@ from gemmlab import _front, _profile
 from gemmlab._api.products import general_matmul
 from gemmlab._auto import CLASSES, Row, numpy_library, shape_class, table
 from gemmlab._cpu import _driver, _features, isa
+from gemmlab._cpu.threads._threads import max_threads
 from gemmlab.measure import problems
 
 HERE = (_features.processor(), isa.chosen(), numpy_library())
@@ -53,7 +54,7 @@ def with_rows(monkeypatch, tmp_path):
 
 def row(shape_class, dtype="float64", layout="CCC", **other):
     records = ("docs/measured/first.jsonl", "docs/measured/second.jsonl")
-    made = Row(*HERE, _driver.max_threads(), dtype, layout, shape_class, (0.71, 0.73), records)
+    made = Row(*HERE, max_threads(), dtype, layout, shape_class, (0.71, 0.73), records)
     return replace(made, **other)
 
 
@@ -238,7 +239,7 @@ def test_vectors_are_rows_and_columns(with_rows):
 
 
 def test_a_row_is_about_a_number_of_threads(with_rows):
-    with_rows(row("small", threads=_driver.max_threads() + 1))
+    with_rows(row("small", threads=max_threads() + 1))
     a, b = operands("small")
     assert taken(a, b) == compiled(a, b) == "cpu-packed"
 
@@ -246,13 +247,13 @@ def test_a_row_is_about_a_number_of_threads(with_rows):
 @pytest.mark.parametrize("name", table.NUMPYS_THREADS)
 def test_a_row_is_about_numpys_threads_too(name, with_rows, monkeypatch):
     with_rows(row("small"))
-    monkeypatch.setenv(name, str(_driver.max_threads()))
+    monkeypatch.setenv(name, str(max_threads()))
     assert compiled(*operands("small")) == "cpu-numpy"
-    monkeypatch.setenv(name, str(_driver.max_threads() + 1))
+    monkeypatch.setenv(name, str(max_threads() + 1))
     assert compiled(*operands("small")) == taken(*operands("small")) == "cpu-packed"
 
 
-@pytest.mark.skipif(_driver.max_threads() < 2, reason="one thread is all there is")
+@pytest.mark.skipif(max_threads() < 2, reason="one thread is all there is")
 def test_a_limit_of_threadpoolctl_is_followed_by_both_ways(with_rows):
     with_rows(row("small", threads=1))
     a, b = operands("small")

@@ -17,7 +17,7 @@ PACKED = ROOT / "gemmlab" / "_cpu" / "packed"
 
 @pytest.fixture(scope="module")
 def tests_object(tmp_path_factory):
-    return compiled("g++", ROOT / "tests" / "_cpu" / "kernels_test.cpp", tmp_path_factory.mktemp("kernels"))
+    return compiled("g++", ROOT / "tests" / "_cpu" / "kernels_test.cpp", tmp_path_factory.mktemp("kernels"), "-fopenmp")
 
 
 @pytest.mark.exhaustive
@@ -25,7 +25,8 @@ def tests_object(tmp_path_factory):
 @pytest.mark.parametrize("level", [*isa.available(), *isa.extras_here()])
 def test_every_kernel_takes_every_tile_and_strategy_and_is_right(level, tests_object, tmp_path):
     library = next(PACKED.glob(f"{level}/kernels.*.so"))
-    program = linked("g++", [tests_object, library], tmp_path / "kernels_test", f"-Wl,-rpath,{library.parent}")
+    options = "-fopenmp", f"-Wl,-rpath,{library.parent}"
+    program = linked("g++", [tests_object, library], tmp_path / "kernels_test", *options)
     done = subprocess.run([program, str(fresh_seed()), "200"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -298,31 +298,6 @@ def test_many_threads_of_python_at_once():
         assert all(done)
 
 
-FORK = """
-import os, warnings
-import numpy as np
-import gemmlab
-
-a = np.random.default_rng(0).standard_normal((500, 400))
-first = gemmlab.matmul(a, a.T, backend="cpu-packed", threads=2)
-child = os.fork()
-if child == 0:
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        for _ in range(3):
-            same = gemmlab.matmul(a, a.T, backend="cpu-packed", threads=2).tobytes() == first.tobytes()
-            deep = gemmlab.matmul(a[:3].repeat(40, 1), a[:3].repeat(40, 1).T, backend="cpu-packed", threads=2)
-    os._exit(0 if same and len(seen) == 1 and "fork" in str(seen[0].message) else 1)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_forked_child_multiplies_alone_and_says_so_once():
-    done = run_python("-W", "ignore", "-c", FORK, timeout=60)
-    assert done.returncode == 0, done.stderr
-
-
 LEAK = """
 import resource
 import numpy as np

@@ -1,4 +1,4 @@
-"""OpenMP's threads: after a fork, and where the system starts fewer than were asked for."""
+"""OpenMP's threads: after a fork, and where the system starts fewer than were asked for (cpu-packed: test_team.py)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import sys
 
 import pytest
 from helpers import output_of
-
-from gemmlab._cpu._driver import max_threads
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 needs_limits = pytest.mark.skipif(sys.platform != "linux", reason="no limit on a process's memory here")
@@ -37,13 +35,12 @@ try:
 finally:
     os._exit(status)
 """
-PRODUCT = "assert np.array_equal(gemmlab.matmul(a, a, threads=2), right)"
+PRODUCT = "assert np.array_equal(gemmlab.matmul(a, a, backend='cpu-ikj', threads=2), right)"
 CEILINGS = """
 from gemmlab.roofline.ceilings.cpu import measure_ceilings
 records = measure_ceilings(seconds=0, threads=2, bandwidth=False)
 """
 FMA = "from gemmlab.roofline._fma import Loops; Loops()"
-PACKING = "gemmlab.pack(np.ones((3000, 900)))"
 STREAM = "from gemmlab.roofline._stream import Streams; Streams(1 << 15, 2)"
 
 
@@ -55,9 +52,8 @@ STREAM = "from gemmlab.roofline._stream import Streams; Streams(1 << 15, 2)"
         f'{FMA}.run("float32", 2, 1000)',
         f"{FMA}.clock_ghz(2, 1000)",
         STREAM,
-        pytest.param(PACKING, marks=pytest.mark.skipif(max_threads() < 2, reason="one thread is all there is")),
     ],
-    ids=["ceilings", "fma", "clock", "stream", "pack"],
+    ids=["ceilings", "fma", "clock", "stream"],
 )
 def test_a_child_multiplies_whatever_started_the_parents_threads(parent):
     output_of(FORK.format(parent=parent, child=PRODUCT), timeout=60)
@@ -81,7 +77,7 @@ in_use = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize(
 resource.setrlimit(resource.RLIMIT_AS, (in_use + (1 << 30),) * 2)
 with warnings.catch_warnings(record=True) as seen, gemmlab.trace() as calls:
     warnings.simplefilter("always")
-    for backend in ("{backend}", "cpu-packed", "cpu-ikj"):
+    for backend in ("{backend}", "cpu-blocked-local", "cpu-ikj"):
         assert np.array_equal(gemmlab.matmul(a, a, backend=backend, threads=60), right)
         assert np.array_equal(gemmlab.matmul(a, a, backend=backend, threads=2), right)
 threads = [call.threads for call in calls]
@@ -92,9 +88,8 @@ assert "60 threads" in str(seen[0].message) and "OMP_STACKSIZE" in str(seen[0].m
 
 
 @needs_limits
-@pytest.mark.parametrize("backend", ["cpu-packed", "cpu-blocked"])
-def test_threads_that_cannot_be_created_are_left_out_with_one_warning(backend):
-    output_of(LIMITED.format(backend=backend), OMP_STACKSIZE="64M", timeout=60)
+def test_threads_that_cannot_be_created_are_left_out_with_one_warning():
+    output_of(LIMITED.format(backend="cpu-blocked"), OMP_STACKSIZE="64M", timeout=60)
 
 
 # The system's limit on a user's threads does not bind root, who becomes a user that runs nothing else.
@@ -104,18 +99,19 @@ import numpy as np
 import gemmlab
 
 a = np.ones((300, 300))
-gemmlab.matmul(a, a, backend="cpu-packed", threads=1)
+gemmlab.matmul(a, a, backend="{backend}", threads=1)
 os.setgid(100000 + os.getpid()); os.setuid(100000 + os.getpid())
 tasks = len(os.listdir("/proc/self/task"))
 resource.setrlimit(resource.RLIMIT_NPROC, (tasks + 5, tasks + 5))
 with warnings.catch_warnings(record=True) as seen, gemmlab.trace() as calls:
     warnings.simplefilter("always")
-    assert (gemmlab.matmul(a, a, backend="cpu-packed", threads=60) == 300).all()
+    assert (gemmlab.matmul(a, a, backend="{backend}", threads=60) == 300).all()
 assert 1 < calls[0].threads < 10 and len(seen) == 1, (calls, seen)
 """
 
 
 @needs_limits
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can become another user")
-def test_a_limit_on_the_users_threads_is_kept_to():
-    output_of(FEW_TASKS, timeout=60)
+@pytest.mark.parametrize("backend", ["cpu-packed", "cpu-ikj"])
+def test_a_limit_on_the_users_threads_is_kept_to(backend):
+    output_of(FEW_TASKS.format(backend=backend), timeout=60)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 CPU = ROOT / "gemmlab" / "_cpu"
-INCLUDE = [f"-I{folder}" for folder in (CPU, CPU / "rungs", CPU / "packed", CPU / "packed_backend")]
+INCLUDE = [f"-I{folder}" for folder in (CPU, CPU / "threads", CPU / "rungs", CPU / "packed", CPU / "packed_backend")]
 PROGRAMS = {"aarch64-linux-gnu-g++": "g++-aarch64-linux-gnu", "qemu-aarch64": "qemu-user"}  # and their Debian packages
 
 
@@ -26,19 +26,19 @@ def flags() -> list[str]:
         for node in ast.parse((ROOT / "setup.py").read_text(encoding="utf-8")).body
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
     }
-    return [*ast.literal_eval(assigned["GNU_FLAGS"]), *ast.literal_eval(assigned["CXX_FLAGS"]), "-fopenmp", *INCLUDE]
+    return [*ast.literal_eval(assigned["GNU_FLAGS"]), *ast.literal_eval(assigned["CXX_FLAGS"]), *INCLUDE]
 
 
-def compiled(compiler: str, source: Path, folder: Path) -> Path:
+def compiled(compiler: str, source: Path, folder: Path, *options: str) -> Path:
     """The object file of a source, without flags for an instruction set."""
     made = folder / f"{source.stem}.o"
-    subprocess.run([compiler, *flags(), "-c", str(source), "-o", str(made)], check=True)
+    subprocess.run([compiler, *flags(), *options, "-c", str(source), "-o", str(made)], check=True)
     return made
 
 
 def linked(compiler: str, objects: list[Path], program: Path, *options: str) -> Path:
     """A program of compiled objects and libraries."""
-    subprocess.run([compiler, *map(str, objects), "-o", str(program), "-fopenmp", *options], check=True)
+    subprocess.run([compiler, *map(str, objects), "-o", str(program), *options], check=True)
     return program
 
 
@@ -52,8 +52,8 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         sources = CPU / "packed" / "kernels.cpp", ROOT / "tests" / "_cpu" / "kernels_test.cpp"
-        objects = [compiled(compiler, source, folder) for source in sources]
-        program = linked(compiler, objects, folder / "kernels_test", "-static")
+        objects = [compiled(compiler, source, folder, "-fopenmp") for source in sources]
+        program = linked(compiler, objects, folder / "kernels_test", "-static", "-fopenmp")
         return subprocess.run([emulator, str(program), *arguments], check=False, env=dict(os.environ)).returncode
 
 

@@ -17,7 +17,8 @@ from randomness import RNG
 
 import gemmlab
 from gemmlab import UnsupportedProblem, _profile, cli, tune
-from gemmlab._cpu import _driver, isa
+from gemmlab._cpu import isa
+from gemmlab._cpu.threads._threads import max_threads
 from gemmlab.tune import auto, blocks
 from gemmlab.tune.evidence import Undecided
 from gemmlab.tune.search import log
@@ -278,12 +279,12 @@ def test_the_fastest_that_is_most_like_the_defaults_is_taken(session):
 
 def times_of_a_team(monkeypatch, alone, together):
     """Make the clock of the small product say these seconds a call, round by round."""
-    monkeypatch.setattr(blocks, "_team_seconds", lambda *given: {1: alone, _driver.max_threads(): together})
+    monkeypatch.setattr(blocks, "_team_seconds", lambda *given: {1: alone, max_threads(): together})
     packed = gemmlab.get_backend("cpu-packed")
     return blocks._team_flop(packed, "float32", {}, 7), packed.usual_team_flop("float32", "float32")
 
 
-@pytest.mark.skipif(_driver.max_threads() < 2, reason="one thread is all there is")
+@pytest.mark.skipif(max_threads() < 2, reason="one thread is all there is")
 def test_the_cost_of_a_team_is_not_kept_where_noise_may_explain_it(monkeypatch):
     found, usual = times_of_a_team(monkeypatch, [1e-5] * 7, [9e-6] * 7)
     assert found != usual
@@ -314,17 +315,17 @@ def threads_of(edge):
     return calls[0].threads
 
 
-@pytest.mark.skipif(_driver.max_threads() < 2, reason="one thread is all there is")
+@pytest.mark.skipif(max_threads() < 2, reason="one thread is all there is")
 def test_threads_follow_what_the_profile_says_of_their_cost():
-    _profile.store(MACHINE, "cpu-packed", {"float64": {"team_flop": 2000 * 6 // (_driver.max_threads() + 4)}})
+    _profile.store(MACHINE, "cpu-packed", {"float64": {"team_flop": 2000 * 6 // (max_threads() + 4)}})
     gemmlab.get_backend("cpu-packed").forget()
-    assert (threads_of(8), threads_of(32)) == (1, _driver.max_threads())
+    assert (threads_of(8), threads_of(32)) == (1, max_threads())
     _profile.store(MACHINE, "cpu-packed", {"float64": {"team_flop": 10**9}})
     gemmlab.get_backend("cpu-packed").forget()
     assert threads_of(200) == 1
 
 
-@pytest.mark.skipif(_driver.max_threads() < 2, reason="one thread is all there is")
+@pytest.mark.skipif(max_threads() < 2, reason="one thread is all there is")
 def test_what_a_team_costs_is_measured_within_reason():
     packed = gemmlab.get_backend("cpu-packed")
     mc, kc, nc = packed.usual_blocks("float32", "float32")

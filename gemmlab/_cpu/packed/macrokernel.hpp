@@ -24,7 +24,7 @@
 #pragma once
 
 #include "extents.hpp"
-#include "team.hpp"
+#include "pieces.hpp"
 
 namespace {
 

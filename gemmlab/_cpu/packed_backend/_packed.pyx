@@ -8,7 +8,7 @@ set.
 
 cimport numpy as cnp
 
-from gemmlab._cpu._driver cimport CompiledWay, is_columns, is_rows, threads_for
+from gemmlab._cpu._driver cimport CompiledWay, is_columns, is_rows
 from gemmlab._cpu.packed_backend.arrays cimport apart_in_memory, broadcast
 from gemmlab._cpu.packed_backend.loops cimport (
     DOT_KC, MAX_AXES, Batch, Buffer, Call, ClockedKernel, Extents, Kernel, Machine, Plan, Product, Recorder,
@@ -17,16 +17,17 @@ from gemmlab._cpu.packed_backend.loops cimport (
 )
 from gemmlab._cpu.packed_backend.threads cimport LARGE, begin_product, end_product, team_threads, threads_allowed
 from gemmlab._cpu.packed_backend.words cimport in_words
+from gemmlab._cpu.threads._threads cimport threads_for
 
-import numpy
-
+from gemmlab._cpu.packed_backend.dtypes import OF_BFLOAT16, type_numbers
 from gemmlab._cpu.packed_backend.plan import STRATEGIES, Plan as PlanTuple
 
 cnp.import_array()
+assert OF_BFLOAT16 == BFLOAT16
 
 cdef enum:
     TYPES = 25
-    BFLOAT16 = 24  # the place after NumPy's types; its number is another in each process
+    BFLOAT16 = 24
     SURELY_FITS_FLOP = 1 << 30  # no product of less overflows a count of bytes
 
 # What one product of a batch costs at least, and what it costs to load a number of A or B, in floating-point operations
@@ -39,11 +40,6 @@ cpdef double work_of(double m, double n, double k) noexcept:
     return max(LEAST_FLOP, 2 * m * n * k + LOAD_FLOP * k * (m + n))
 
 
-# NumPy's numbers of types, by name.
-cdef dict TYPE_NUMBERS = {"bfloat16": [BFLOAT16]}
-for code in "?bBhHiIlLqQefdFD":
-    TYPE_NUMBERS.setdefault(numpy.dtype(code).name, []).append(numpy.dtype(code).num)
-
 ctypedef int (*Access)(void *, const void *, Py_ssize_t, int) noexcept nogil
 ctypedef void (*Called)(void *, Call, const Py_ssize_t *, const void *) noexcept nogil
 
@@ -51,15 +47,7 @@ cdef struct Entry:
     const Kernel *kernel
     const Kernel *of_vectors  # for one row or column, or NULL: integers, whose sums are the same in any order
     Py_ssize_t mc, kc, nc
-    double team_flop  # what a team costs: see _driver.pyx
-
-
-def _type_numbers(dtype, out):
-    """Where a kernel belongs: the numbers of its types, signed and unsigned where that is one."""
-    outs = [out, "u" + out] if out.startswith("int") else [out]
-    pairs = [(result if dtype == out else dtype, result) for result in outs]
-    return [(of_operand, of_result) for operand, result in pairs
-            for of_operand in TYPE_NUMBERS[operand] for of_result in TYPE_NUMBERS[result]]
+    double team_flop  # what a team costs: see _threads.pyx
 
 
 def kernels_of(size_t table):
@@ -179,7 +167,7 @@ cdef class PackedKernel(CompiledWay):
             kernel = <const Kernel *> <size_t> table
             while kernel.dtype != NULL:
                 names = kernel.dtype.decode(), kernel.out.decode()
-                for of_a, of_c in _type_numbers(*names):
+                for of_a, of_c in type_numbers(*names):
                     entry = &self.entries[of_a][of_c]
                     if has_any_order(kernel[0]):
                         entry.of_vectors = kernel

@@ -18,11 +18,11 @@ from numpy.lib.stride_tricks import as_strided
 from gemmlab import _profile
 from gemmlab._backend import Availability, FullBackend, Param, check_params
 from gemmlab._cpu import isa, machine
-from gemmlab._cpu._driver import default_threads, team_flop
 from gemmlab._cpu.packed_backend import traffic
 from gemmlab._cpu.packed_backend._packed import PackedKernel, PackedOperand, allowed_threads, kernels_of, work_of
 from gemmlab._cpu.packed_backend.plan import Plan
 from gemmlab._cpu.rungs.ladder import size
+from gemmlab._cpu.threads._threads import default_threads, team_flop
 from gemmlab._problem import Array, Problem
 
 PACKING_FLOP = 30  # what moving one number to a panel costs, in multiply-adds that it might have been

@@ -1,6 +1,6 @@
 """The threads that a product of cpu-packed gets: see `_cpu/packed/team.hpp`."""
 
-from gemmlab._cpu._driver cimport warn_of_fewer
+from gemmlab._cpu.threads._threads cimport warn_of_fewer
 
 
 cdef extern from "team.hpp" nogil:

@@ -18,14 +18,13 @@ from gemmlab._cpu._driver import (
     DEFAULT_SCHEDULE,
     SCHEDULES,
     Kernel,
-    allowed_threads,
     default_blocks,
-    default_threads,
     layout,
     leading_dimension,
 )
 from gemmlab._cpu.layouts import not_its_dtype, run_in_layouts
 from gemmlab._cpu.rungs import traffic
+from gemmlab._cpu.threads._threads import allowed_threads, default_threads
 from gemmlab._problem import Problem
 
 ITEMSIZE = {"float32": 4, "float64": 8}

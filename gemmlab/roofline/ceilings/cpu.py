@@ -17,9 +17,9 @@ from __future__ import annotations
 from time import perf_counter
 
 from gemmlab._config import check_threads
-from gemmlab._cpu._driver import usable_threads
 from gemmlab._cpu.isa import available
 from gemmlab._cpu.machine import usable_cpus
+from gemmlab._cpu.threads._threads import usable_threads
 from gemmlab.measure.noise import summarise
 from gemmlab.measure.records import Record
 from gemmlab.roofline._fma import Loops

@@ -47,6 +47,7 @@ static int main_thread_moved(cpus *known) {
 }
 
 static void place_thread(pthread_t thread, int number, const cpus *of_main) {
+    pthread_setname_np(thread, "gemmlab");
     const int places = bound_places();
     const cpus where = places ? cpus_of_place(number % places) : *of_main;
     pthread_setaffinity_np(thread, sizeof where, where.sets);

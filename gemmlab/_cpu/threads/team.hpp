@@ -33,6 +33,7 @@ constexpr double WORTH_A_CALL = 6e5;     // vectors multiplied and added: of a p
 constexpr long long ONCE_MORE_NS = 50000;     // or if the one before has ended so shortly before
 constexpr long long OTHERS_NS = 1000000;      // for so long after a call, its thread is taken to call again
 constexpr double OF_OTHERS = 4e6;        // vectors: a product that takes longer than that
+constexpr long long LONG_AGO_NS = 100000000;  // what a thread has done since it called last says nothing of now
 constexpr long long CROWDED_NS = 20000000;  // for so long after it was seen, other programs are taken to want the CPUs
 constexpr size_t STACK_BYTES = 1 << 20;  // of a worker
 
@@ -296,7 +297,7 @@ bool is_crowded() {
         const long long cpu_ns = (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000000LL
                                + (used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1000LL;
         const bool waited = cpu_ns - last.cpu_ns < ns - ns / 4, preempted = others - last.others > own - last.own;
-        if (waited && preempted) set(team.crowded_ns, now);
+        if (ns < LONG_AGO_NS && waited && preempted) set(team.crowded_ns, now);
         last = {coarse.tv_nsec, now, cpu_ns, own, others};
     }
     return get(team.crowded_ns) && clock_ns() - get(team.crowded_ns) < CROWDED_NS;
@@ -363,56 +364,6 @@ void run_phase(uint64_t seats, void (*run)(const void *work, int member), const 
     close(*phase, bit);
     wait_for_members(*phase);
     clear(team.taken, bit);
-}
-
-/* Pieces of a phase, numbered from 0: a range of them for each member, and for those who have finished theirs, what is left
-   of the others'. */
-constexpr int MAX_RANGES = 64;
-struct Ranges {
-    int count;
-    struct alignas(64) Range {
-        Count next, end;
-    } at[MAX_RANGES];
-
-    Ranges(Count pieces, int members) : count((int)min(min(members, MAX_RANGES), pieces)) {
-        for (int i = 0; i < count; i++) at[i].next = share(pieces, i, count), at[i].end = share(pieces, i + 1, count);
-    }
-};
-class Pieces {
-    Ranges &ranges;
-    int mine, passed = 0;
-
-  public:
-    Pieces(Ranges &ranges, int member) : ranges(ranges), mine(member % ranges.count) {}
-
-    /* A piece that nobody has taken, or -1. */
-    INLINE Count take() {
-        for (; passed < ranges.count; passed++, mine = mine + 1 == ranges.count ? 0 : mine + 1) {
-            Ranges::Range &range = ranges.at[mine];
-            if (__atomic_load_n(&range.next, __ATOMIC_RELAXED) >= range.end) continue;
-            const Count piece = __atomic_fetch_add(&range.next, 1, __ATOMIC_RELAXED);
-            if (piece < range.end) return piece;
-        }
-        return -1;
-    }
-};
-
-/* Call `body(member, pieces)` in the caller and in as many workers as come. There are at most `threads` members. */
-template <class Body> void share_out(int threads, Count pieces, const Body &body) {
-    struct Work {
-        const Body &body;
-        Ranges &ranges;
-    };
-    if (pieces < 1) return;
-    Ranges ranges(pieces, threads);
-    const Work work = {body, ranges};
-    const auto run = [](const void *given, int member) {
-        const Work &work = *(const Work *)given;
-        Pieces pieces(work.ranges, member);
-        work.body(member, pieces);
-    };
-    const uint64_t seats = (uint64_t)min(pieces, threads) - 1;
-    seats ? run_phase(seats, run, &work) : run(&work, 0);
 }
 
 }  // namespace

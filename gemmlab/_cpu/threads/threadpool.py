@@ -10,7 +10,7 @@ import sys
 from functools import cache
 
 from gemmlab._config import config
-from gemmlab._cpu import _driver
+from gemmlab._cpu.threads import _threads
 from gemmlab._version import __version__
 
 
@@ -28,16 +28,16 @@ def _register() -> None:
         """The number of threads of a product that names none."""
 
         user_api, internal_api = "blas", "gemmlab"
-        filename_prefixes = ("_driver",)
-        check_symbols = ("gemmlab_driver",)
+        filename_prefixes = ("_threads",)
+        check_symbols = ("gemmlab_threads",)
 
         def get_num_threads(self) -> int:
-            return _driver.max_threads()
+            return _threads.max_threads()
 
         def set_num_threads(self, num_threads: int) -> None:
-            _driver.limit_blas_threads(0)
-            if num_threads < _driver.max_threads():  # as many as without a limit: threadpoolctl restores what it found
-                _driver.limit_blas_threads(num_threads)
+            _threads.limit_blas_threads(0)
+            if num_threads < _threads.max_threads():  # as many as without a limit: threadpoolctl restores what it found
+                _threads.limit_blas_threads(num_threads)
             config.changed()  # what auto takes depends on the number of threads
 
         def get_version(self) -> str:
