@@ -2,13 +2,12 @@
 
        5th  for jc in 0..n by nc:
                 for pr in 0..k by kr:                pack B[pr:pr+kr, jc:jc+nc]    all threads; stays in L3
-                                                     (barrier)
+                                                     (then, when all of it is packed)
        3rd          parallel for ic in 0..m by mc:
                         for js in 0..nc by ns:
        4th                  for pc in 0..kr by kc:   pack A[ic:ic+mc, pc:pc+kc]    if need be, each thread its own; stays in L2
        2nd                      for jr in 0..ns by NR:                             a panel of B stays in L1
        1st                          for ir in 0..mc by MR: micro-kernel
-                                                     (barrier)
 
    In BLIS the 4th loop is outside of the 3rd, and all of C passes through the caches once for each kc. Here it is
    inside, so that a strip of C, mc x ns, stays in L2 until its sums are whole; that wants kr of B packed at once: all of
@@ -19,8 +18,8 @@
    is read as it is stored: packing would cost more than it gains.
 
    C takes the sum over each kc of k in order, after what it held if the product accumulates, so no bit depends on
-   threads, on any other block, or on the rows that A has. Where there are fewer blocks of rows than the threads want,
-   each is shared by columns too, and packed by each thread that takes a part. */
+   threads, on any other block, or on the rows that A has. For several threads each block of rows is cut into short parts
+   by columns; a thread that takes a part of another block than before packs A. */
 #pragma once
 
 #include "extents.hpp"
@@ -47,8 +46,7 @@ struct Blocks {
     bool packs_a;
     Count kept;     // blocks of packed A
     bool separate;  // a strip's sums are in a separate accumulator until they are whole
-    Count tasks;    // parts of C that the threads want, of each block of B
-    Count part;     // columns of one at most
+    Count part;     // columns of a part of a block row of C at most
     Count rows_of_b;        // that are packed at a time
     Count of_a, of_thread;  // bytes of a packed block of A, and of all that a thread has
     Count bytes;            // of that and of packed B
@@ -125,7 +123,6 @@ Blocks blocks_of(const Product &x) {
     const Kernel &kernel = *x.kernel;
     const Count max_b = max_b_bytes(x), nr = kernel.nr;
     Blocks blocks = {.mc = 0, .nc = x.n, .kr = x.k, .ns = 0, .packs_a = packs_a(x), .kept = 0, .separate = false,
-                     .tasks = x.threads > 1 ? blocks_a_thread(x.threads) * x.threads : 1,
                      .part = x.n, .rows_of_b = rows_of_b_at_a_time(x), .of_a = 0, .of_thread = 0, .bytes = 0};
     if (!x.packed) {
         const Count fit = max_b / bytes_of(kernel, x.k) & -nr;
@@ -290,15 +287,9 @@ void multiply_strip(const Product &x, const Blocks &blocks, const PartOfB &part,
     if (blocks.separate) kernel.unpack(whole);
 }
 
-/* Parts of a block row of C, so many columns of B wide: as many as the threads want, and short ones. */
-INLINE Count parts_across(const Product &x, const Blocks &blocks, Count columns) {
-    const Count wanted = max(ceil_div(blocks.tasks, ceil_div(x.m, blocks.mc)), ceil_div(columns, blocks.part));
-    return min(ceil_div_2(columns, x.kernel->nr), wanted);
-}
-
 /* 3rd loop: blocks of rows of C, each in parts; whoever takes a part of another block than before packs A. */
 void multiply_part(const Product &x, const Blocks &blocks, const PartOfB &part, char *of_threads) {
-    const Count nr = x.kernel->nr, panels = ceil_div_2(part.columns, nr), across = parts_across(x, blocks, part.columns);
+    const Count nr = x.kernel->nr, panels = ceil_div_2(part.columns, nr), across = min(panels, ceil_div(part.columns, blocks.part));
     share_out(x.threads, ceil_div(x.m, blocks.mc) * across, [&](int member, Pieces &pieces) {
         for (Count piece, packed = -1; (piece = pieces.take()) >= 0;) {
             const Count i = piece / across, at = piece % across, ic = i * blocks.mc;
