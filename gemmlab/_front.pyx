@@ -121,7 +121,7 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
             and casting == "same_kind"):
         result = plain(a, b, out, backend, threads)
         if result is not None:
-            return result
+            return result[()] if out is None and type(result) is cnp.ndarray and cnp.PyArray_NDIM(result) == 0 else result
     elif (type(a) in device_plans and type(b) is type(a) and (out is None or type(out) is type(a))
             and dtype is None and axes is None and threads is None and accumulate is False
             and casting == "same_kind"):

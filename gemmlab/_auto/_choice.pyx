@@ -91,6 +91,8 @@ cdef class Choice(CompiledWay):
         """See `CompiledWay`."""
         cdef int type_num = cnp.PyArray_TYPE(a), na = cnp.PyArray_NDIM(a), nb = cnp.PyArray_NDIM(b)
         cdef Py_ssize_t m, n, k
+        if (na < 2 or nb < 2) and type_num < TYPES and (self.extents[type_num] or self.has_rows(type_num)):
+            return None  # one of many shapes that the table may give to NumPy
         if type_num < TYPES and na >= 2 and nb >= 2:
             m, k, n = cnp.PyArray_DIM(a, na - 2), cnp.PyArray_DIM(a, na - 1), cnp.PyArray_DIM(b, nb - 1)
             if self.extents[type_num] and min(m, n, k) >= self.extents[type_num]:
@@ -100,12 +102,16 @@ cdef class Choice(CompiledWay):
                 return numpy_matmul(a, b, out)
         return self.ours.plain(a, b, out, threads)
 
+    cdef inline bint has_rows(self, int type_num) noexcept:
+        cdef const unsigned int *own = self.numpys[type_num]
+        return own[0] | own[1] | own[2] | own[3]
+
     cdef inline unsigned int classes(self, cnp.ndarray a, cnp.ndarray b) noexcept:
         """The classes that are NumPy's, for operands of one dtype in these layouts."""
         cdef int type_num = cnp.PyArray_TYPE(a)
         cdef const unsigned int *own = self.numpys[type_num]
         cdef bint a_rows, b_rows
-        if not (own[0] | own[1] | own[2] | own[3]) or cnp.PyArray_TYPE(b) != type_num:
+        if not self.has_rows(type_num) or cnp.PyArray_TYPE(b) != type_num:
             return 0
         a_rows, b_rows = is_rows(a), is_rows(b)
         if (not cnp.PyArray_ISBEHAVED_RO(a) or not cnp.PyArray_ISBEHAVED_RO(b)

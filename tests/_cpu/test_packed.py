@@ -533,12 +533,13 @@ def by_rows(plan, m, n, k):
 
 
 def dot_products(plan, m, k, gathers_a, gathers_b):
-    for ir in range(0, m, plan.mr):
-        rows = min(plan.mr, m - ir)
+    at_once = plan.mr if gathers_a or k > plan.kc else m  # rows: one copy of a short B is for all of them
+    for ir in range(0, m, at_once):
+        rows = min(at_once, m - ir)
         for pc in range(0, k, plan.kc):
             depth = min(plan.kc, k - pc)
             yield from [("pack_a", (depth, 0, 1))] * gathers_b + [("pack_a", (depth, 0, rows))] * gathers_a
-            yield from [("dot", (4, 1, depth))] if rows == 4 else [("dot", (1, 1, depth))] * rows
+            yield from [("dot", (4, 1, depth))] * (rows // 4) + [("dot", (1, 1, depth))] * (rows % 4)
 
 
 def by_vector(plan, k, size, is_stored, matrix, vector_step):

@@ -271,10 +271,7 @@ void multiply_in_place(const Product &x, const InPlace &plan) {
     }
 }
 
-/* Products of a batch with equal steps from each to the next. */
-struct Steps {
-    Count products, a, b, c;
-};
+/* A run of a batch's products. */
 void multiply_small(const Product &x, const InPlace &plan, const Steps &steps) {
     const Kernel &kernel = *x.kernel;
     const Count vectors = ceil_div_2(x.n, kernel.lanes), one = (x.m * x.k + x.k * x.n + x.m * x.n) * kernel.sum;

@@ -44,7 +44,7 @@ enum Sharing { WHOLE, PIECES, SLICES };
 struct Plan {
     int threads;
     bool by_product;       // the threads take products of a batch; else all of them each product
-    bool is_small;         // a tile goes through a run of a batch's products
+    bool is_small;         // a run of a batch's products goes through one tile, or one loop
     bool sums_apart;       // C as it is summed is in the buffer first
     Sharing sharing;
     Count slices, slices_in_round, slice_bytes;  // of k: partial results, how many are added at a time, and their bytes
@@ -187,8 +187,10 @@ void plan_with(const Product &x, const Shares &shares, Count products, Plan &pla
     } else
         plan_shares(x, shares, plan);
     const Part &part = plan.parts[0][0][0];
-    plan.is_small = plan.sharing == WHOLE && part.strategy == IN_PLACE && !part.peeled && !plan.sums_apart
-                 && is_small(plan.by_product ? alone(x) : x, part.in_place);
+    const Product each = plan.by_product ? alone(x) : x;
+    plan.is_small = plan.sharing == WHOLE && !plan.sums_apart && each.threads == 1
+                 && (part.strategy == IN_PLACE ? !part.peeled && is_small(each, part.in_place)
+                                               : part.strategy == BY_VECTOR && is_small(each, part.by_vector));
 }
 INLINE void plan_of(const Product &x, Count products, Plan &plan) { plan_with(x, shares_of(x), products, plan); }
 

@@ -128,6 +128,11 @@ struct Product {
     char *buffer;        // of the plan's `workspace` bytes, at a multiple of PAGE, or of LINE if it is less than one
 };
 
+/* Products of a batch with equal steps from each to the next. */
+struct Steps {
+    Count products, a, b, c;
+};
+
 constexpr int MAX_MR = 32, MAX_VECTORS = 4, MAX_VECTOR_BYTES = 64;
 constexpr int DOT_ROWS = 4;
 constexpr Count LINE = 128;       // bytes: two cache lines, which are often fetched together, or one of Apple

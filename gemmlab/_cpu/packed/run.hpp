@@ -96,7 +96,11 @@ void run_product(const Product &x, const Plan &plan) {
 
 /* Products with equal steps from each to the next. */
 INLINE void run_steps(const Product &x, const Plan &plan, const Steps &steps) {
-    if (plan.is_small) return multiply_small(x, plan.parts[0][0][0].in_place, steps);
+    if (plan.is_small) {
+        const Part &part = plan.parts[0][0][0];
+        return part.strategy == IN_PLACE ? multiply_small(x, part.in_place, steps)
+                                         : multiply_small(x, part.by_vector, steps);
+    }
     Product each = x;
     for (Count i = 0; i < steps.products; i++) {
         run_product(each, plan);

@@ -103,26 +103,61 @@ void copy_a(const Product &x, Pass pass, Tile &tile, char *to) {
     tile.a = to;
 }
 
+/* All rows of a tile by its column. */
+INLINE void multiply_dots(Tile tile) {
+    const Count rows = tile.rows, fours = rows / DOT_ROWS, rest = rows % DOT_ROWS;
+    tile.b_step = 0;
+    if (fours) {
+        tile.rows = DOT_ROWS, tile.products = fours, tile.a_step = DOT_ROWS * tile.rs_a, tile.c_step = DOT_ROWS * tile.rs_c;
+        tile.kernel->dots(tile);
+    }
+    if (rest) {
+        tile.a += (rows - rest) * tile.rs_a, tile.c += (rows - rest) * tile.rs_c;
+        tile.rows = 1, tile.products = rest, tile.a_step = tile.rs_a, tile.c_step = tile.rs_c;
+        tile.kernel->dot(tile);
+    }
+}
+INLINE Tile tile_by_column(const Product &x, Count rows) {
+    return {.kernel = x.kernel, .rows = rows, .columns = 1, .depth = x.k, .a = x.a, .rs_a = x.rs_a, .cs_a = x.cs_a,
+            .b = x.packed ? x.packed : x.b, .c = x.c, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = x.accumulate, .products = 1};
+}
+
 void multiply_rows(const Product &x, const ByVector &plan, Count ir, Count rows, char *copies) {
     const Kernel &kernel = *x.kernel;
-    for (Count pc = 0; pc < x.k; pc += x.kc) {
-        Tile tile = {.kernel = &kernel, .rows = rows, .columns = 1, .depth = min(x.kc, x.k - pc),
-                     .a = x.a + ir * x.rs_a + pc * x.cs_a, .rs_a = x.rs_a, .cs_a = x.cs_a,
-                     .b = x.packed ? x.packed + pc * kernel.sum : x.b + pc * x.rs_b, .c = x.c + ir * x.rs_c,
-                     .rs_c = x.rs_c, .cs_c = x.cs_c, .add = x.accumulate || pc > 0};
+    Tile tile = tile_by_column(x, rows);
+    tile.c += ir * x.rs_c;
+    for (Count pc = 0; pc < x.k; pc += x.kc, tile.add = true) {
+        Tile block = tile;
+        block.depth = min(x.kc, x.k - pc);
+        block.a += ir * x.rs_a + pc * x.cs_a, block.b += pc * (x.packed ? kernel.sum : x.rs_b);
         if (plan.copies_b) {
-            kernel.pack_a({.kernel = &kernel, .to = copies, .from = tile.b, .across = x.rs_b, .along = 0,
-                           .width = tile.depth, .padded = tile.depth, .depth = 1});
-            tile.b = copies;
+            kernel.pack_a({.kernel = &kernel, .to = copies, .from = block.b, .across = x.rs_b, .along = 0,
+                           .width = block.depth, .padded = block.depth, .depth = 1});
+            block.b = copies;
         }
-        if (plan.copies_a) copy_a(x, plan.pass, tile, copies + plan.of_b);
-        if (plan.pass != DOTS) plan.columns_or_rows(tile);
-        else if (rows == DOT_ROWS) kernel.dots(tile);
-        else {
-            tile.rows = 1;
-            for (Count i = 0; i < rows; i++, tile.a += tile.rs_a, tile.c += x.rs_c) kernel.dot(tile);
-        }
+        if (plan.copies_a) copy_a(x, plan.pass, block, copies + plan.of_b);
+        plan.pass == DOTS ? multiply_dots(block) : plan.columns_or_rows(block);
     }
+}
+
+/* A run of a batch's products, each a block of rows without copies and a block of k. */
+INLINE bool is_small(const Product &x, const ByVector &plan) {
+    return plan.blocks == 1 && !plan.copies_a && !plan.copies_b && x.k <= x.kc;
+}
+void multiply_small(const Product &given, const ByVector &plan, const Steps &steps) {
+    const bool turned = given.n > 1;
+    const Product x = as_column(given);
+    Tile tile = tile_by_column(x, x.m);
+    tile.a_step = turned ? steps.b : steps.a, tile.b_step = turned ? steps.a : steps.b, tile.c_step = steps.c;
+    if (plan.pass == DOTS) {
+        tile.products = steps.products;
+        if (x.m == DOT_ROWS) return x.kernel->dots(tile);
+        tile.rows = 1;
+        for (Count i = 0; i < x.m; i++, tile.a += x.rs_a, tile.c += x.rs_c) x.kernel->dot(tile);
+        return;
+    }
+    for (Count i = 0; i < steps.products; i++, tile.a += tile.a_step, tile.b += tile.b_step, tile.c += tile.c_step)
+        plan.columns_or_rows(tile);
 }
 
 void multiply_vector(const Product &given, const ByVector &plan) {
@@ -130,9 +165,11 @@ void multiply_vector(const Product &given, const ByVector &plan) {
     const Count pieces = pieces_of(x.threads, plan.blocks, (double)x.m * x.k * x.kernel->stored / PIECE_BYTES);
     share_out(x.threads, pieces, [&](int member, Pieces &mine) {
         for (Count i; (i = mine.take()) >= 0;)
-            for (Count block = share(plan.blocks, i, pieces); block < share(plan.blocks, i + 1, pieces); block++) {
+            for (Count block = share(plan.blocks, i, pieces), end = share(plan.blocks, i + 1, pieces), next; block < end;
+                 block = next) {
+                next = plan.pass == DOTS && !plan.copies_a && x.k <= x.kc ? end : block + 1;
                 const Count ir = first_row(x, plan, block);
-                multiply_rows(x, plan, ir, first_row(x, plan, block + 1) - ir, x.buffer + member * plan.of_thread);
+                multiply_rows(x, plan, ir, first_row(x, plan, next) - ir, x.buffer + member * plan.of_thread);
             }
     });
 }

@@ -38,10 +38,9 @@ template <class T> INLINE Vector<T> load_first(const char *x, Count numbers) {
     return first;
 }
 
-template <class Kind, int ROWS> void dot(const Tile &given) {
+template <class Kind, int ROWS> INLINE void dot_once(const Tile &x, const char *a, const char *b, char *c) {
     using T = typename Kind::Sum;
     constexpr int N = LANES<T>;
-    const Tile x = given;
     Registers<Kind, ROWS, DOT_VECTORS> sum;
     UNROLL for (int i = 0; i < ROWS; i++)
         UNROLL for (int v = 0; v < DOT_VECTORS; v++) sum[i][v] = Vector<T>{};
@@ -49,23 +48,29 @@ template <class Kind, int ROWS> void dot(const Tile &given) {
     for (; p + DOT_VECTORS * N <= x.depth; p += DOT_VECTORS * N)
         UNROLL for (int v = 0; v < DOT_VECTORS; v++) {
             const Count at = (p + v * N) * sizeof(T);
-            const Vector<T> column = load<T>(x.b + at);
+            const Vector<T> column = load<T>(b + at);
             UNROLL for (int i = 0; i < ROWS; i++)
-                sum[i][v] = Kind::multiply_add(sum[i][v], load<T>(x.a + i * x.rs_a + at), column);
+                sum[i][v] = Kind::multiply_add(sum[i][v], load<T>(a + i * x.rs_a + at), column);
         }
     UNROLL for (int v = 0; v < DOT_VECTORS; v++)
         if (p + v * N < x.depth) {
             const Count at = (p + v * N) * sizeof(T), rest = x.depth - p - v * N;
-            const Vector<T> column = load_first<T>(x.b + at, rest);
+            const Vector<T> column = load_first<T>(b + at, rest);
             UNROLL for (int i = 0; i < ROWS; i++)
-                sum[i][v] = Kind::multiply_add(sum[i][v], load_first<T>(x.a + i * x.rs_a + at, rest), column);
+                sum[i][v] = Kind::multiply_add(sum[i][v], load_first<T>(a + i * x.rs_a + at, rest), column);
         }
     UNROLL for (int i = 0; i < ROWS; i++) {
         const Vector<T> lanes = Kind::add(Kind::add(sum[i][0], sum[i][1]), Kind::add(sum[i][2], sum[i][3]));
         const T whole = fold<Kind>(lanes, std::make_integer_sequence<int, N>())[0];
-        T *number = (T *)(x.c + i * x.rs_c);
+        T *number = (T *)(c + i * x.rs_c);
         *number = x.add ? Kind::add(*number, whole) : whole;
     }
+}
+template <class Kind, int ROWS> void dot(const Tile &given) {
+    const Tile x = given;
+    const char *a = x.a, *b = x.b;
+    char *c = x.c;
+    for (Count i = 0; i < x.products; i++, a += x.a_step, b += x.b_step, c += x.c_step) dot_once<Kind, ROWS>(x, a, b, c);
 }
 
 /* Numbers of A stored as S, and at least one vector of rows. */

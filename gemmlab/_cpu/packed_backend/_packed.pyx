@@ -9,7 +9,7 @@ set.
 cimport numpy as cnp
 
 from gemmlab._cpu._driver cimport CompiledWay, is_columns, is_rows
-from gemmlab._cpu.packed_backend.arrays cimport apart_in_memory, broadcast
+from gemmlab._cpu.packed_backend.arrays cimport apart_in_memory, broadcast, dim, step
 from gemmlab._cpu.packed_backend.loops cimport (
     DOT_KC, MAX_AXES, Batch, Buffer, Call, ClockedKernel, Extents, Kernel, Machine, Plan, Product, Recorder,
     RecordingKernel, clocked_kernel, drop_buffer, drop_buffers, extents_of, fits_in_memory, give_buffer, has_any_order,
@@ -194,18 +194,16 @@ cdef class PackedKernel(CompiledWay):
         return self.entry(a, c) != NULL
 
     cdef void describe(self, Product *x, const Entry *entry, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c) noexcept:
-        """All of a product but its threads and its buffer, from the last two axes."""
-        cdef int na = cnp.PyArray_NDIM(a), nb = cnp.PyArray_NDIM(b), nc = cnp.PyArray_NDIM(c)
-        cdef cnp.npy_intp *a_steps = cnp.PyArray_STRIDES(a)
-        cdef cnp.npy_intp *b_steps = cnp.PyArray_STRIDES(b)
-        cdef cnp.npy_intp *c_steps = cnp.PyArray_STRIDES(c)
-        x.m, x.k = cnp.PyArray_DIM(a, na - 2), cnp.PyArray_DIM(a, na - 1)
-        x.n = cnp.PyArray_DIM(b, nb - 1)
+        """All of a product but its threads and its buffer, from the last two axes, or one: A is a row then, B a column."""
+        cdef bint a_row = cnp.PyArray_NDIM(a) == 1, b_column = cnp.PyArray_NDIM(b) == 1
+        x.m, x.k, x.n = 1 if a_row else dim(a, 2), dim(a, 1), 1 if b_column else dim(b, 1)
         x.a, x.b, x.c = <char *> cnp.PyArray_DATA(a), <char *> cnp.PyArray_DATA(b), <char *> cnp.PyArray_DATA(c)
-        x.rs_a, x.cs_a = a_steps[na - 2], a_steps[na - 1]
-        x.rs_b, x.cs_b = b_steps[nb - 2], b_steps[nb - 1]
-        x.rs_c, x.cs_c = c_steps[nc - 2], c_steps[nc - 1]
+        x.rs_a, x.cs_a = 0 if a_row else step(a, 2), step(a, 1)
+        x.rs_b, x.cs_b = step(b, 1 if b_column else 2), 0 if b_column else step(b, 1)
+        x.rs_c, x.cs_c = 0 if a_row else step(c, 1 if b_column else 2), 0 if b_column else step(c, 1)
         # of a single row or column NumPy's stride may be anything
+        if a_row:
+            x.rs_a, x.rs_c = x.k * x.cs_a, x.n * x.cs_c
         if x.k == 1:
             x.cs_a, x.rs_b = cnp.PyArray_ITEMSIZE(a), x.n * cnp.PyArray_ITEMSIZE(b)
         if x.n == 1:
@@ -220,21 +218,24 @@ cdef class PackedKernel(CompiledWay):
         x.accumulate = False
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads):
-        """Matrices, or batches that broadcast, of one dtype and agreeing shapes, in any strides; None for all else (see
-        `CompiledWay`)."""
+        """Vectors, matrices, or batches that broadcast, of one dtype and agreeing shapes, in any strides; None for all
+        else (see `CompiledWay`)."""
         cdef const Entry *entry = self.entry(a, a)
         cdef int type_num = cnp.PyArray_TYPE(a)
-        cdef int na = cnp.PyArray_NDIM(a), nb = cnp.PyArray_NDIM(b), ndim = max(na, nb)
+        cdef int na = cnp.PyArray_NDIM(a), nb = cnp.PyArray_NDIM(b), axes = max(max(na, nb) - 2, 0), ndim = axes
         cdef cnp.npy_intp shape[MAX_AXES]
         cdef Product x
         cdef Batch batch
         cdef double flop
-        if (entry == NULL or type_num >= BFLOAT16 or cnp.PyArray_TYPE(b) != type_num or na < 2 or nb < 2
+        if (entry == NULL or type_num >= BFLOAT16 or cnp.PyArray_TYPE(b) != type_num or na < 1 or nb < 1
                 or not cnp.PyArray_ISBEHAVED_RO(a) or not cnp.PyArray_ISBEHAVED_RO(b)
-                or cnp.PyArray_DIM(a, na - 1) != cnp.PyArray_DIM(b, nb - 2) or cnp.PyArray_DIM(a, na - 1) < 1):
+                or dim(a, 1) != dim(b, 2 if nb > 1 else 1) or dim(a, 1) < 1 or not broadcast(a, b, axes, shape, &batch)):
             return None
-        shape[ndim - 2], shape[ndim - 1] = cnp.PyArray_DIM(a, na - 2), cnp.PyArray_DIM(b, nb - 1)
-        if shape[ndim - 2] < 1 or shape[ndim - 1] < 1 or not broadcast(a, b, ndim - 2, shape, &batch):
+        if na > 1:
+            shape[ndim], ndim = dim(a, 2), ndim + 1
+        if nb > 1:
+            shape[ndim], ndim = dim(b, 1), ndim + 1
+        if na > 1 and dim(a, 2) < 1 or nb > 1 and dim(b, 1) < 1:
             return None
         if out is None:
             out = cnp.PyArray_EMPTY(ndim, shape, type_num, 0)

@@ -5,6 +5,15 @@ cimport numpy as cnp
 from gemmlab._cpu.packed_backend.loops cimport Batch
 
 
+cdef inline Py_ssize_t dim(cnp.ndarray x, int from_last) noexcept:
+    """The extent of the last axis (1), or of the one before (2)."""
+    return cnp.PyArray_DIM(x, cnp.PyArray_NDIM(x) - from_last)
+
+
+cdef inline Py_ssize_t step(cnp.ndarray x, int from_last) noexcept:
+    return cnp.PyArray_STRIDE(x, cnp.PyArray_NDIM(x) - from_last)
+
+
 cdef inline void ends(cnp.ndarray x, char **low, char **high) noexcept:
     """The memory of an array, whichever way its strides lead."""
     cdef int axis

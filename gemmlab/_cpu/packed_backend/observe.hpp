@@ -157,12 +157,14 @@ void record_unpacked_tile(const Tile &x) {
 void record_dot(const Tile &x) {
     const Recording to(x.kernel);
     const Count vector = to.kernel.lanes * to.kernel.sum, bytes = x.depth * to.kernel.sum;
-    to.call(DOT_TILE, x.rows, x.columns, x.depth, x.c);
-    for (Count at = 0; at < bytes && to.wanted(); at += vector) {
-        to.read(x.b + at, min(vector, bytes - at));
-        for (Count i = 0; i < x.rows; i++) to.read(x.a + i * x.rs_a + at, min(vector, bytes - at));
+    for (Tile y = x; y.products > 0; y.products--, y.a += y.a_step, y.b += y.b_step, y.c += y.c_step) {
+        to.call(DOT_TILE, y.rows, y.columns, y.depth, y.c);
+        for (Count at = 0; at < bytes && to.wanted(); at += vector) {
+            to.read(y.b + at, min(vector, bytes - at));
+            for (Count i = 0; i < y.rows; i++) to.read(y.a + i * y.rs_a + at, min(vector, bytes - at));
+        }
+        to.put(y);
     }
-    to.put(x);
 }
 
 /* A matrix by a vector; sums are in registers or L1. Columns are recorded in the order of k, not in that of their sums. */
