@@ -23,6 +23,7 @@ cdef object scope_get = scope.get
 cdef object general = None
 cdef str default_backend = "auto"
 cdef dict kernels = {}
+cdef dict loop_dtypes = {}
 cdef dict device_plans = {}
 cdef int max_threads = MAX_THREADS
 
@@ -116,12 +117,16 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
     array([[ 6., 15.],
            [15., 51.]])
     """
-    if (type(a) is cnp.ndarray and type(b) is cnp.ndarray and (out is None or type(out) is cnp.ndarray)
-            and dtype is None and axes is None and accumulate is False and not params
-            and casting == "same_kind"):
-        result = plain(a, b, out, backend, threads)
+    if ((type(a) is cnp.ndarray or type(a) is list) and (type(b) is cnp.ndarray or type(b) is list)
+            and (out is None or type(out) is cnp.ndarray)
+            and axes is None and accumulate is False and not params and casting == "same_kind"):
+        if dtype is None and type(a) is cnp.ndarray and type(b) is cnp.ndarray:
+            result = plain(a, b, out, backend, threads)
+            if result is not None:
+                return result if out is not None else scalar_or_array(result)
+        result = converted(a, b, out, dtype, backend, threads)
         if result is not None:
-            return result[()] if out is None and type(result) is cnp.ndarray and cnp.PyArray_NDIM(result) == 0 else result
+            return result if out is not None else scalar_or_array(result)
     elif (type(a) in device_plans and type(b) is type(a) and (out is None or type(out) is type(a))
             and dtype is None and axes is None and threads is None and accumulate is False
             and casting == "same_kind"):
@@ -130,6 +135,41 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
             return result
     options = {"dtype": dtype, "casting": casting, "axes": axes, "threads": threads, "accumulate": accumulate}
     return general(a, b, out, backend, options, params)
+
+
+cdef inline object scalar_or_array(result):
+    """As NumPy returns it: the product of two vectors is a scalar."""
+    return result[()] if type(result) is cnp.ndarray and cnp.PyArray_NDIM(result) == 0 else result
+
+
+def loop_dtype_of(of_a, of_b, dtype):
+    """The dtype that operands of these become for a product, where that keeps every value; None: the general way decides."""
+    try:
+        promoted = numpy.promote_types(of_a, of_b)
+        found = promoted if dtype is None else numpy.dtype(dtype)
+    except TypeError:
+        return None
+    wide = of_a.kind in "fc" and of_b.kind in "fc" and min(of_a.itemsize, of_b.itemsize) > 2  # no kernel widens these
+    same = found == promoted or wide and numpy.can_cast(promoted, found)
+    return found if same and found.kind in "?iufc" and found.isnative else None
+
+
+cdef object converted(a, b, out, dtype, name, threads):
+    """A product that is plain once its operands are arrays of the dtype that NumPy promotes them to; else None."""
+    try:
+        a = a if type(a) is cnp.ndarray else numpy.asarray(a)
+        b = b if type(b) is cnp.ndarray else numpy.asarray(b)
+        key = a.dtype, b.dtype, dtype
+        if key not in loop_dtypes:
+            loop_dtypes[key] = loop_dtype_of(*key)
+        found = loop_dtypes[key]
+    except (TypeError, ValueError):  # uneven lists, or a dtype that has no hash: the general way says what is wrong
+        return None
+    if found is None:
+        return None
+    a = a if a.dtype == found else a.astype(found)
+    b = b if b.dtype == found else b.astype(found)
+    return plain(a, b, out, name, threads)
 
 
 cdef object plain(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, name, threads):
