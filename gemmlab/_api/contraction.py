@@ -21,12 +21,13 @@ from gemmlab._api.array import (
 from gemmlab._api.choosing import requested_backend
 from gemmlab._api.foreign import array_owner
 from gemmlab._api.labels import NotAProduct, OnlyInNumPy
-from gemmlab._api.sum_of_products import Contraction
+from gemmlab._api.sum_of_products import Contraction, quick_einsum
 from gemmlab._backend import check_params
 from gemmlab._config import Scope, check_threads, scope
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._problem import AnyArray, as_array
 
+TENSORDOT = {(2, 2): "ij,jk->ik", (2, 1): "ij,j->i", (1, 2): "j,jk->k"}  # over one axis, by the numbers of axes
 NOT_HERE = {"accumulate", "axes", "casting", "dtype", "optimize", "order", "out"}  # of matmul, or of NumPy's functions
 
 
@@ -70,6 +71,11 @@ def tensordot(
     >>> gemmlab.tensordot(np.ones((2, 3, 4)), np.ones((4, 3)), axes=([1, 2], [1, 0]), backend="cpu-blocked")
     array([12., 12.])
     """
+    if type(a) is np.ndarray and type(b) is np.ndarray and type(axes) is int and axes == 1 and not params:
+        letters = TENSORDOT.get((a.ndim, b.ndim))
+        result = letters and quick_einsum(letters, a, b, backend=backend, threads=threads)
+        if result is not None:
+            return result
     return _computed(np.tensordot, (a, b, axes), {}, {"backend": backend, "threads": threads, **params})
 
 
@@ -110,6 +116,12 @@ def einsum(
     >>> gemmlab.einsum("bqhd,bkhd->bhqk", queries, keys, backend="cpu-packed").shape
     (2, 8, 5, 6)
     """
+    if len(operands) == 3 and out is None and not params:
+        subscripts, a, b = operands
+        if type(a) is np.ndarray and type(b) is np.ndarray and type(subscripts) is str:
+            result = quick_einsum(subscripts, a, b, backend=backend, threads=threads)
+            if result is not None:
+                return result
     options = {} if out is None else {"out": out}
     return _computed(np.einsum, operands, options, {"backend": backend, "threads": threads, **params})
 

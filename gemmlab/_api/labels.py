@@ -76,6 +76,28 @@ def _parsed(subscripts: str, ndims: tuple[int, ...]) -> tuple[list[Labels], Labe
     return labelled, result
 
 
+@lru_cache(maxsize=256)
+def as_matmul(subscripts: str, ndims: tuple[int, int]) -> tuple[bool, bool, bool] | None:
+    """Whether `matmul` of two matrices, vectors or stacks has A, B and the result with their last axes swapped.
+
+    None: it is not such a product, or axes have to be brought together first.
+    """
+    try:
+        (a, b), result = _parsed(subscripts, ndims)
+    except NotAProduct:
+        return None
+    batch = a[:-2] if len(a) > 2 else ()
+    own_a, own_b, own_c = a[len(batch) :], b[len(batch) :], result[len(batch) :]
+    shared = [x for x in own_a if x in own_b]
+    left = (*(x for x in own_a if x not in own_b), *(x for x in own_b if x not in own_a))
+    fits = b[: len(batch)] == result[: len(batch)] == batch and sorted(left) == sorted(own_c) and len(shared) == 1
+    once = len({*a}) == len(a) and len({*b}) == len(b) and shared[:1] != [] and shared[0] not in result
+    whole = len(own_a) == len(own_b) == 2 or (not batch and 0 < len(own_a) <= 2 and 0 < len(own_b) <= 2)
+    if not (fits and once and whole):
+        return None
+    return own_a[-1] != shared[0], own_b[0] != shared[0], own_c != left
+
+
 def from_sublists(operands: Sequence[AnyArray]) -> tuple[str, list[AnyArray]]:
     """The subscripts and the operands of `einsum(a, [0, 1], b, [1, 2], [0, 2])`."""
     pairs, output = (operands[:-1], operands[-1:]) if len(operands) % 2 else (operands, ())

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from gemmlab import _front
-from gemmlab._api.labels import Labelled, Labels, NotAProduct, OnlyInNumPy, parse
+from gemmlab._api.labels import Labelled, Labels, NotAProduct, OnlyInNumPy, as_matmul, parse
 from gemmlab._problem import AnyArray, Array, DType, sums_of
 
 
@@ -137,6 +137,24 @@ def check_numbers(*operands: Array) -> None:
     for x in operands:
         if x.dtype.kind not in "biufc" and x.dtype.name != "bfloat16":
             raise OnlyInNumPy(f"operands of {x.dtype}")
+
+
+def quick_einsum(subscripts: str, a: Array, b: Array, **options: Any) -> AnyArray:
+    """An einsum of two arrays that is `matmul` of views of them; None: it has to be looked at more closely."""
+    swaps = as_matmul(subscripts, (a.ndim, b.ndim))
+    if swaps is None or a.dtype != b.dtype or a.dtype.kind not in "biufc":
+        return None
+    swap_a, swap_b, swap_c = swaps
+    a, b = a.swapaxes(-1, -2) if swap_a else a, b.swapaxes(-1, -2) if swap_b else b
+    if a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
+        return None
+    if not swap_c:
+        return _front.matmul(a, b, **options)
+    if a.shape[:-2] != b.shape[:-2]:
+        return None
+    out = np.empty((*a.shape[:-2], b.shape[-1], a.shape[-2]), a.dtype)
+    _front.matmul(a, b, out.swapaxes(-1, -2), **options)
+    return out
 
 
 def einsum_contraction(subscripts: str, operands: Sequence[AnyArray]) -> Contraction:
