@@ -1,0 +1,148 @@
+"""Everyday calls never take the slow way: no `Problem` is made for them, and no copy that is not needed.
+
+How fast they are, `bench/everyday.py` says.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from randomness import fresh_seed
+
+import gemmlab
+from gemmlab import _front
+from gemmlab._api.products import general_matmul
+
+RNG = np.random.default_rng(fresh_seed())
+
+
+def numbers(*shape, dtype="float64"):
+    return RNG.integers(-9, 10, shape).astype(dtype)
+
+
+@pytest.fixture
+def compiled_way():
+    """The general way is closed, after a first product has registered the kernel."""
+    with gemmlab.use("cpu-packed"):
+        for dtype in "float64", "complex128", "int8":
+            gemmlab.matmul(np.ones((2, 2), dtype), np.ones((2, 2), dtype))
+
+    def closed(*given):
+        raise AssertionError("the general way was taken")
+
+    _front.set_general(closed)
+    yield
+    _front.set_general(general_matmul)
+
+
+VECTORS = [
+    ((10, 10), (10,)), ((10,), (10, 10)), ((10,), (10,)), ((1,), (1,)), ((7, 1), (1,)), ((1,), (1, 5)), ((3, 5), (5,)),
+    ((1000, 4, 4), (1000, 4, 1)), ((1000, 1, 4), (1000, 4, 1)), ((1000, 4, 4), (4,)), ((4,), (1000, 4, 4)),
+    ((5, 1, 3, 4), (7, 4, 1)), ((6, 2, 5), (6, 5, 1)), ((6, 3, 5), (1, 5, 1)), ((3, 1, 9), (3, 9, 40)), 
+    ((2, 300, 3), (3,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("left", "right"), VECTORS, ids=str)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128", "int8"])
+@pytest.mark.parametrize("strided", [False, True], ids=["", "strided"])
+def test_vectors_and_stacks_of_small_products(left, right, dtype, strided, compiled_way):
+    a, b = numbers(*left, dtype=dtype), numbers(*right, dtype=dtype)
+    if strided:
+        a, b = np.repeat(a, 2, -1)[..., ::2], np.repeat(b, 3, 0)[::-3]
+    expected = np.matmul(a, b)
+    for threads in (1, 2):
+        found = gemmlab.matmul(a, b, backend="cpu-packed", threads=threads)
+        assert type(found) is type(expected)
+        assert found.dtype == expected.dtype
+        assert np.array_equal(found, expected)
+    if expected.ndim:
+        out = np.full_like(expected, 77)
+        assert gemmlab.matmul(a, b, out=out, backend="cpu-packed") is out
+        assert np.array_equal(out, expected)
+
+
+def test_a_vector_has_the_bits_of_a_matrix_with_one_column():
+    a, b = RNG.standard_normal((37, 500)), RNG.standard_normal(500)
+    for dtype in "float32", "float64":
+        x, y = a.astype(dtype), b.astype(dtype)
+        assert gemmlab.matmul(x, y).tobytes() == gemmlab.matmul(x, y[:, None]).tobytes()
+        assert gemmlab.matmul(y, x.T).tobytes() == gemmlab.matmul(y[None, :], x.T).tobytes()
+
+
+MIXED = [("float32", "float64"), ("int8", "float32"), ("bool", "int16"), ("int64", "float32"), ("uint8", "complex64"),
+         ("float16", "float32")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "other"), [*MIXED, *(pair[::-1] for pair in MIXED)])
+def test_dtypes_that_numpy_promotes(one, other, compiled_way):
+    a, b = numbers(10, 10, dtype=one), numbers(10, 10, dtype=other)
+    found, expected = gemmlab.matmul(a, b, backend="cpu-packed"), np.matmul(a, b)
+    assert found.dtype == expected.dtype
+    assert np.array_equal(found, expected)
+
+
+def test_lists_and_a_dtype_that_keeps_every_value(compiled_way):
+    a, b = numbers(4, 5, dtype="float32"), numbers(5, 3, dtype="float32")
+    for x, y in ((a.tolist(), b), (a, b.tolist()), (a.tolist(), b.tolist())):
+        assert np.array_equal(gemmlab.matmul(x, y, backend="cpu-packed"), np.matmul(x, y))
+    for dtype in ("float64", np.float32, float, np.dtype("float64")):
+        found = gemmlab.matmul(a, b, dtype=dtype, backend="cpu-packed")
+        assert found.dtype == np.dtype(dtype)
+        assert np.array_equal(found, np.matmul(a, b, dtype=dtype))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "options"),
+    [
+        (np.ones((2, 2)), [[1, 2], [3]], {}),
+        (np.ones((2, 3)), np.ones((2, 3), "float32"), {}),
+        (np.ones((2, 2)), np.ones((2, 2)), {"dtype": "no dtype"}),
+        (np.ones((2, 2)), np.array([["a", "b"]] * 2), {}),
+        (np.ones((2, 2)), np.array(["2020-01-01"] * 2, "M8[D]"), {}),
+        (np.ones(3), np.ones(4), {}),
+    ],
+    ids=["uneven list", "shapes", "no dtype", "text", "dates", "vectors"],
+)
+def test_what_cannot_be_multiplied_raises_the_general_ways_error(a, b, options):
+    with pytest.raises((TypeError, ValueError)):
+        gemmlab.matmul(a, b, **options)
+
+
+EINSUMS = [
+    "ij,jk->ik",
+    "ij,kj->ik",
+    "ji,jk->ki",
+    "ij,j->i",
+    "i,i->",
+    "i,ij->j",
+    "bij,bjk->bik",
+    "bij,bkj->bki",
+    "ij,jk",
+]
+
+
+@pytest.mark.parametrize("subscripts", EINSUMS)
+def test_einsum_and_tensordot_are_one_plain_product(subscripts, compiled_way, monkeypatch):
+    terms = subscripts.partition("->")[0].split(",")
+    a, b = (numbers(*(3 + "bijk".index(label) for label in term)) for term in terms)
+    monkeypatch.setattr(gemmlab._api.contraction, "_computed", None)
+    with gemmlab.use("cpu-packed"):
+        found, expected = gemmlab.einsum(subscripts, a, b), np.einsum(subscripts, a, b)
+        assert type(found) is type(expected)
+        assert np.array_equal(found, expected)
+        if subscripts == "ij,jk":
+            assert np.array_equal(gemmlab.tensordot(a, b, 1), expected)
+            assert np.array_equal(gemmlab.tensordot(a[0], b, 1), np.tensordot(a[0], b, 1))
+
+
+def test_arrays_of_our_class_ask_nobody(compiled_way, monkeypatch):
+    monkeypatch.setattr(gemmlab._api.array, "_has_own_ufuncs", None)
+    x, y = numbers(10, 10), numbers(10, 10)
+    ours = gemmlab.asarray(x)
+    with gemmlab.use("cpu-packed"):
+        for found, expected in ((ours @ y, x @ y), (y @ ours, y @ x), (ours @ ours, x @ x), (ours @ y[0], x @ y[0]),
+                                (np.matmul(ours, y), x @ y), (ours + 1, x + 1), (y * ours, y * x)):  # fmt: skip
+            assert type(found) is type(ours)
+            assert np.array_equal(found, expected)
+        assert type(ours[0] @ y[0]) is np.float64
