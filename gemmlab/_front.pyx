@@ -6,6 +6,7 @@ compiled kernel. Everything else, including every error, is left to `general_mat
 """
 
 cimport numpy as cnp
+from cpython.object cimport PyTypeObject
 
 from gemmlab._cpu._driver cimport CompiledWay
 
@@ -16,6 +17,9 @@ from gemmlab._config import MAX_THREADS, config, scope
 cdef extern from "numpy/ndarraytypes.h":
     int NPY_USERDEF
 
+cdef extern from "numpy/arrayobject.h":
+    object PyArray_View(cnp.ndarray, void *, PyTypeObject *)
+
 cnp.import_array()
 
 cdef object numpy_matmul = numpy.matmul
@@ -24,6 +28,9 @@ cdef object general = None
 cdef str default_backend = "auto"
 cdef dict kernels = {}
 cdef dict loop_dtypes = {}
+cdef object array_class = None
+cdef set of_numpy = set()
+cdef set products = {getattr(numpy, name) for name in ("vecdot", "matvec", "vecmat") if hasattr(numpy, name)}
 cdef dict device_plans = {}
 cdef int max_threads = MAX_THREADS
 
@@ -143,7 +150,8 @@ cdef inline object scalar_or_array(result):
 
 
 def loop_dtype_of(of_a, of_b, dtype):
-    """The dtype that operands of these become for a product, where that keeps every value; None: the general way decides."""
+    """The dtype that operands of these become for a product, where that keeps every value; None: the general way
+    decides."""
     try:
         promoted = numpy.promote_types(of_a, of_b)
         found = promoted if dtype is None else numpy.dtype(dtype)
@@ -170,6 +178,42 @@ cdef object converted(a, b, out, dtype, name, threads):
     a = a if a.dtype == found else a.astype(found)
     b = b if b.dtype == found else b.astype(found)
     return plain(a, b, out, name, threads)
+
+
+def set_array_class(kind, numbers):
+    """The class of `gemmlab.asarray`, and the types of operands beside it of which nothing has to be asked."""
+    global array_class, of_numpy
+    array_class, of_numpy = kind, numbers
+
+
+def ufunc_of_ours(ufunc, tuple inputs):
+    """A ufunc of arrays of our class, plain arrays and numbers, a product by gemmlab; None where somebody has to be
+    asked."""
+    cdef list given = []
+    for x in inputs:
+        if type(x) is array_class:
+            given.append(PyArray_View(x, NULL, <PyTypeObject *> cnp.ndarray))
+        elif type(x) is cnp.ndarray or type(x) in of_numpy:
+            given.append(x)
+        else:
+            return None
+    if ufunc is numpy_matmul:
+        a, b = given
+        if (type(a) is not cnp.ndarray or type(b) is not cnp.ndarray
+                or a.dtype.kind not in "biufc" or b.dtype.kind not in "biufc"):
+            return None
+        result = matmul(a, b)
+    elif ufunc in products:
+        return None
+    else:
+        result = ufunc(*given)
+        if type(result) is tuple:
+            return tuple([of_our_class(x) for x in result])
+    return of_our_class(result)
+
+
+cdef inline object of_our_class(x):
+    return PyArray_View(x, NULL, <PyTypeObject *> array_class) if type(x) is cnp.ndarray else x
 
 
 cdef object plain(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, name, threads):

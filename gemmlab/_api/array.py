@@ -20,7 +20,7 @@ from gemmlab._api.labels import NotAProduct, OnlyInNumPy
 from gemmlab._backend import Params
 from gemmlab._config import Scope, scope
 from gemmlab._errors import UnsupportedProblem
-from gemmlab._problem import AnyArray, Array, as_array
+from gemmlab._problem import AnyArray, as_array
 
 Function = Callable[..., AnyArray]
 
@@ -33,8 +33,10 @@ class GemmArray(np.ndarray[Any, np.dtype[Any]]):
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: AnyArray, out: tuple[AnyArray, ...] = (), **options: Any
     ) -> AnyArray:
-        if method == "__call__" and not options and not out and OF_NUMPY.issuperset(map(type, inputs)):
-            return _of_numpys(ufunc, [x.view(np.ndarray) if type(x) is GemmArray else x for x in inputs])
+        if method == "__call__" and not options and not out:
+            result = _front.ufunc_of_ours(ufunc, inputs)
+            if result is not None:
+                return result
         if any(map(_has_own_ufuncs, (*inputs, *out))):
             return NotImplemented
         plain = tuple(map(unwrapped, inputs))
@@ -72,14 +74,12 @@ class GemmArray(np.ndarray[Any, np.dtype[Any]]):
         return wrapped(result) if out is None else out
 
     def __matmul__(self, other: AnyArray) -> AnyArray:
-        if type(other) in ARRAYS and type(self) is GemmArray:  # nobody else has to be asked
-            return _of_arrays(self.view(np.ndarray), other.view(np.ndarray))
-        return super().__matmul__(other)
+        result = _front.ufunc_of_ours(np.matmul, (self, other))  # without asking both classes, if that is possible
+        return super().__matmul__(other) if result is None else result
 
     def __rmatmul__(self, other: AnyArray) -> AnyArray:
-        if type(other) is np.ndarray and type(self) is GemmArray:
-            return _of_arrays(other, self.view(np.ndarray))
-        return super().__rmatmul__(other)
+        result = _front.ufunc_of_ours(np.matmul, (other, self))
+        return super().__rmatmul__(other) if result is None else result
 
     def dot(self, b: AnyArray, out: AnyArray = None) -> AnyArray:
         """As numpy.dot, which NumPy's method does not ask for. Like that method, it does not ask the class of `b`:
@@ -87,9 +87,7 @@ class GemmArray(np.ndarray[Any, np.dtype[Any]]):
         return self.__array_function__(np.dot, (GemmArray,), (self, b), {} if out is None else {"out": out})
 
 
-ARRAYS = {GemmArray, np.ndarray}
-# Operands of which nothing has to be asked.
-OF_NUMPY = {GemmArray, np.ndarray, bool, int, float, complex, *np.sctypeDict.values()} - {np.object_, np.void}
+_front.set_array_class(GemmArray, {bool, int, float, complex, *np.sctypeDict.values()} - {np.object_, np.void})
 UFUNCS: dict[Function, Function] = {np.matmul: numpy_products.matmul} | {
     getattr(np, name): numpy_products.vector_product(name)
     for name in numpy_products.CORE_LABELS
@@ -102,23 +100,6 @@ FUNCTIONS: dict[Function, Function] = {
     np.tensordot: numpy_products.tensordot,
     np.einsum: numpy_products.einsum,
 }
-
-
-def _of_numpys(ufunc: np.ufunc, inputs: Sequence[AnyArray]) -> AnyArray:
-    """A ufunc of plain arrays and numbers; a product of two arrays by gemmlab."""
-    if ufunc is np.matmul and type(inputs[0]) is type(inputs[1]) is np.ndarray:
-        return _of_arrays(*inputs)
-    if ufunc in UFUNCS:
-        return wrapped(_product_or_numpys(UFUNCS[ufunc], ufunc, tuple(inputs), {}))
-    return wrapped(ufunc(*inputs))
-
-
-def _of_arrays(a: Array, b: Array) -> AnyArray:
-    """The product of two plain arrays, as an array of our class."""
-    if a.dtype.kind in "biufc" and b.dtype.kind in "biufc":
-        result = _front.matmul(a, b)
-        return result.view(GemmArray) if type(result) is np.ndarray else result
-    return wrapped(_product_or_numpys(UFUNCS[np.matmul], np.matmul, (a, b), {}))
 
 
 def asarray(x: AnyArray) -> GemmArray:

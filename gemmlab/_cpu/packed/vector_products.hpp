@@ -140,16 +140,16 @@ void multiply_rows(const Product &x, const ByVector &plan, Count ir, Count rows,
     }
 }
 
-/* A run of a batch's products, each a block of rows without copies and a block of k. */
+/* A run of a batch's products, each without copies and of one block of k. */
 INLINE bool is_small(const Product &x, const ByVector &plan) {
-    return plan.blocks == 1 && !plan.copies_a && !plan.copies_b && x.k <= x.kc;
+    return (plan.blocks == 1 || plan.pass == DOTS) && !plan.copies_a && !plan.copies_b && x.k <= x.kc;
 }
 void multiply_small(const Product &given, const ByVector &plan, const Steps &steps) {
     const bool turned = given.n > 1;
     const Product x = as_column(given);
     Tile tile = tile_by_column(x, x.m);
     tile.a_step = turned ? steps.b : steps.a, tile.b_step = turned ? steps.a : steps.b, tile.c_step = steps.c;
-    if (plan.pass == DOTS) {
+    if (plan.pass == DOTS && x.m <= DOT_ROWS) {
         tile.products = steps.products;
         if (x.m == DOT_ROWS) return x.kernel->dots(tile);
         tile.rows = 1;
@@ -157,7 +157,7 @@ void multiply_small(const Product &given, const ByVector &plan, const Steps &ste
         return;
     }
     for (Count i = 0; i < steps.products; i++, tile.a += tile.a_step, tile.b += tile.b_step, tile.c += tile.c_step)
-        plan.columns_or_rows(tile);
+        plan.pass == DOTS ? multiply_dots(tile) : plan.columns_or_rows(tile);
 }
 
 void multiply_vector(const Product &given, const ByVector &plan) {

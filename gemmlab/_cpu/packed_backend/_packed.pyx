@@ -194,7 +194,7 @@ cdef class PackedKernel(CompiledWay):
         return self.entry(a, c) != NULL
 
     cdef void describe(self, Product *x, const Entry *entry, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c) noexcept:
-        """All of a product but its threads and its buffer, from the last two axes, or one: A is a row then, B a column."""
+        """All of a product but its threads and its buffer, from the last two axes; with one, A is a row, B a column."""
         cdef bint a_row = cnp.PyArray_NDIM(a) == 1, b_column = cnp.PyArray_NDIM(b) == 1
         x.m, x.k, x.n = 1 if a_row else dim(a, 2), dim(a, 1), 1 if b_column else dim(b, 1)
         x.a, x.b, x.c = <char *> cnp.PyArray_DATA(a), <char *> cnp.PyArray_DATA(b), <char *> cnp.PyArray_DATA(c)
@@ -229,7 +229,7 @@ cdef class PackedKernel(CompiledWay):
         cdef double flop
         if (entry == NULL or type_num >= BFLOAT16 or cnp.PyArray_TYPE(b) != type_num or na < 1 or nb < 1
                 or not cnp.PyArray_ISBEHAVED_RO(a) or not cnp.PyArray_ISBEHAVED_RO(b)
-                or dim(a, 1) != dim(b, 2 if nb > 1 else 1) or dim(a, 1) < 1 or not broadcast(a, b, axes, shape, &batch)):
+                or dim(a, 1) != dim(b, 1 + (nb > 1)) or dim(a, 1) < 1 or not broadcast(a, b, axes, shape, &batch)):
             return None
         if na > 1:
             shape[ndim], ndim = dim(a, 2), ndim + 1
