@@ -45,7 +45,20 @@ except (ValueError, RuntimeError) as error:  # a wrong GEMMLAB_ISA or GEMMLAB_TH
     sys.exit(2)
 
 if TYPE_CHECKING:
-    from gemmlab._api import asarray, backends, einsum, get_backend, matmul, pack, tensordot, trace, use
+    from gemmlab._api import (
+        asarray,
+        backends,
+        einsum,
+        get_backend,
+        matmul,
+        matvec,
+        pack,
+        tensordot,
+        trace,
+        use,
+        vecdot,
+        vecmat,
+    )
     from gemmlab._api.explaining import explain
     from gemmlab._backend import Availability, Backend, BackendInfo, Param
     from gemmlab._cpu.packed_backend._packed import free_buffers
@@ -83,17 +96,33 @@ __all__ = [
     "free_buffers",
     "get_backend",
     "matmul",
+    "matvec",
     "opencl_rung",
     "pack",
     "show_versions",
     "tensordot",
     "trace",
     "use",
+    "vecdot",
+    "vecmat",
     "verify",
 ]
 
 _HOME = {
-    "_api": ("asarray", "backends", "einsum", "get_backend", "matmul", "pack", "tensordot", "trace", "use"),
+    "_api": (
+        "asarray",
+        "backends",
+        "einsum",
+        "get_backend",
+        "matmul",
+        "matvec",
+        "pack",
+        "tensordot",
+        "trace",
+        "use",
+        "vecdot",
+        "vecmat",
+    ),
     "_backend": ("Availability", "Backend", "BackendInfo", "Param"),
     "_cpu.packed_backend._packed": ("free_buffers",),
     "_errors": (

@@ -146,3 +146,57 @@ def test_arrays_of_our_class_ask_nobody(compiled_way, monkeypatch):
             assert type(found) is type(ours)
             assert np.array_equal(found, expected)
         assert type(ours[0] @ y[0]) is np.float64
+
+
+# Functions that not every NumPy has, by what they mean.
+MEANINGS = {
+    "matvec": ("...ij,...j->...i", (3, 4), (4,)),
+    "vecmat": ("...j,...jk->...k", (4,), (4, 5)),
+    "vecdot": ("...j,...j->...", (4,), (4,)),
+}
+
+
+@pytest.mark.parametrize("name", MEANINGS)
+@pytest.mark.parametrize("dtype", ["float64", "complex64", "int16"])
+@pytest.mark.parametrize(
+    "stacks", [((), ()), ((5,), ()), ((), (5,)), ((2, 5), (5,)), ((2, 1), (3,)), ((0,), (1,))], ids=str
+)
+def test_vector_functions_mean_what_numpys_do(name, dtype, stacks):
+    subscripts, left, right = MEANINGS[name]
+    a, b = numbers(*stacks[0], *left, dtype=dtype), numbers(*stacks[1], *right, dtype=dtype)
+    if dtype == "complex64":
+        a, b = a + 1j * numbers(*a.shape).astype("float32"), b - 1j * numbers(*b.shape).astype("float32")
+    expected = np.einsum(subscripts, a if name == "matvec" else a.conj(), b)
+    found = getattr(gemmlab, name)(a, b)
+    assert type(found) is type(expected)
+    assert found.dtype == expected.dtype
+    assert np.array_equal(found, expected)
+    if hasattr(np, name):
+        assert type(getattr(np, name)(a, b)) is type(found)
+    if expected.ndim:
+        out = np.full_like(expected, 3)
+        assert getattr(gemmlab, name)(a, b, out, backend="cpu-packed") is out
+        assert np.array_equal(out, expected)
+    ours = getattr(gemmlab, name)(gemmlab.asarray(a), b)
+    assert np.array_equal(ours, expected)
+    assert isinstance(ours, type(gemmlab.asarray(a))) == bool(expected.ndim)
+
+
+@pytest.mark.parametrize(
+    ("name", "a", "b", "says"),
+    [
+        ("matvec", np.ones(3), np.ones(3), "at least 2"),
+        ("vecmat", np.ones(3), np.ones((4, 4)), "3 and 4"),
+        ("vecdot", 3.0, np.ones(3), "operand 0 has 0"),
+    ],
+)
+def test_vector_functions_say_what_does_not_fit(name, a, b, says):
+    with pytest.raises(ValueError, match=says):
+        getattr(gemmlab, name)(a, b)
+
+
+def test_an_out_of_another_shape_and_arrays_of_others_are_refused():
+    with pytest.raises(ValueError, match="1 dimensions"):
+        gemmlab.matvec(np.ones((2, 3)), np.ones(3), np.empty((2, 1)))
+    with pytest.raises(gemmlab.UnsupportedProblem, match="matvec"):
+        gemmlab.matvec(np.ma.masked_array(np.ones((2, 3))), np.ones(3))

@@ -12,6 +12,7 @@
     labels.py            the subscripts of einsum
     sum_of_products.py   a sum of products over axes with labels, as one batched matmul
     contraction.py       einsum, tensordot
+    vector_functions.py  matvec, vecmat, vecdot
 
 Importing this package connects the compiled way with the general one and with the settings.
 """
@@ -24,6 +25,7 @@ from gemmlab._api.contraction import einsum, einsum_product, tensordot
 from gemmlab._api.foreign import array_owner, foreign_operand
 from gemmlab._api.packing import pack
 from gemmlab._api.products import general_matmul
+from gemmlab._api.vector_functions import matvec, vecdot, vecmat
 from gemmlab._config import config
 from gemmlab._cpu.threads import _threads
 from gemmlab._cpu.threads.threadpool import follow_threadpoolctl
@@ -41,12 +43,15 @@ __all__ = [
     "general_matmul",
     "get_backend",
     "matmul",
+    "matvec",
     "pack",
     "requested_backend",
     "tensordot",
     "trace",
     "unwrapped",
     "use",
+    "vecdot",
+    "vecmat",
 ]
 
 follow_threadpoolctl()
