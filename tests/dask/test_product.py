@@ -56,7 +56,13 @@ def test_chunks_of_any_size_give_the_exact_product():
         m, k, n = (int(side) for side in RNG.integers(1, 60, 3))
         a, b = whole(m, k, dtype="float32"), whole(k, n, dtype="float32")
         operands = chunked(a, uneven(m), uneven(k)), chunked(b, uneven(k), uneven(n))
-        lazy = gemmlab.dask.matmul(*operands, memory=int(RNG.integers(30_000, 200_000)))
+        memory = int(RNG.integers(30_000, 200_000))
+        try:
+            lazy = gemmlab.dask.matmul(*operands, memory=memory)
+        except ValueError as refusal:  # chunks that are too large for so little memory
+            assert "the smallest task needs" in str(refusal)  # noqa: PT017
+            assert memory < 130_000  # room for three chunks of 59 x 59, for each of two threads
+            continue
         np.testing.assert_array_equal(lazy.compute(scheduler="synchronous"), exact(a, b))
 
 
