@@ -31,7 +31,7 @@ pytestmark = [
 
 @contextmanager
 def two_workers(memory="256MiB"):
-    options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": memory, "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": memory, "dashboard_address": ":0"}
     with (
         dask.config.set(scheduler=None),  # which a client that is lost leaves at "distributed"
         distributed.LocalCluster(**options) as cluster,
@@ -139,7 +139,7 @@ def test_no_task_writes_after_the_error(tmp_path, monkeypatch, patience):
 
 @pytest.mark.parametrize("lost", ["cluster", "client"])
 def test_a_lost_connection_is_one_clear_error(tmp_path, lost):
-    a, b, out, _ = in_zarr(tmp_path, 2000, 250)
+    a, b, out, _ = in_zarr(tmp_path, 4000, 250)  # a cluster takes a while to close, and products are fast
     with two_workers() as client:
         ending = threading.Thread(target=client.cluster.close)
 
