@@ -136,8 +136,11 @@ void call_worker() {
     if (is_there) pthread_cond_signal(&team.bell);
 }
 
-INLINE void close(Phase &phase, uint64_t bit) {
-    clear(team.open, bit);
+/* Its bit in `open` and `taken`. */
+INLINE uint64_t bit_of(const Phase &phase) { return (uint64_t)1 << (&phase - team.phases); }
+
+INLINE void close(Phase &phase) {
+    clear(team.open, bit_of(phase));
     clear(phase.state, OPEN);
 }
 
@@ -152,7 +155,7 @@ void go_elsewhere(int cpu) {
 
 /* Join a phase, take pieces until there are none, and leave. Others are called by those who have come, so that the caller
    is not kept from its work. */
-bool help(Phase &phase, uint64_t bit) {
+bool help(Phase &phase) {
     const int cpu = get(phase.cpu);
     if (cpu >= 0 && cpu == cpu_here()) go_elsewhere(cpu);
     uint64_t state = get(phase.state), members;
@@ -163,10 +166,10 @@ bool help(Phase &phase, uint64_t bit) {
     if (members + 1 < phase.seats) {
         for (int i = 0; i < 2; i++) call_worker();
     } else
-        clear(team.open, bit);
+        clear(team.open, bit_of(phase));
     take_modes(phase.modes);
     phase.run(phase.work, (int)members + 1);
-    close(phase, bit);
+    close(phase);
     add(phase.left, (uint64_t)1);
     if (get(phase.is_awaited)) {
         pthread_mutex_lock(&team.lock);
@@ -178,10 +181,7 @@ bool help(Phase &phase, uint64_t bit) {
 
 bool help_any() {
     bool helped = false;
-    for (uint64_t open = get(team.open); open; open &= open - 1) {
-        const int i = __builtin_ctzll(open);
-        helped |= help(team.phases[i], (uint64_t)1 << i);
-    }
+    for (uint64_t open = get(team.open); open; open &= open - 1) helped |= help(team.phases[__builtin_ctzll(open)]);
     return helped;
 }
 
@@ -216,6 +216,12 @@ void begin_again() {
     new (&team) Team;
 }
 
+/* Workers go where the main thread has gone; the lock is held. */
+void follow_main_thread() {
+    if (main_thread_moved(&team.of_main))
+        for (int i = 0; i < team.workers; i++) place_thread(team.threads[i], i + 1, &team.of_main);
+}
+
 /* So many workers, or as many as the system starts: how many there are. */
 int start_workers(int wanted) {
     wanted = (int)min(wanted, get(team.most));
@@ -228,7 +234,7 @@ int start_workers(int wanted) {
     sigfillset(&all);
     pthread_mutex_lock(&team.lock);
     if (!has_fork_handler) has_fork_handler = !pthread_atfork(NULL, NULL, begin_again);
-    main_thread_moved(&team.of_main);
+    follow_main_thread();
     pthread_sigmask(SIG_SETMASK, &all, &before);
     while (team.workers < wanted && !pthread_create(&team.threads[team.workers], &attributes, work, NULL)) {
         place_thread(team.threads[team.workers], team.workers + 1, &team.of_main);
@@ -248,27 +254,26 @@ int threads_allowed(int wanted) {
     return wanted == 1 || omp_in_parallel() ? 1 : (int)min(min(wanted, omp_get_thread_limit()), get(team.most) + 1);
 }
 
-/* Workers go where the main thread has gone; asked once a tick of the system's clock. */
-void follow_main_thread() {
+/* Asked once a tick of the system's clock. */
+void follow_main_thread_at_times() {
 #if defined(CLOCK_MONOTONIC_COARSE)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     if (__atomic_exchange_n(&team.tick, now.tv_nsec, __ATOMIC_RELAXED) == now.tv_nsec) return;
     if (pthread_mutex_trylock(&team.lock)) return;
-    if (main_thread_moved(&team.of_main))
-        for (int i = 0; i < team.workers; i++) place_thread(team.threads[i], i + 1, &team.of_main);
+    follow_main_thread();
     pthread_mutex_unlock(&team.lock);
 #endif
 }
 
 /* A phase that is nobody's, or NULL. */
-Phase *take_phase(uint64_t *bit) {
-    uint64_t taken = get(team.taken);
+Phase *take_phase() {
+    uint64_t taken = get(team.taken), bit;
     do {
-        *bit = ~taken & (taken + 1);
-        if (!*bit) return NULL;
-    } while (!exchange(team.taken, taken, taken | *bit));
-    return &team.phases[__builtin_ctzll(*bit)];
+        bit = ~taken & (taken + 1);
+        if (!bit) return NULL;
+    } while (!exchange(team.taken, taken, taken | bit));
+    return &team.phases[__builtin_ctzll(bit)];
 }
 
 /* Wait for the members that are inside; none joins any more. */
@@ -307,38 +312,37 @@ bool is_crowded() { return false; }
 #endif
 
 /* Whether another thread has called shortly before, and so may be between two calls. */
-thread_local char here;
+thread_local char caller_here;
 bool has_others() {
     const void *const last = get(team.last_caller);
     const long long changed = get(team.changed_ns);
-    if (last == &here) return changed && clock_ns() - changed < OTHERS_NS;
+    if (last == &caller_here) return changed && clock_ns() - changed < OTHERS_NS;
     const long long now = clock_ns();
     if (now - changed > OTHERS_NS / 2) {
-        set(team.last_caller, (const void *)&here);
+        set(team.last_caller, (const void *)&caller_here);
         if (last) set(team.changed_ns, now);
     }
     return last;
 }
 
-/* The product that the calling thread is in: how many workers may join it, and whether those are called that have blocked.
-   A core that another caller is taken to have is not a worker's; who has blocked costs a short product more than it gives. */
+/* The product that the calling thread is in: whether workers are called that have blocked, and whether its end counts for
+   the next one. */
 struct ProductHere {
-    int workers;
     bool calls, is_timed;
 };
 thread_local ProductHere product_here = {};
 
-/* A product of so many vectors begins: how many threads it is to be planned for, of those it may have. */
+/* A product of so many vectors begins: how many threads it is to be planned for, of those it may have. A core that another
+   caller is taken to have is not a worker's; who has blocked costs a short product more than it gives. */
 int begin_product(int threads, double vectors) {
     if (threads == 1) return 1;
-    ProductHere &call = product_here;
-    const int others = add(team.callers, 1), asleep = get(team.asleep);
-    call.calls = vectors > WORTH_A_CALL, call.is_timed = !call.calls && asleep;
-    if (call.is_timed) call.calls = clock_ns() - get(team.ended_ns) < ONCE_MORE_NS;
-    call.workers = (int)min(threads - 1, call.calls ? get(team.workers) : max(0, get(team.workers) - asleep));
-    if (call.workers > 0) call.workers -= (int)max(others, vectors < OF_OTHERS && has_others());
-    if (call.workers > 0 && is_crowded()) call.workers = 0;
-    return 1 + (int)max(0, call.workers);
+    ProductHere &here = product_here;
+    const int others = add(team.callers, 1), asleep = get(team.asleep), all = get(team.workers);
+    here.calls = vectors > WORTH_A_CALL, here.is_timed = !here.calls && asleep;
+    if (here.is_timed) here.calls = clock_ns() - get(team.ended_ns) < ONCE_MORE_NS;
+    Count workers = min(threads - 1, here.calls ? all : max(0, all - asleep));
+    if (workers > 0) workers -= max(others, vectors < OF_OTHERS && has_others());
+    return workers > 0 && !is_crowded() ? 1 + (int)workers : 1;
 }
 /* It ends; `threads` are those that it might have had. */
 void end_product(int threads) {
@@ -351,19 +355,18 @@ void end_product(int threads) {
 /* Call `run` with the caller as member 0, and with as many workers as come, at most `seats`, until one has returned: then
    no piece is left. Returns when all have. */
 void run_phase(uint64_t seats, void (*run)(const void *work, int member), const void *work) {
-    uint64_t bit;
-    Phase *const phase = take_phase(&bit);
+    Phase *const phase = take_phase();
     if (!phase) return run(work, 0);
-    follow_main_thread();
+    follow_main_thread_at_times();
     phase->modes = modes_here(), phase->run = run, phase->work = work;
     set(phase->left, (uint64_t)0), set(phase->seats, seats), set(phase->cpu, cpu_here());
     set(phase->state, (get(phase->state) & ~(NUMBER - 1)) + NUMBER + OPEN);
-    __atomic_fetch_or(&team.open, bit, __ATOMIC_SEQ_CST);
+    __atomic_fetch_or(&team.open, bit_of(*phase), __ATOMIC_SEQ_CST);
     if (product_here.calls && (uint64_t)get(team.spinning) < seats) call_worker();
     run(work, 0);
-    close(*phase, bit);
+    close(*phase);
     wait_for_members(*phase);
-    clear(team.taken, bit);
+    clear(team.taken, bit_of(*phase));
 }
 
 }  // namespace
