@@ -519,10 +519,10 @@ def by_rows(plan, m, n, k):
     rows_of_b = plan.rows_of_b or plan.kc
     for jc in range(0, n, plan.nc):
         block = min(plan.nc, n - jc)
-        if plan.packs_b:
-            yield from (("pack_b", (0, min(plan.nr, block - jr), k)) for jr in range(0, block, plan.nr))
         for pc in range(0, k, plan.kc):
             depth = min(plan.kc, k - pc)
+            if plan.packs_b:
+                yield from (("pack_b", (0, min(plan.nr, block - jr), depth)) for jr in range(0, block, plan.nr))
             for p, js in product(range(0, depth, rows_of_b), range(0, block, plan.ns)):
                 columns = min(plan.ns, block - js)
                 for height in heights(m, plan.mr):

@@ -17,6 +17,7 @@ namespace {
 
 constexpr Count FEW_ROWS = 128, FEW_ROWS_OF_LONG_VECTORS = 80, FEW_ROWS_APART = 48, FEW_ROWS_OF_PANELS = 12;
 constexpr Count SHORT_K = 48;
+constexpr Count FEW_COLUMNS = 16;  // of B, for which it does not pay to pack A, if the five loops always do
 constexpr Count COPIED_K = 16, COPIED_M = 128;  // a copy of B pays: its vectors are loaded often enough
 constexpr Count ALIGNED_ROWS = 8;  // most rows for which B is read by whole vectors
 constexpr Count ROWS_FOR_ONE = 16;             // of B, from memory for one row of A: it waits for nothing else
@@ -26,25 +27,29 @@ constexpr Count BUFFERED_K = 128;              // sums in a buffer pay: they are
 INLINE bool has_rows_of_b(const Product &x) { return !x.packed && x.cs_b == x.kernel->sum; }
 INLINE bool is_short(const Product &x) { return x.k <= SHORT_K && has_rows_of_b(x); }
 /* Vectors as long as a cache line: each is two loads where it begins in the middle of one, as a row of B may. */
-INLINE bool has_long_vectors(const Product &x) { return x.kernel->lanes * x.kernel->sum >= 64; }
+INLINE bool has_long_vectors(const Product &x) { return x.kernel->stored_lanes * x.kernel->sum >= 64; }
+INLINE bool is_narrow(const Product &x) { return x.n <= FEW_COLUMNS && !x.kernel->half_packed; }
 /* Rows of A for which B is not packed, wherever it comes from: fewer where the rows of B that are read at the same time
-   share sets of L1, or where vectors of B are two loads each. */
+   share sets of L1, where vectors of B are two loads each, or where a tile has fewer sums than on panels: complex numbers. */
 INLINE Count few_rows(const Product &x) {
-    if (x.rs_b % (x.extents->conflict / 4) == 0) return FEW_ROWS_APART;
+    if (x.kernel->parts > 1 || x.rs_b % (x.extents->conflict / 4) == 0) return FEW_ROWS_APART;
     return has_long_vectors(x) ? FEW_ROWS_OF_LONG_VECTORS : FEW_ROWS;
 }
 INLINE bool has_unpacked_tiles(const Kernel &x) { return x.unpacked && x.as_stored; }
-INLINE Count b_bytes(const Product &x) { return round_up_2(x.n, x.kernel->lanes) * x.k * x.kernel->sum; }
+/* Panels of B hold its numbers as they are stored. */
+INLINE bool has_stored_panels(const Product &x) { return !x.packed || x.kernel->parts == 1; }
+INLINE Count b_bytes(const Product &x) { return round_up_2(x.n, x.kernel->stored_lanes) * x.k * x.kernel->sum; }
 /* B, and a thread's part of A and C, stay in L2. B pays for its packing sooner where its vectors are two loads each. */
 INLINE bool stays_in_l2(const Product &x) {
     const Kernel &kernel = *x.kernel;
-    const bool splits = has_long_vectors(x) && x.rs_b % 64 && x.n > kernel.lanes;
+    const bool splits = has_long_vectors(x) && x.rs_b % 64 && x.n > kernel.stored_lanes;
     const Count others = x.m * (x.k + x.n) * kernel.sum, most = splits ? x.extents->l2 / 4 : 3 * x.extents->l2 / 4;
     return others < (most - b_bytes(x)) * x.threads && x.rs_b % (x.extents->conflict / 2);
 }
 INLINE bool is_in_place(const Product &x) {
     const Kernel &kernel = *x.kernel;
-    if (!has_unpacked_tiles(kernel)) return false;
+    if (!has_unpacked_tiles(kernel) || !has_stored_panels(x)) return false;
+    if (is_narrow(x)) return true;
     if (!has_rows_of_b(x)) return x.m <= FEW_ROWS_OF_PANELS || b_bytes(x) <= x.extents->in_place;
     return x.m <= few_rows(x) || is_short(x) || b_bytes(x) <= x.extents->in_place || stays_in_l2(x);
 }
@@ -55,20 +60,20 @@ INLINE bool gathers_b(const Product &x) { return !x.packed && x.cs_b != x.kernel
 INLINE Panels unpacked_panels(const Product &x) {
     const Kernel &kernel = *x.kernel;
     if (x.m <= kernel.unpacked_rows[1]) return {1, x.m, 0};
-    const Count all = ceil_div_2(x.n, kernel.lanes), wide = kernel.wide_vectors;
+    const Count all = ceil_div_2(x.n, kernel.stored_lanes), wide = kernel.wide_vectors;
     return even_panels(x.m, kernel.unpacked_rows[min(wide, all <= wide ? all : (all + 1) / 2) - 1]);
 }
 INLINE Count strip_columns(const Product &x, const Panels &panels) {
     const Kernel &kernel = *x.kernel;
     const int vectors = kernel.unpacked_vectors[panels.rows(0) - 1];
-    if (x.packed) return min(kernel.nr, (1 << (31 - __builtin_clz(vectors))) * kernel.lanes);  // a part of a panel
-    return vectors * kernel.lanes;
+    if (x.packed) return min(kernel.nr, (1 << (31 - __builtin_clz(vectors))) * kernel.stored_lanes);  // a part of a panel
+    return vectors * kernel.stored_lanes;
 }
 
 /* The order: by what is moved most. */
 enum OrderInPlace { BY_STRIPS, BY_ROWS_OF_C, BY_ROWS_OF_B };
 INLINE OrderInPlace order_in_place(const Product &x, Count strip) {
-    if (is_short(x) && x.k <= x.kc) return BY_ROWS_OF_C;
+    if ((is_short(x) && x.k <= x.kc) || is_narrow(x)) return BY_ROWS_OF_C;
     const bool has_few_rows = x.m <= FEW_ROWS && has_rows_of_b(x) && x.k > ROWS_OF_B && x.n > strip
                             && x.k * x.n * x.kernel->sum > x.extents->in_place;
     return has_few_rows ? BY_ROWS_OF_B : BY_STRIPS;
@@ -91,10 +96,10 @@ struct InPlace {
 /* By rows of C: as many columns as B has in L2. Vectors as long as a cache line are two loads each where they begin in the
    middle of one: B is copied then, where there is enough of it. */
 INLINE void by_rows_of_c(const Product &x, InPlace &plan) {
-    const Count row = x.k * x.kernel->sum;
+    const Count row = min(x.k, x.kc) * x.kernel->sum;
     plan.columns = max(plan.strip, x.extents->short_k_b / row / plan.strip * plan.strip);
-    plan.copies = has_long_vectors(x) && x.k >= COPIED_K && x.m >= COPIED_M && x.n > plan.strip;
-    if (plan.copies) plan.bytes = min(round_up_2(x.n, x.kernel->lanes), plan.columns) * row;
+    plan.copies = gathers_b(x) || (has_long_vectors(x) && x.k >= COPIED_K && x.m >= COPIED_M && x.n > plan.strip);
+    if (plan.copies) plan.bytes = min(round_up_2(x.n, x.kernel->stored_lanes), plan.columns) * row;
 }
 
 /* By rows of B: as many of them at a time as the processor reads ahead of, and as many columns as have their sums in L2.
@@ -105,7 +110,7 @@ INLINE void by_rows_of_b(const Product &x, InPlace &plan) {
     const Count depth = min(x.k, x.kc), streams = x.m == 1 && b_bytes(x) > x.extents->l2 ? ROWS_FOR_ONE : ROWS_OF_B;
     const Count strip = plan.strip, strip_bytes = strip * kernel.sum;
     plan.depth = ceil_div(depth, ceil_div(depth, streams));
-    plan.columns = min(round_up_2(x.n, kernel.lanes), max(1, x.extents->few_rows_sums / (x.m * strip_bytes)) * strip);
+    plan.columns = min(round_up_2(x.n, kernel.stored_lanes), max(1, x.extents->few_rows_sums / (x.m * strip_bytes)) * strip);
     plan.in_l1 = x.m <= kernel.unpacked_rows[1] || x.rs_b % (x.extents->conflict / 4) == 0
                    ? x.n : max(1, x.extents->rows_in_l1 / plan.depth / strip_bytes) * strip;
     plan.buffers = x.accumulate || x.k > min(x.kc, BUFFERED_K) || x.cs_c != kernel.sum;
@@ -129,8 +134,8 @@ INLINE InPlace in_place_of(const Product &x) {
    of A, B in L2, rows of B that are a multiple of a vector apart, and more columns than one tile has. */
 INLINE Count peeled_columns(const Product &x) {
     const Kernel &kernel = *x.kernel;
-    const Count vector = kernel.lanes * kernel.sum, before = -(intptr_t)x.b & (vector - 1);
-    if (x.m > ALIGNED_ROWS || x.n <= MAX_UNPACKED_VECTORS * kernel.lanes || !has_rows_of_b(x)) return 0;
+    const Count vector = kernel.stored_lanes * kernel.sum, before = -(intptr_t)x.b & (vector - 1);
+    if (x.m > ALIGNED_ROWS || x.n <= MAX_UNPACKED_VECTORS * kernel.stored_lanes || !has_rows_of_b(x)) return 0;
     return before % kernel.sum || x.rs_b % vector || b_bytes(x) > x.extents->l2 ? 0 : before / kernel.sum;
 }
 INLINE Product without_columns(const Product &x, Count columns) {
@@ -173,41 +178,45 @@ INLINE void run_unpacked_rows(const Product &x, const Panels &panels, Tile tile,
 void run_unpacked_columns(const Product &x, const InPlace &plan, Tile tile, Count columns) {
     const Kernel &kernel = *x.kernel;
     const Count strip = plan.strip, strips = columns / strip, rest = columns - strips * strip;
-    const Count vectors = ceil_div_2(rest, kernel.lanes);
+    const Count vectors = ceil_div_2(rest, kernel.stored_lanes);
     tile.b_step = strip * kernel.sum, tile.c_step = strip * tile.cs_c;
     if (plan.copies) tile.rs_b = tile.b_step, tile.b_step *= tile.depth;
     for (Count panel = 0; panel < plan.panels.count; panel++) {
         tile.rows = plan.panels.rows(panel);
         tile.products = strips, tile.columns = strip;
-        if (strips) run_unpacked(tile, strip / kernel.lanes, true);
+        if (strips) run_unpacked(tile, strip / kernel.stored_lanes, true);
         if (rest) {
             Tile last = tile;
             last.products = 1, last.columns = rest, last.b += strips * tile.b_step, last.c += strips * tile.c_step;
-            if (plan.copies) last.rs_b = vectors * kernel.lanes * kernel.sum;
-            run_unpacked(last, vectors, plan.copies || rest == vectors * kernel.lanes);
+            if (plan.copies) last.rs_b = vectors * kernel.stored_lanes * kernel.sum;
+            run_unpacked(last, vectors, plan.copies || rest == vectors * kernel.stored_lanes);
         }
         tile.a += tile.rows * x.rs_a, tile.c += tile.rows * tile.rs_c;
     }
 }
 
-/* A short k: C is most of what is moved, so its rows are written from start to end. */
-void copy_strips(const Product &x, const char *b, Count columns, Count strip) {
+/* A short k: C is most of what is moved, so its rows are written from start to end. Few columns: A is, so each of its panels
+   goes through all of B. */
+void copy_strips(const Product &x, Tile &tile, Count columns, Count strip) {
     const Kernel &kernel = *x.kernel;
     for (Count jr = 0; jr < columns; jr += strip) {
         const Count width = min(strip, columns - jr);
-        kernel.pack_b({.kernel = &kernel, .to = x.buffer + jr * x.k * kernel.sum, .from = b + jr * kernel.sum,
-                       .across = kernel.sum, .along = x.rs_b, .width = width,
-                       .padded = round_up_2(width, kernel.lanes), .depth = x.k});
+        kernel.gather({.kernel = &kernel, .to = x.buffer + jr * tile.depth * kernel.sum, .from = tile.b + jr * x.cs_b,
+                     .across = x.cs_b, .along = x.rs_b, .width = width, .padded = round_up_2(width, kernel.stored_lanes),
+                     .depth = tile.depth});
     }
+    tile.b = x.buffer;
 }
-void multiply_short_k(const Product &x, const InPlace &plan) {
-    for (Count jc = 0; jc < x.n; jc += plan.columns) {
-        const Count here = min(plan.columns, x.n - jc);
-        Tile tile = unpacked_tile_of(x, 0);
-        tile.b += jc * x.cs_b, tile.c += jc * x.cs_c;
-        if (plan.copies) copy_strips(x, tile.b, here, plan.strip), tile.b = x.buffer;
-        run_unpacked_columns(x, plan, tile, here);
-    }
+void multiply_rows_of_c(const Product &x, const InPlace &plan) {
+    for (Count jc = 0; jc < x.n; jc += plan.columns)
+        for (Count pc = 0; pc < x.k; pc += x.kc) {
+            const Count here = min(plan.columns, x.n - jc);
+            Tile tile = unpacked_tile_of(x, 0);
+            tile.depth = min(x.kc, x.k - pc), tile.add = x.accumulate || pc > 0;
+            tile.a += pc * x.cs_a, tile.b += pc * x.rs_b + jc * x.cs_b, tile.c += jc * x.cs_c;
+            if (plan.copies) copy_strips(x, tile, here, plan.strip);
+            run_unpacked_columns(x, plan, tile, here);
+        }
 }
 
 /* A few rows: B is most of what is moved, so it is read in the order of memory, some of its rows at a time. */
@@ -241,19 +250,19 @@ void multiply_few_rows(const Product &x, const InPlace &plan) {
 /* Else strips of C, one after the other: a strip of B is in L1 for all rows of A. */
 void multiply_strips(const Product &x, const InPlace &plan) {
     const Kernel &kernel = *x.kernel;
-    const Count row_bytes = kernel.lanes * kernel.sum;
+    const Count row_bytes = kernel.stored_lanes * kernel.sum;
     for (Count jr = 0; jr < x.n; jr += plan.strip) {
-        const Count columns = min(plan.strip, x.n - jr), vectors = ceil_div_2(columns, kernel.lanes);
-        const bool whole = x.packed || plan.gathers || columns == vectors * kernel.lanes;
+        const Count columns = min(plan.strip, x.n - jr), vectors = ceil_div_2(columns, kernel.stored_lanes);
+        const bool whole = x.packed || plan.gathers || columns == vectors * kernel.stored_lanes;
         Tile tile = unpacked_tile_of(x, columns);
         tile.c += jr * x.cs_c;
-        if (x.packed || plan.gathers) tile.rs_b = (x.packed ? kernel.nr / kernel.lanes : vectors) * row_bytes;
+        if (x.packed || plan.gathers) tile.rs_b = (x.packed ? kernel.nr / kernel.stored_lanes : vectors) * row_bytes;
         for (Count pc = 0; pc < x.k; pc += x.kc) {
             tile.depth = min(x.kc, x.k - pc), tile.add = x.accumulate || pc > 0;
             tile.a = x.a + pc * x.cs_a, tile.b = x.b + pc * x.rs_b + jr * x.cs_b;
             if (plan.gathers) {
-                kernel.pack_b({.kernel = &kernel, .to = x.buffer, .from = tile.b, .across = x.cs_b, .along = x.rs_b,
-                               .width = columns, .padded = vectors * kernel.lanes, .depth = tile.depth});
+                kernel.gather({.kernel = &kernel, .to = x.buffer, .from = tile.b, .across = x.cs_b, .along = x.rs_b,
+                               .width = columns, .padded = vectors * kernel.stored_lanes, .depth = tile.depth});
                 tile.b = x.buffer;
             }
             if (x.packed)
@@ -265,7 +274,7 @@ void multiply_strips(const Product &x, const InPlace &plan) {
 
 void multiply_in_place(const Product &x, const InPlace &plan) {
     switch (plan.order) {
-        case BY_ROWS_OF_C: return multiply_short_k(x, plan);
+        case BY_ROWS_OF_C: return multiply_rows_of_c(x, plan);
         case BY_ROWS_OF_B: return multiply_few_rows(x, plan);
         default: return multiply_strips(x, plan);
     }
@@ -274,13 +283,13 @@ void multiply_in_place(const Product &x, const InPlace &plan) {
 /* A run of a batch's products. */
 void multiply_small(const Product &x, const InPlace &plan, const Steps &steps) {
     const Kernel &kernel = *x.kernel;
-    const Count vectors = ceil_div_2(x.n, kernel.lanes), one = (x.m * x.k + x.k * x.n + x.m * x.n) * kernel.sum;
+    const Count vectors = ceil_div_2(x.n, kernel.stored_lanes), one = (x.m * x.k + x.k * x.n + x.m * x.n) * kernel.sum;
     const Count at_once = plan.panels.count == 1 ? steps.products : max(1, x.extents->at_once / one);
     Tile tile = unpacked_tile_of(x, x.n);
     tile.a_step = steps.a, tile.b_step = steps.b, tile.c_step = steps.c;
     for (Count i = 0; i < steps.products; i += at_once) {
         tile.products = min(at_once, steps.products - i);
-        run_unpacked_rows(x, plan.panels, tile, vectors, x.n == vectors * kernel.lanes);
+        run_unpacked_rows(x, plan.panels, tile, vectors, x.n == vectors * kernel.stored_lanes);
         tile.a += at_once * steps.a, tile.b += at_once * steps.b, tile.c += at_once * steps.c;
     }
 }

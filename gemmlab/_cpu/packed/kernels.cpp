@@ -8,13 +8,17 @@
 
 namespace {
 
+template <class Kind, class S>
+constexpr bool AS_STORED = Kind::GROUP == 1 && (Kind::PARTS == 2 || __is_same(S, typename Kind::Sum));
+
 template <class Kind> constexpr void set_tiles(Kernel &x) {
     x.mr = MR<Kind>, x.nr = NR<Kind>, x.packed = PACKED_TILES<Kind>.at;
     if constexpr (Kind::UNPACKED) {
-        for (int rows = 1; rows <= UNPACKED_ROWS; rows++) x.unpacked_vectors[rows - 1] = unpacked_vectors(rows);
-        for (int v = 1; v <= MAX_UNPACKED_VECTORS; v++) x.unpacked_rows[v - 1] = unpacked_rows(v);
+        for (int rows = 1; rows <= UNPACKED_ROWS; rows++) x.unpacked_vectors[rows - 1] = unpacked_vectors<Kind>(rows);
+        for (int v = 1; v <= MAX_UNPACKED_VECTORS; v++) x.unpacked_rows[v - 1] = unpacked_rows<Kind>(v);
         x.wide_vectors = TILES.wide_vectors;
-        x.unpacked = UNPACKED_TILES<Kind>.at, x.half_packed = HALF_PACKED_TILES<Kind>.at;
+        x.unpacked = UNPACKED_TILES<Kind>.at;
+        if constexpr (!IS_COMPLEX<Kind>) x.half_packed = HALF_PACKED_TILES<Kind>.at;
     }
 }
 template <class Kind, class S> constexpr void set_vectors(Kernel &x) {
@@ -22,10 +26,9 @@ template <class Kind, class S> constexpr void set_vectors(Kernel &x) {
         using Column = ByVector<Kind, S, false>;
         using Row = ByVector<Kind, S, true>;
         x.column.columns = Column::columns;
-        if constexpr (!Kind::UNPACKED || !__is_same(S, typename Kind::Sum)) x.row.columns = Row::columns;
+        if constexpr (!Kind::UNPACKED || Kind::PARTS == 2 || !AS_STORED<Kind, S>) x.row.columns = Row::columns;
         if constexpr (Kind::FUSED) x.row.rows = Row::rows;
-        if constexpr (Kind::PARTS == 2) x.column.rows = Column::rows;
-        else x.dot = dot<Kind, 1>, x.dots = dot<Kind, DOT_ROWS>;
+        x.dot = dot<Kind, 1>, x.dots = dot<Kind, DOT_ROWS>;
         x.copy = x.as_stored ? x.pack_a : copy<S>;
         x.vector_rows = Column::ROWS, x.column_rows = Column::ROWS * Column::MOST;
     }
@@ -63,11 +66,12 @@ template <class Kind, class S, class C = typename Kind::Sum> constexpr Kernel ke
     using T = typename Kind::Sum;
     x.lanes = LANES<T>, x.vectors = VECTORS<Kind>, x.group = Kind::GROUP, x.step = Kind::STEP, x.parts = Kind::PARTS;
     x.stored = sizeof(S), x.sum = Kind::PARTS * sizeof(T), x.result = sizeof(C);
-    x.as_stored = Kind::GROUP == 1 && (Kind::PARTS == 2 || __is_same(S, T));
+    x.as_stored = AS_STORED<Kind, S>, x.stored_lanes = LANES<T> / Kind::PARTS;
     x.narrows = Kind::PARTS == 1 && !__is_same(C, T);
     set_tiles<Kind>(x);
     set_packing<Kind, S>(x);
     set_vectors<Kind, S>(x);
+    x.gather = x.as_stored ? x.pack_a : nullptr;
     if constexpr (Kind::PARTS == 2) x.unpack = unpack<C, C>, x.widen = ComplexPacking<T>::pack_a;
     else x.unpack = unpack<T, C>, x.widen = Packing<T, C>::pack;
     x.accumulate = accumulate<Kind>;

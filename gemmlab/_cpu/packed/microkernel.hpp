@@ -6,7 +6,8 @@
 
    Each sum is one chain of multiply-adds in the order of p, in every instance: so a number of C has the same bits
    whichever tile computes it. The sums of a tile leave registers for a row of B and a number of A; complex numbers are
-   split, a vector of real and one of imaginary parts in place of each vector of sums. */
+   split in panels of B, a vector of real and one of imaginary parts in place of each vector of sums, and side by side where B
+   is as it is stored. */
 #pragma once
 
 #include "extents.hpp"
@@ -20,14 +21,15 @@ struct Tiles {
     int complex_rows;      // by one vector of real and one of imaginary parts
     int integer_rows;      // by as many vectors as float32
     int unpacked_sums, wide_vectors;  // vectors of sums, of operands as they are stored, and how many are side by side
+    int complex_sums;      // the same of complex numbers, where each vector of B takes two registers
     int steps;             // of k in one pass of the loop: the fewer additions of addresses, the more multiply-adds
 };
-//                    f32, f64  complex  integers  unpacked  steps    registers     chosen by
-constexpr Tiles V4    = {14, 2,   14,      12,      24, 4,     1};  // 32 x 64 bytes   measurement
-constexpr Tiles V3    = {6, 2,     6,       6,      12, 2,     4};  // 16 x 32 bytes   measurement
-constexpr Tiles V2    = {3, 4,     6,       3,      12, 2,     1};  // 16 x 16 bytes   measurement; loads B anew for each row
-constexpr Tiles NEON  = {12, 2,   12,      12,      24, 4,     1};  // 32 x 16 bytes   the number of registers: not timed
-constexpr Tiles PLAIN = {6, 2,     6,       4,      12, 2,     1};  // unknown         as for 16 registers: not timed
+//                     f32, f64  complex  integers  unpacked  complex  steps   registers    chosen by
+constexpr Tiles V4    = {14, 2,    14,      12,      24, 4,     16,     1};  // 32 x 64 B  measurement; unpacked complex: registers
+constexpr Tiles V3    = {6, 2,      6,       6,      12, 2,     10,     4};  // 16 x 32 B  measurement
+constexpr Tiles V2    = {3, 4,      6,       3,      12, 2,     10,     1};  // 16 x 16 B  measurement; loads B anew for each row
+constexpr Tiles NEON  = {12, 2,    12,      12,      24, 4,     16,     1};  // 32 x 16 B  the number of registers: not timed
+constexpr Tiles PLAIN = {6, 2,      6,       4,      12, 2,     10,     1};  // unknown    as for 16 registers: not timed
 
 #if defined(__AVX512F__)
 constexpr Tiles TILES = V4;
@@ -56,26 +58,34 @@ template <class Kind> constexpr int ROW_OF_B = Kind::PARTS * VECTORS<Kind> * VEC
 
 template <class Kind, int ROWS, int NV> using Registers = Vector<typename Kind::Sum>[ROWS][NV];
 
-/* Sums one by one, where C's columns are not adjacent or its numbers have parts, a vector each. */
-template <class Kind> void scatter(const Sums &given) {
-    using T = typename Kind::Sum;
+/* Sums one by one, where C's columns are not adjacent. */
+template <class Kind> void accumulate(const Sums &given) {
     const Sums x = given;
-    for (Count i = 0; i < x.rows; i++)
+    using T = typename Kind::Sum;
+    for (Count i = 0; i < x.rows; i++) {
+        const T *from = (const T *)(x.from + i * x.rs_from);
+        char *to = x.c + i * x.rs_c;
         for (Count j = 0; j < x.columns; j++)
             for (int part = 0; part < Kind::PARTS; part++) {
-                T *number = (T *)(x.c + i * x.rs_c + j * x.cs_c) + part;
-                const T sum = ((const T *)(x.from + i * x.rs_from))[part * LANES<T> + j];
+                T *number = (T *)(to + j * x.cs_c) + part;
+                const T sum = from[j * Kind::PARTS + part];
                 *number = x.add ? Kind::add(*number, sum) : sum;
             }
+    }
 }
 INLINE Sums sums_of(const Tile &x, const void *from, Count rs_from) {
     return {x.kernel, (const char *)from, rs_from, x.c, x.rs_c, x.cs_c, x.rows, x.columns, x.add};
 }
 
+/* Lanes of the last vector of a row, which are C's, or B's as it is stored. */
+template <class Kind, int NV> INLINE Part last_part(const Tile &x) {
+    return part_of_lanes<typename Kind::Sum>(x.columns * Kind::PARTS - (NV - 1) * LANES<typename Kind::Sum>);
+}
+
 template <class Kind, int ROWS, int NV, bool WHOLE> INLINE void put_rows(Registers<Kind, ROWS, NV> &sum, const Tile &x) {
     using T = typename Kind::Sum;
     constexpr int LAST = NV - 1;
-    const Part part = part_of_lanes<T>(x.columns - LAST * LANES<T>);
+    const Part part = last_part<Kind, NV>(x);
     if (x.add) {
         UNROLL for (int i = 0; i < ROWS; i++) {
             const char *row = x.c + i * x.rs_c, *end = row + LAST * VECTOR_BYTES;
@@ -94,12 +104,12 @@ template <class Kind, int ROWS, int NV, bool WHOLE> INLINE void put_rows(Registe
 /* A part of a vector costs as much as many whole ones where it is stored by AVX2. */
 template <class Kind, int ROWS, int NV> INLINE void put(Registers<Kind, ROWS, NV> &sum, const Tile &x) {
     using T = typename Kind::Sum;
-    const bool whole = x.columns == NV * LANES<T>;
-    if (Kind::PARTS > 1 || x.cs_c != sizeof(T) || (sizeof(T) < 4 && !whole)) {
+    const bool whole = x.columns * Kind::PARTS == NV * LANES<T>;
+    if (x.cs_c != Kind::PARTS * sizeof(T) || (sizeof(T) < 4 && !whole)) {
         T sums[ROWS * NV * LANES<T>];
         UNROLL for (int i = 0; i < ROWS; i++)
             UNROLL for (int v = 0; v < NV; v++) store<T>(sums + (i * NV + v) * LANES<T>, sum[i][v]);
-        scatter<Kind>(sums_of(x, sums, NV * VECTOR_BYTES));
+        accumulate<Kind>(sums_of(x, sums, NV * VECTOR_BYTES));
     } else if (whole)
         put_rows<Kind, ROWS, NV, true>(sum, x);
     else
@@ -109,7 +119,7 @@ template <class Kind, int ROWS, int NV> INLINE void put(Registers<Kind, ROWS, NV
 /* Sums that were put into a buffer, to go on with. */
 template <class Kind, int ROWS, int NV, bool WHOLE> INLINE void get(Registers<Kind, ROWS, NV> &sum, const Tile &x) {
     using T = typename Kind::Sum;
-    const Part part = part_of_lanes<T>(x.columns - (NV - 1) * LANES<T>);
+    const Part part = last_part<Kind, NV>(x);
     UNROLL for (int i = 0; i < ROWS; i++) {
         const char *row = x.c + i * x.rs_c, *end = row + (NV - 1) * VECTOR_BYTES;
         UNROLL for (int v = 0; v < NV - 1; v++) sum[i][v] = load<T>(row + v * VECTOR_BYTES);
@@ -148,8 +158,8 @@ template <class Kind, int ROWS> struct StoredNumbers {
     INLINE StoredNumbers(const Tile &x) : distance(x.rs_a), three(3 * x.rs_a) {
         UNROLL for (int i = 0; i < ADDRESSES; i++) first[i] = x.a + i * ROWS_AN_ADDRESS * x.rs_a;
     }
-    INLINE T at(int i, int) const {
-        const char *const x = first[i / ROWS_AN_ADDRESS];
+    INLINE T at(int i, int part) const {
+        const char *const x = first[i / ROWS_AN_ADDRESS] + part * sizeof(T);
         const int times = i % ROWS_AN_ADDRESS;
         return *(const T *)(times == 3 ? x + three : x + times * distance);
     }
@@ -161,7 +171,7 @@ template <class Kind, int ROWS> struct StoredNumbers {
     }
 };
 
-/* One step of k, by a row of B in vectors. */
+/* One step of k, by a row of B in vectors: of complex numbers from a panel, one of real and one of imaginary parts. */
 template <class Kind, int ROWS, int NV, class Numbers>
 INLINE void multiply_add(Registers<Kind, ROWS, NV> &sum, const Numbers &numbers, const Vector<typename Kind::Sum> (&row)[NV]) {
     using T = typename Kind::Sum;
@@ -176,6 +186,37 @@ INLINE void multiply_add(Registers<Kind, ROWS, NV> &sum, const Numbers &numbers,
             const T y = numbers.at(i, 0);
             UNROLL for (int v = 0; v < NV; v++) sum[i][v] = Kind::multiply_add(sum[i][v], row[v], y);
         }
+    }
+}
+
+/* The same with B as it is stored. Parts of complex numbers are side by side in it, and in the sums. */
+template <class Kind, int ROWS, int NV, class Numbers>
+INLINE void multiply_add_stored(Registers<Kind, ROWS, NV> &sum, const Numbers &numbers,
+                                const Vector<typename Kind::Sum> (&row)[NV]) {
+    using T = typename Kind::Sum;
+    if constexpr (!IS_COMPLEX<Kind>) return multiply_add<Kind, ROWS, NV>(sum, numbers, row);
+    else {
+        constexpr bool SIGNS_OF_B = ROWS >= NV;  // else it takes less to change those of A
+        Vector<T> times[NV];
+        UNROLL for (int v = 0; v < NV; v++) times[v] = SIGNS_OF_B ? times_i<T>(row[v]) : exchanged<T>(row[v]);
+        UNROLL for (int i = 0; i < ROWS; i++) {
+            const Vector<T> re = numbers.at(i, 0) - Vector<T>{}, im = numbers.at(i, 1) - Vector<T>{};
+            const Vector<T> factor = SIGNS_OF_B ? im : with_signs_of_i<T>(im);
+            UNROLL for (int v = 0; v < NV; v++) sum[i][v] = sum[i][v] + row[v] * re;
+            UNROLL for (int v = 0; v < NV; v++) sum[i][v] = sum[i][v] + times[v] * factor;
+        }
+    }
+}
+/* Sums of real and of imaginary parts, a vector each, are put side by side. Not inlined: the loop of a tile wants all
+   registers. */
+template <class Kind> __attribute__((noinline)) void put_parts(const Vector<typename Kind::Sum> *sums, const Tile &x) {
+    using T = typename Kind::Sum;
+    Tile row = x;
+    row.rows = 1;
+    for (Count i = 0; i < x.rows; i++, sums += 2, row.c += x.rs_c) {
+        Registers<Kind, 1, 1> first = {{shuffle<T, first_half>(sums[0], sums[1])}};
+        Registers<Kind, 1, 2> all = {{first[0][0], shuffle<T, second_half>(sums[0], sums[1])}};
+        2 * x.columns <= LANES<T> ? put<Kind, 1, 1>(first, row) : put<Kind, 1, 2>(all, row);
     }
 }
 
@@ -214,7 +255,8 @@ template <class Kind, int ROWS, int NV> void packed_tile(const Tile &given) {
     for (; p + TILES.steps <= x.depth; p += TILES.steps)
         UNROLL for (int q = 0; q < TILES.steps; q++) step();
     for (; p < x.depth; p++) step();
-    put<Kind, ROWS, NV>(sum, x);
+    if constexpr (IS_COMPLEX<Kind>) put_parts<Kind>(&sum[0][0], x);
+    else put<Kind, ROWS, NV>(sum, x);
 }
 
 /* The same by pairs of k: two rows of B and two numbers of each row of A make one product. Sums over k of what is to be
@@ -262,7 +304,7 @@ template <class Kind, int ROWS, int NV> void half_packed_tile(const Tile &given)
 template <class Kind, int ROWS, int NV, bool WHOLE> void unpacked_tile(const Tile &given) {
     using T = typename Kind::Sum;
     Tile x = given;
-    const Part part = part_of_lanes<T>(x.columns - (NV - 1) * LANES<T>);
+    const Part part = last_part<Kind, NV>(x);
     for (Count i = 0; i < x.products; i++, x.a += x.a_step, x.b += x.b_step, x.c += x.c_step) {
         Registers<Kind, ROWS, NV> sum;
         StoredNumbers<Kind, ROWS> numbers(x);
@@ -272,7 +314,7 @@ template <class Kind, int ROWS, int NV, bool WHOLE> void unpacked_tile(const Til
         for (Count p = 0; p < x.depth; p++, numbers.step(x.cs_a), b += x.rs_b) {
             Vector<T> row[NV];
             load_row<T, NV, WHOLE>(row, b, part);
-            multiply_add<Kind, ROWS, NV>(sum, numbers, row);
+            multiply_add_stored<Kind, ROWS, NV>(sum, numbers, row);
         }
         put<Kind, ROWS, NV>(sum, x);
     }
@@ -289,15 +331,16 @@ template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> half_packed
     return {{half_packed_tile<Kind, I / VECTORS<Kind> + 1, I % VECTORS<Kind> + 1>...}};
 }
 /* Vectors of the widest tile of so many rows of operands as they are stored, and rows of the highest of so many vectors. */
-constexpr int unpacked_rows(int vectors) {
-    return TILES.unpacked_sums / vectors < UNPACKED_ROWS ? TILES.unpacked_sums / vectors : UNPACKED_ROWS;
+template <class Kind> constexpr int UNPACKED_SUMS = IS_COMPLEX<Kind> ? TILES.complex_sums : TILES.unpacked_sums;
+template <class Kind> constexpr int unpacked_rows(int vectors) {
+    return UNPACKED_SUMS<Kind> / vectors < UNPACKED_ROWS ? UNPACKED_SUMS<Kind> / vectors : UNPACKED_ROWS;
 }
-constexpr int unpacked_vectors(int rows) {
-    return TILES.unpacked_sums / rows < MAX_UNPACKED_VECTORS ? TILES.unpacked_sums / rows : MAX_UNPACKED_VECTORS;
+template <class Kind> constexpr int unpacked_vectors(int rows) {
+    return UNPACKED_SUMS<Kind> / rows < MAX_UNPACKED_VECTORS ? UNPACKED_SUMS<Kind> / rows : MAX_UNPACKED_VECTORS;
 }
 template <class Kind, int I> constexpr MicroKernel unpacked_tile_at() {
     constexpr int ROWS = I / 2 / MAX_UNPACKED_VECTORS + 1, NV = I / 2 % MAX_UNPACKED_VECTORS + 1;
-    if constexpr (NV <= unpacked_vectors(ROWS)) return unpacked_tile<Kind, ROWS, NV, I % 2>;
+    if constexpr (NV <= unpacked_vectors<Kind>(ROWS)) return unpacked_tile<Kind, ROWS, NV, I % 2>;
     else return nullptr;
 }
 template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> unpacked_tiles(std::integer_sequence<int, I...>) {

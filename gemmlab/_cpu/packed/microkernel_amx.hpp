@@ -85,7 +85,7 @@ template <class Kind, bool TALL, bool WIDE> void tiles(const Tile &given) {
     if (x.rows == TILES_EDGE && x.columns == TILES_EDGE && x.cs_c == sizeof(T) && !x.add)
         return multiply_tiles<Kind, TALL, WIDE>(x, x.c, x.rs_c);
     multiply_tiles<Kind, TALL, WIDE>(x, (char *)sums, sizeof(T) * TILES_EDGE);
-    if (x.cs_c != sizeof(T)) return scatter<Kind>(sums_of(x, sums, sizeof(T) * TILES_EDGE));
+    if (x.cs_c != sizeof(T)) return accumulate<Kind>(sums_of(x, sums, sizeof(T) * TILES_EDGE));
     for (Count j = 0; j < x.columns; j += LANES<T>) {
         const Part part = part_of_lanes<T>(x.columns - j);
         for (Count i = 0; i < x.rows; i++) {

@@ -29,7 +29,6 @@ template <class T> struct Real {
 
 template <class T> struct Complex : Real<T> {
     static constexpr int PARTS = 2, STEP = 2 * sizeof(T);
-    static constexpr bool UNPACKED = false;
 };
 
 /* Integers, signed or not: modulo 2^bits, the bits of both are the same. */

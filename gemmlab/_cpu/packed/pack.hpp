@@ -132,8 +132,9 @@ struct Packing16 {
             for (Count p = 0; p < squares; p += N)
                 square(x.from + i * x.across + p * SIZE, x.across, to + p * bytes + i * SIZE, bytes);
         for (Count p = 0; p < x.depth; p++)
-            for (Count i = p < squares ? whole : 0; i < x.width; i++)
-                *(Number *)(to + p * bytes + i * SIZE) = *(const Number *)(x.from + i * x.across + p * x.along);
+            for (Count i = p < squares ? whole : 0; i < x.padded; i++)
+                *(Number *)(to + p * bytes + i * SIZE) =
+                    i < x.width ? *(const Number *)(x.from + i * x.across + p * x.along) : Number{};
     }
 };
 
@@ -305,22 +306,6 @@ template <class T, class S> void unpack(const Sums &given) {
             for (; j < x.columns; j++) ((S *)to)[j] = stored<S>(from[j]);
         } else
             for (; j < x.columns; j++) *(S *)(to + j * x.cs_c) = stored<S>(from[j]);
-    }
-}
-
-/* Sums of a kind, added to those in C if `add`. */
-template <class Kind> void accumulate(const Sums &given) {
-    const Sums x = given;
-    using T = typename Kind::Sum;
-    for (Count i = 0; i < x.rows; i++) {
-        const T *from = (const T *)(x.from + i * x.rs_from);
-        char *to = x.c + i * x.rs_c;
-        for (Count j = 0; j < x.columns; j++)
-            for (int part = 0; part < Kind::PARTS; part++) {
-                T *number = (T *)(to + j * x.cs_c) + part;
-                const T sum = from[j * Kind::PARTS + part];
-                *number = x.add ? Kind::add(*number, sum) : sum;
-            }
     }
 }
 

@@ -85,10 +85,11 @@ struct Kernel {
     int mc, kc;                // default rows and depth of a block of A
     int mr, nr;                // the register tile
     int lanes, vectors;        // sums in one vector, vectors of sums in one row of the tile
+    int stored_lanes;          // numbers as they are stored in one vector: half as many complex ones as sums of their parts
     int group, step;           // numbers of k that one step multiplies, and their bytes in a panel
     int stored, sum, result;   // bytes of a number of A or B as stored, of a sum, of a number of C
     int parts;                 // numbers that make one sum: 2 if complex
-    bool as_stored;            // panels hold the numbers of A and B as they are stored
+    bool as_stored;            // panels of A hold its numbers as they are stored; those of B too, unless they have parts
     bool narrows;              // C is stored in another type than its sums
     bool whole_panels;         // panels of A have MR rows, but for the last
     int unpacked_vectors[UNPACKED_ROWS];      // of the widest tile of so many rows on operands that are not packed,
@@ -103,6 +104,7 @@ struct Kernel {
     int vector_rows, column_rows; // rows of A, or columns of B, that these take at least, and at most
     Pack pack_a, pack_b;
     Pack copy;          // a panel without conversion, of any width
+    Pack gather;        // a panel of B as it is stored, or NULL
     Pack widen;         // numbers of C as they are summed
     Unpack unpack;      // sums to C as it is stored
     Unpack accumulate;  // sums to C as it is summed
@@ -137,7 +139,7 @@ constexpr int MAX_MR = 32, MAX_VECTORS = 4, MAX_VECTOR_BYTES = 64;
 constexpr int DOT_ROWS = 4;
 constexpr Count LINE = 128;       // bytes: two cache lines, which are often fetched together, or one of Apple
 constexpr Count PAGE = 4096;      // bytes, in which a processor reads ahead
-constexpr Count DOT_KC = 4096;    // kc where B is one column of real numbers
+constexpr Count DOT_KC = 4096;    // kc where B is one column, whose sums are in lanes of k
 
 INLINE Count min(Count x, Count y) { return x < y ? x : y; }
 INLINE Count max(Count x, Count y) { return x > y ? x : y; }

@@ -38,7 +38,7 @@ struct Grid {
 
 /* The grid that costs least for so many slices. Columns of a part are whole vectors, or panels where B is packed. */
 Grid best_grid(const Product &x, Count slices, bool packed) {
-    const Count lanes = x.kernel->lanes, step = packed || x.packed ? x.kernel->nr : lanes;
+    const Count lanes = x.kernel->stored_lanes, step = packed || x.packed ? x.kernel->nr : lanes;
     const Count depth = slices > 1 ? x.kc : x.k, most = max(1, x.threads / slices), last = min(most, x.m);
     const double sums = slices > 1 ? slices * OF_PARTIAL * x.m * ceil_div_2(x.n, lanes) / x.threads : 0;
     Grid best = {x.m, x.n, 0};
@@ -61,7 +61,7 @@ Shares pieces_of_grid(const Product &x, Count slices, const Grid &grid) {
     Product part = x;
     part.threads = 1, part.m = grid.rows, part.n = grid.columns, part.k = slices > 1 ? x.kc : x.k;
     const bool packs = !is_in_place(part), gathers = gathers_b(x);
-    const Count lanes = x.kernel->lanes, step = packs || x.packed ? x.kernel->nr : lanes;
+    const Count lanes = x.kernel->stored_lanes, step = packs || x.packed ? x.kernel->nr : lanes;
     const Count pieces = max(1, (Count)(part.k * part.m * ceil_div_2(part.n, lanes) / piece_vectors(x)));
     const Count below = packs || gathers ? 1 : min(pieces, part.m / ROWS_OF_PIECE);
     if (below > 1) return {slices, ceil_div(part.m, below), part.n, below};

@@ -127,13 +127,17 @@ INLINE Vector<uint32_t> sums_of_products(Vector<uint32_t> x, Vector<uint32_t> y)
 
 /* Constant shuffles of n lanes, of which w make 16 bytes. Within 16 bytes, and of whole such pieces, a shuffle is one
    plain instruction: `lower` and `upper` interleave the halves of the pieces of two vectors, `even` and `odd` take
-   every other piece of both. */
+   every other piece of both. `first_half` and `second_half` interleave those of two vectors, and `alternating` takes
+   even lanes of the first, and odd ones of the second. */
 constexpr int lower(int i, int w, int n) { return i / w * w + i % w / 2 + i % 2 * n; }
 constexpr int upper(int i, int w, int n) { return lower(i, w, n) + w / 2; }
 constexpr int even(int i, int w, int n) { return i / w * 2 % (n / w) * w + i % w + i / w * 2 / (n / w) * n; }
 constexpr int odd(int i, int w, int n) { return even(i, w, n) + w; }
 constexpr int reversed(int i, int, int n) { return n - 1 - i; }
 constexpr int neighbour(int i, int, int) { return i ^ 1; }
+constexpr int first_half(int i, int, int n) { return i / 2 + i % 2 * n; }
+constexpr int second_half(int i, int, int n) { return first_half(i, 0, n) + n / 2; }
+constexpr int alternating(int i, int, int n) { return i + i % 2 * n; }
 
 template <class T, int (*WHICH)(int, int, int), int... I>
 INLINE Vector<T> shuffle(Vector<T> x, Vector<T> y, std::integer_sequence<int, I...>) {
@@ -142,6 +146,13 @@ INLINE Vector<T> shuffle(Vector<T> x, Vector<T> y, std::integer_sequence<int, I.
 template <class T, int (*WHICH)(int, int, int)> INLINE Vector<T> shuffle(Vector<T> x, Vector<T> y) {
     return shuffle<T, WHICH>(x, y, std::make_integer_sequence<int, LANES<T>>());
 }
+
+/* Complex numbers, whose parts are side by side: parts exchanged; with the signs that i times such a number has then. */
+template <class T> INLINE Vector<T> exchanged(Vector<T> x) { return shuffle<T, neighbour>(x, x); }
+template <class T> INLINE Vector<T> with_signs_of_i(Vector<T> x) {
+    return (Vector<T>)((Bytes)x ^ (Bytes)shuffle<T, alternating>(-Vector<T>{}, Vector<T>{}));
+}
+template <class T> INLINE Vector<T> times_i(Vector<T> x) { return with_signs_of_i<T>(exchanged<T>(x)); }
 
 /* Pieces of 16 bytes in a square of vectors of them. */
 template <class T> INLINE void transpose_16(Vector<T> (&x)[VECTOR_BYTES / 16]) {

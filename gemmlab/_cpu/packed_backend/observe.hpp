@@ -21,10 +21,11 @@ void clocked_pack(const Panel &x, Pack Kernel::*pack) {
 }
 void clocked_pack_a(const Panel &x) { clocked_pack(x, &Kernel::pack_a); }
 void clocked_pack_b(const Panel &x) { clocked_pack(x, &Kernel::pack_b); }
+void clocked_gather(const Panel &x) { clocked_pack(x, &Kernel::gather); }
 
 ClockedKernel clocked_kernel(const Kernel &kernel) {
     ClockedKernel clocked = {kernel, &kernel, 0};
-    clocked.pack_a = clocked_pack_a, clocked.pack_b = clocked_pack_b;
+    clocked.pack_a = clocked_pack_a, clocked.pack_b = clocked_pack_b, clocked.gather = clocked_gather;
     return clocked;
 }
 
@@ -225,7 +226,7 @@ void pair_nothing(const char *, Count, Count, char *) {}
 RecordingKernel recording_kernel(const Kernel &kernel, const Recorder &recorder) {
     RecordingKernel recording = {kernel, recorder, false};
     recording.begin = recording.end = NULL;
-    recording.pack_a = recording.copy = record_pack_a, recording.pack_b = record_pack_b;
+    recording.pack_a = recording.copy = record_pack_a, recording.pack_b = recording.gather = record_pack_b;
     recording.pair_products = kernel.pair_products ? pair_nothing : NULL;
     recording.packed = RECORDED_PACKED.at, recording.unpacked = kernel.unpacked ? RECORDED_UNPACKED.at : NULL;
     recording.half_packed = kernel.half_packed ? RECORDED_HALF_PACKED.at : NULL;
