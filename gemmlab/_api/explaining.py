@@ -17,6 +17,7 @@ from gemmlab._name import RUNTIMES, BackendName
 from gemmlab._problem import Problem
 
 if TYPE_CHECKING:
+    from gemmlab._api.contraction_path import Step
     from gemmlab._backend import Params
     from gemmlab._gpu.backend import DeviceBackend
 
@@ -164,12 +165,32 @@ def _in_full(why: str, best: str, wanted: str, problem: Problem, params: Params)
 
 def _explained_einsum(arguments: tuple[Any, ...], backend: str | None, dtype: Any) -> Explanation:
     product = einsum_product(arguments)
+    if isinstance(product, tuple):
+        return _explained_path(product, backend)
     if not isinstance(product, str):
         return replace(explain(product.a, product.b, backend=backend, dtype=dtype), product=product.summary)
     name = requested_backend(backend, scope.get() or Scope())
     if name in ("auto", "cpu-numpy"):
         return Explanation((("cpu-numpy", True, f"NumPy's einsum, because {product}"),))
     return Explanation(((name, False, f"does not take this einsum, because {product}"),))
+
+
+def _explained_path(steps: tuple[Step, ...], backend: str | None) -> Explanation:
+    """A row for each step: which backend takes it, whose product depends on what the steps before it give."""
+    name = requested_backend(backend, scope.get() or Scope())
+    is_named = name not in ("auto", "cpu-numpy")
+    rows = []
+    for i, step in enumerate(steps, 1):
+        taken = name if step.is_product else "cpu-numpy"
+        why = (
+            "a product"
+            if step.is_product
+            else f"no product, which {name} does not take"
+            if is_named
+            else "no product: NumPy's einsum"
+        )
+        rows.append((f"{i}. {taken}", step.is_product or not is_named, f"{step.subscripts}: {why}"))
+    return Explanation(tuple(rows), product=f"{len(steps)} steps, by the path of numpy.einsum_path")
 
 
 def _considered(candidate: str, problem: Problem, wanted: str, asked: str) -> tuple[str, bool, str]:

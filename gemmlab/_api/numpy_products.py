@@ -13,8 +13,11 @@ from typing import Any
 import numpy as np
 
 from gemmlab import _front
-from gemmlab._api.labels import Labelled, Labels, NotAProduct, OnlyInNumPy, from_sublists
+from gemmlab._api.choosing import requested_backend
+from gemmlab._api.contraction_path import Step, contract, steps_of
+from gemmlab._api.labels import Labelled, Labels, NotAProduct, OnlyInNumPy, from_sublists, parse
 from gemmlab._api.sum_of_products import Contraction, check_numbers, einsum_contraction, paired_contraction
+from gemmlab._config import Scope, scope
 from gemmlab._problem import AnyArray, Array, Casting, DType
 
 # The core axes of operands and result, as in the signatures of NumPy's functions.
@@ -23,7 +26,6 @@ CORE_LABELS: dict[str, tuple[Labels, Labels, Labels]] = {
     "matvec": (("m", "k"), ("k",), ("m",)),
     "vecmat": (("k",), ("k", "n"), ("n",)),
 }
-EINSUM_DEFAULTS = {"dtype": None, "order": "K", "casting": "safe"}
 
 
 def dot(a: AnyArray, b: AnyArray, out: AnyArray = None) -> AnyArray:
@@ -66,28 +68,59 @@ def tensordot(a: AnyArray, b: AnyArray, axes: AnyArray = 2, **request: Any) -> A
     return paired_contraction(a, b, *_pairs_of_axes(a, b, axes)).multiply(**request)
 
 
-def einsum(*operands: AnyArray, out: AnyArray = None, optimize: object = False, **options: Any) -> AnyArray:
-    """numpy.einsum of two operands, where it sums over an axis of both. `options` may name the backend, too."""
-    product = einsum_product(operands)
-    request = {name: value for name, value in options.items() if name not in EINSUM_DEFAULTS}
-    for name, default in EINSUM_DEFAULTS.items():
-        if options.get(name, default) != default:
-            raise OnlyInNumPy(f"{name}=")
-    if out is None:
-        return _scalar_or_array(product.multiply(**request))
-    if not isinstance(out, np.ndarray) or out.shape != product.shape:
-        raise NotAProduct("NumPy's einsum does not accept this out")
-    dtype = np.result_type(product.dtype, out.dtype)
-    if not np.can_cast(dtype, out.dtype, "safe"):
-        raise NotAProduct("NumPy's einsum does not accept this out")
-    return product.multiply(out, dtype, **request)
+def einsum(
+    *operands: AnyArray,
+    out: AnyArray = None,
+    optimize: AnyArray = False,
+    dtype: AnyArray = None,
+    order: str = "K",
+    casting: Casting = "safe",
+    **request: Any,
+) -> AnyArray:
+    """numpy.einsum of two operands that sum over a label of both, or a path of such; `request` is for `matmul`."""
+    subscripts, arrays = einsum_arguments(operands)
+    if not isinstance(order, str) or order not in ("K", "C", "F"):
+        raise OnlyInNumPy(f"order={order!r}")
+    if out is not None and (dtype is not None or casting != "safe" or order != "K"):
+        raise OnlyInNumPy("out= with dtype=, order= or casting=")
+    if dtype is not None:
+        arrays = _converted(arrays, np.dtype(dtype), casting)
+    if len(arrays) > 2 and optimize is not False:
+        labelled, steps = einsum_steps(subscripts, arrays, optimize)
+        name = requested_backend(request.get("backend"), scope.get() or Scope())
+        if not all(step.is_product for step in steps) and name not in ("auto", "cpu-numpy"):
+            raise NotAProduct(
+                "its step " + next(step.subscripts for step in steps if not step.is_product) + " is no product"
+            )
+        filled = contract(labelled, steps, out, **request)
+    else:
+        product = einsum_contraction(subscripts, arrays)
+        filled = product.multiply(out, product.dtype_into(out), **request)
+    return _scalar_or_array(np.asarray(filled, order=order)) if out is None else filled  # type: ignore[call-overload]
 
 
-def einsum_product(operands: Sequence[AnyArray]) -> Contraction:
-    """The product that the arguments of einsum mean, in either of their two forms."""
+def einsum_arguments(operands: Sequence[AnyArray]) -> tuple[str, Sequence[AnyArray]]:
+    """The subscripts and the operands of einsum, in either of its two forms."""
     if operands and isinstance(operands[0], str):
-        return einsum_contraction(operands[0], operands[1:])
-    return einsum_contraction(*from_sublists(operands))
+        return operands[0], operands[1:]
+    return from_sublists(operands)
+
+
+def einsum_steps(
+    subscripts: str, operands: Sequence[AnyArray], optimize: AnyArray
+) -> tuple[list[Labelled], tuple[Step, ...]]:
+    """The operands of an einsum with their labels, and the steps of NumPy's path through them."""
+    labelled, labels = parse(subscripts, operands)
+    check_numbers(*(x.array for x in labelled))
+    shapes, terms = tuple(np.shape(x) for x in operands), tuple(x.labels for x in labelled)
+    return labelled, steps_of(subscripts, shapes, optimize, terms, labels)
+
+
+def _converted(operands: Sequence[AnyArray], dtype: DType, casting: Casting) -> list[Array]:
+    arrays = [np.asarray(x) for x in operands]
+    if not all(np.can_cast(x.dtype, dtype, casting) for x in arrays):
+        raise NotAProduct(f"an operand is not cast to {dtype} by casting={casting!r}")
+    return [x.astype(dtype, copy=False) for x in arrays]
 
 
 def matmul(a: AnyArray, b: AnyArray, out: AnyArray = None, **options: Any) -> AnyArray:

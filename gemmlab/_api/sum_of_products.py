@@ -73,6 +73,15 @@ class Contraction:
         *batch, m, k = self.a.shape
         return f"m={m}, n={self.b.shape[-1]}, k={k}, batch={math.prod(batch)}"
 
+    def dtype_into(self, out: Array | None) -> DType | None:
+        """The dtype in which einsum computes into `out`; NotAProduct if it does not take that."""
+        if out is None:
+            return None
+        dtype = np.result_type(self.dtype, out.dtype)
+        if not isinstance(out, np.ndarray) or out.shape != self.shape or not np.can_cast(dtype, out.dtype, "safe"):
+            raise NotAProduct("NumPy's einsum does not accept this out")
+        return dtype
+
     def multiply(self, out: Array | None = None, dtype: DType | None = None, **options: Any) -> Array:
         """Fill `out`, or a new array, computing in `dtype`; `options` are those of `matmul`."""
         if dtype is not None and dtype != self.dtype:

@@ -378,7 +378,7 @@ Shares random_shares(const Product &p) {
     if (p.threads == 1) return {1, 0, 0, 1};
     const Count slices = p.m * p.n < 5000 && one_in(2) ? ceil_div(p.k, p.kc) : 1;
     if (slices == 1 && (is_vector(p) || one_in(4))) return {1, 0, 0, 1};
-    const Count step = has_unpacked_tiles(*p.kernel) && !p.packed ? p.kernel->lanes : p.kernel->nr;
+    const Count step = has_unpacked_tiles(*p.kernel) && !p.packed ? p.kernel->stored_lanes : p.kernel->nr;
     return {slices, from_to(1, p.m), min(p.n, round_up(from_to(1, p.n), step)), from_to(1, 4)};
 }
 
@@ -577,8 +577,9 @@ bool check(const Kernel &real, long products, bool covers) {
     const auto take = [&](const long &times, Count rows, Count vectors, bool whole, bool is_packed) {
         for (int attempt = 0; attempt < 60 && !times; attempt++) {
             const Count wide = is_packed ? kernel.vectors : kernel.unpacked_vectors[rows - 1];
-            Count columns = vectors * kernel.lanes - (whole ? 0 : from_to(!is_packed, kernel.lanes - 1));
-            if (columns == 1) columns += wide * kernel.lanes;  // the last one: a single column is for dot products
+            const Count lanes = is_packed ? kernel.lanes : kernel.stored_lanes;
+            Count columns = vectors * lanes - (whole ? 0 : from_to(!is_packed, lanes - 1));
+            if (columns == 1) columns += wide * lanes;  // the last one: a single column is for dot products
             Asked x = asked_of_tile(kernel, rows, columns, is_packed);
             if (!run(x, is_packed && one_in(4), done)) return false;
         }
@@ -588,14 +589,16 @@ bool check(const Kernel &real, long products, bool covers) {
     for (int tile = 0; tile < packed; tile++) {
         const Count rows = tile / kernel.vectors + 1, vectors = tile % kernel.vectors + 1;
         if (!take(kernel.packed_taken[tile], rows, vectors, false, true)) return false;
-        if (in_place && !take(kernel.half_packed_taken[tile], rows, vectors, false, true)) return false;
+        if (in_place && kernel.half_packed && !take(kernel.half_packed_taken[tile], rows, vectors, false, true)) return false;
     }
     for (int tile = 0; in_place && tile < UNPACKED_ROWS * MAX_UNPACKED_VECTORS * 2; tile++) {
         const Count rows = tile / 2 / MAX_UNPACKED_VECTORS + 1, vectors = tile / 2 % MAX_UNPACKED_VECTORS + 1;
         if (vectors > kernel.unpacked_vectors[rows - 1]) continue;
-        const bool one_column = kernel.lanes == 2 && vectors == 1 && tile % 2 == 0;
+        const bool whole = tile % 2, one_column = vectors == 1 && kernel.stored_lanes == (whole ? 1 : 2);
+        if (kernel.stored_lanes == 1 && !whole) continue;  // a vector of one number is whole
+        if (kernel.row.columns && rows == 1) continue;     // the loops of vectors take a row, but for some pieces
         if (one_column && rows > kernel.unpacked_rows[1]) continue;  // in high panels C is one vector: dot products
-        if (!take(kernel.unpacked_taken[tile], rows, vectors, tile % 2, false)) return false;
+        if (!take(kernel.unpacked_taken[tile], rows, vectors, whole, false)) return false;
     }
     for (int attempt = 0; in_place && attempt < 500 && !done.ways[FIRST_IN_PLACE + BY_ROWS_OF_B]; attempt++) {
         Asked x = asked(kernel, Shape::FEW_ROWS);

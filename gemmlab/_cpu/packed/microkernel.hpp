@@ -340,7 +340,8 @@ template <class Kind> constexpr int unpacked_vectors(int rows) {
 }
 template <class Kind, int I> constexpr MicroKernel unpacked_tile_at() {
     constexpr int ROWS = I / 2 / MAX_UNPACKED_VECTORS + 1, NV = I / 2 % MAX_UNPACKED_VECTORS + 1;
-    if constexpr (NV <= unpacked_vectors<Kind>(ROWS)) return unpacked_tile<Kind, ROWS, NV, I % 2>;
+    constexpr bool WHOLE = I % 2, CAN_BE_PART = LANES<typename Kind::Sum> > Kind::PARTS;
+    if constexpr (NV <= unpacked_vectors<Kind>(ROWS) && (WHOLE || CAN_BE_PART)) return unpacked_tile<Kind, ROWS, NV, WHOLE>;
     else return nullptr;
 }
 template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> unpacked_tiles(std::integer_sequence<int, I...>) {
