@@ -11,6 +11,7 @@
     numpy_products.py    NumPy's other products (dot, einsum, vecdot and so on) for plain arrays
     labels.py            the subscripts of einsum
     sum_of_products.py   a sum of products over axes with labels, as one batched matmul
+    contraction_path.py  an einsum of three and more operands, one contraction after the other
     contraction.py       einsum, tensordot
     vector_functions.py  matvec, vecmat, vecdot
 
