@@ -212,7 +212,7 @@ Number float_sum(const Asked &x, const Number *a, const Number *b, const Number 
         for (Count p = pc; p < std::min(pc + x.product.kc, x.product.k); p++) {
             const S a_re = (S)a[p].part[0], a_im = (S)a[p].part[1], b_re = (S)b[p].part[0], b_im = (S)b[p].part[1];
             re = multiply_add(re, b_re, a_re);
-            if (!x.exact) size += fabs((double)a_re) * fabs((double)b_re);
+            if (!x.exact) size += (fabs((double)a_re) + fabs((double)a_im)) * (fabs((double)b_re) + fabs((double)b_im));
             if (!is_complex) continue;
             im = multiply_add(im, b_im, a_re);
             re = multiply_add(re, -b_im, a_im), im = multiply_add(im, b_re, a_im);
