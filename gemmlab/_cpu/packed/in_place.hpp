@@ -28,6 +28,7 @@ INLINE bool has_rows_of_b(const Product &x) { return !x.packed && x.cs_b == x.ke
 INLINE bool is_short(const Product &x) { return x.k <= SHORT_K && has_rows_of_b(x); }
 /* Vectors as long as a cache line: each is two loads where it begins in the middle of one, as a row of B may. */
 INLINE bool has_long_vectors(const Product &x) { return x.kernel->stored_lanes * x.kernel->sum >= 64; }
+/* So few columns that A is most of what is moved, and its packing would move it twice. */
 INLINE bool is_narrow(const Product &x) { return x.n <= FEW_COLUMNS && !x.kernel->half_packed; }
 /* Rows of A for which B is not packed, wherever it comes from: fewer where the rows of B that are read at the same time
    share sets of L1, where vectors of B are two loads each, or where a tile has fewer sums than on panels: complex numbers. */

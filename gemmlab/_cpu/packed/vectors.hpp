@@ -42,7 +42,7 @@ template <class Kind> struct WithParts {
 
     INLINE WithParts(Vector<T> x) {
         at[0] = x;
-        if constexpr (Kind::PARTS == 2) at[1] = shuffle<T, neighbour>(x, x);
+        if constexpr (Kind::PARTS == 2) at[1] = exchanged<T>(x);
     }
     INLINE void add_products(Vector<T> *sum, Vector<T> a) const {
         UNROLL for (int part = 0; part < Kind::PARTS; part++) sum[part] = Kind::multiply_add(sum[part], a, at[part]);
