@@ -106,6 +106,12 @@ class Job:
                 raise self.journal.cannot_resume(f"{self.output.part} is missing")
         return asked
 
+    @property
+    def written(self) -> Path:
+        """Where the output is: a process may have been killed when it had given it its name."""
+        part = self.output.part
+        return self.output.path if self.journal.checked and not part.exists() else part
+
     def refuse_changed_inputs(self) -> None:
         """CannotResume if a file is not what it was when the work began."""
         self.journal.compare(_of_inputs(self.a, self.b))

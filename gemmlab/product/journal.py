@@ -1,15 +1,19 @@
 """The journal of an output that is not finished: what was asked for, and which tiles are whole.
 
 It is a file of JSON lines beside the output. The first line says how the product is computed; each later line names a
-tile, and is written, and synced, after the tile's data were. A line that a kill has cut is ignored. While a process
-works on the output it holds a lock on the journal.
+tile, and is written, and synced, after the tile's data were. The last member of a line is a checksum of the line and of
+all before it, so that no line can be changed, left out or added. A last line that a kill, or a loss of power, has cut or
+garbled is ignored. While a process works on the output it holds a lock on the journal.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import stat
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,7 +21,9 @@ from typing import Any
 from gemmlab._errors import CannotWrite, GemmlabError
 from gemmlab._files import HAS_LOCKS, take_lock
 
-VERSION = 1
+VERSION = 2
+MAX_BYTES = 1 << 26  # of a journal: a million tiles
+SUM = b', "sha256": "'  # before the checksum
 
 
 class CannotResume(GemmlabError, ValueError):
@@ -50,6 +56,7 @@ class Journal:
         self.header: dict[str, Any] | None = None
         self.whole: set[int] = set()
         self.checked = False
+        self._sum = b""  # of all lines
         self._descriptor = _locked(path)
         try:
             self._read()
@@ -69,25 +76,36 @@ class Journal:
 
     def _read(self) -> None:
         with open(self.path, "rb") as file:
-            *lines, _ = file.read().split(b"\n")  # what follows the last line's end was cut
-        entries, length = [], 0
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise self.cannot_resume("its journal is damaged: it is too large")
+        lines, length = content.split(b"\n")[:-1], 0  # what follows the last line's end was cut
         for number, line in enumerate(lines, 1):
-            try:
-                entry = json.loads(line)
-                assert isinstance(entry, dict)
-            except (ValueError, AssertionError):
-                if number < len(lines):
-                    raise self.cannot_resume("its journal is damaged") from None
-                break
-            entries.append(entry)
-            length += len(line) + 1
+            body, _, given = line.rpartition(SUM)
+            checksum = self._sum_with(body)
+            if given != checksum + b'"}':
+                if number == len(lines) > 1:
+                    break
+                other = ", or of another version of gemmlab" if number == 1 else ""
+                raise self.cannot_resume(f"its journal is damaged in line {number}{other}")
+            self._take(json.loads(body + b"}"))
+            self._sum, length = checksum, length + len(line) + 1
         os.ftruncate(self._descriptor, length)
-        if entries:
-            self.header = entries[0]
-            if self.header.get("journal") != VERSION:
+
+    def _take(self, entry: dict[str, Any]) -> None:
+        """What a line of ours says."""
+        if self.header is None:
+            self.header = entry
+            if entry.get("journal") != VERSION:
                 raise self.cannot_resume("its journal is of another version of gemmlab")
-        self.whole = {entry["tile"] for entry in entries if "tile" in entry}
-        self.checked = any("checked" in entry for entry in entries)
+        elif "tile" in entry:
+            self.whole.add(entry["tile"])
+        else:
+            self.checked = True
+
+    def _sum_with(self, body: bytes) -> bytes:
+        """The checksum of a line, and of all before it."""
+        return sha256(self._sum + body).hexdigest()[:16].encode()
 
     def begin(self, header: Mapping[str, object]) -> None:
         """Write the first line."""
@@ -101,13 +119,16 @@ class Journal:
         self.whole.add(number)
 
     def add_check(self, error: float) -> None:
-        """Say that the product has passed its check."""
+        """Say that the product has passed its check, with this error over its bound."""
+        assert math.isfinite(error), "such a product has not passed"
         self._append({"checked": error})
         self.checked = True
 
     def _append(self, entry: Mapping[str, object]) -> None:
         os.lseek(self._descriptor, 0, os.SEEK_END)
-        line = json.dumps(entry).encode() + b"\n"
+        body = json.dumps(entry).encode()[:-1]
+        self._sum = self._sum_with(body)
+        line = body + SUM + self._sum + b'"}\n'
         while line:
             line = line[os.write(self._descriptor, line) :]
         os.fsync(self._descriptor)
@@ -153,6 +174,9 @@ def _shown(value: object) -> str:
 def _locked(path: Path) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # a read of it might wait for ever
+            os.close(descriptor)
+            raise CannotWrite(f"{path} is no regular file: remove it, or choose another name for the output")
         try:
             take_lock(descriptor)
         except BlockingIOError:

@@ -103,11 +103,10 @@ def product(
             plan = _resumed(job, limit)
         found = len(job.journal.whole)
         work = _work(plan, job.journal.whole)
-        if job.journal.checked:  # and killed before the output had its name
-            checked, parts = Check("an earlier run", 0.0), {}
-        else:
+        parts = {}
+        if len(job.journal.whole) < len(plan.tiles):
             parts = _computed(job, tiles.Multiplier(chosen, threads, plan, _dtype(job, plan)), plan, show)
-            checked, parts["check"] = _checked(job, plan, show)
+        checked, parts["check"] = _checked(job, plan, show)
         path = finished(job, checked)
         return Result(
             path, plan.m, plan.n, plan.k, dtype=job.dtype.name, engine="tiles", backend=chosen.name, plan=plan,
@@ -119,7 +118,7 @@ def product(
 def finished(job: Job, checked: Check) -> Path:
     """Give a right product its name, and remove the journal; the path where the product is."""
     if not checked.ok:
-        return job.output.part
+        return job.written
     if not job.journal.checked:
         job.journal.add_check(checked.error)
     job.output.finish()
@@ -132,7 +131,14 @@ def _resumed(job: Job, limit: int | None) -> Tiling:
     assert job.journal.header is not None
     if limit is not None:
         job.journal.compare({"memory": limit})
-    return Tiling(**job.journal.header["plan"])
+    try:
+        plan = Tiling(**job.journal.header["plan"])
+        plan.check(job.sizes)
+    except (KeyError, TypeError, ValueError):
+        raise job.journal.cannot_resume("the plan in its journal is not of these inputs") from None
+    if not job.journal.whole <= set(range(len(plan.tiles))):
+        raise job.journal.cannot_resume("its journal has tiles that its plan has not")
+    return plan
 
 
 def _backend(name: str | None, job: Job) -> FullBackend:
@@ -220,6 +226,6 @@ def _checked(job: Job, plan: Tiling, show: Progress) -> tuple[Check, float]:
 
 
 def check_part(job: Job, memory: int) -> Check:
-    """Check the temporary output."""
-    with closing(open_matrix(job.output.part)) as out:
+    """Check all of the output, before it has its name."""
+    with closing(open_matrix(job.written)) as out:
         return check(job.a, job.b, out, job.dtype, memory, np.random.default_rng())

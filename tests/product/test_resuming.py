@@ -166,8 +166,9 @@ def test_a_torn_last_line_is_ignored(files, cut):
     interrupted(files, tiles=3)
     journal = files / "c.npy.gemmlab-journal"
     text = journal.read_bytes()
-    assert text.endswith(b'{"tile": 2}\n')
-    journal.write_bytes({"half": text[:-5], "no end": text[:-1], "garbage": text[:-12] + b"\0\0\n"}[cut])
+    last = text.splitlines(keepends=True)[-1]
+    assert last.startswith(b'{"tile": 2, ')
+    journal.write_bytes({"half": text[:-5], "no end": text[:-1], "garbage": text[: -len(last)] + b"\0\0\n"}[cut])
     found = multiplied(files)
     assert found.tiles_found == 2
     assert content(files / "c.npy") == content(undisturbed.path)
@@ -232,9 +233,7 @@ def longer(path):
         file.write(b"\0")
 
 
-@pytest.mark.parametrize(
-    ("change", "says"), [(changed, "time of change"), (transposed, "header"), (longer, "bytes")]
-)
+@pytest.mark.parametrize(("change", "says"), [(changed, "time of change"), (transposed, "header"), (longer, "bytes")])
 @pytest.mark.parametrize("operand", ["a", "b"])
 def test_another_input_refuses_to_resume(files, operand, change, says):
     interrupted(files)
@@ -345,8 +344,11 @@ def test_a_damaged_journal_and_a_lost_output_refuse_to_resume(files):
     text = journal.read_bytes()
     first, rest = text.split(b"\n", 1)
     for damaged, says in (
-        (first + b"\n{]\n" + rest, "damaged"),
+        (first + b"\n{]\n" + rest, "damaged in line 2"),
         (json.dumps(json.loads(first) | {"journal": 0}).encode() + b"\n" + rest, "another version"),
+        (first + b"\n" + rest.split(b"\n", 1)[1], "damaged in line 2"),
+        (b'{"tile": [1]}\n', "damaged"),
+        (b"null\n", "damaged"),
     ):
         journal.write_bytes(damaged)
         with pytest.raises(CannotResume, match=f"{says}.*delete"):
@@ -355,6 +357,44 @@ def test_a_damaged_journal_and_a_lost_output_refuse_to_resume(files):
     (files / "c.npy.gemmlab-part").unlink()
     with pytest.raises(CannotResume, match="gemmlab-part is missing"):
         multiplied(files)
+
+
+LINES = [
+    b'{"checked": null}',
+    b'{"tile": [1]}',
+    b'{"tile": 7}',
+    b'{"tile": 7, "sha256": "0123456789abcdef"}',
+    b"3",
+    b"[" * 9000,
+]
+
+
+@pytest.mark.parametrize("line", LINES, ids=["checked", "a list", "a tile", "a checksum", "a number", "deep"])
+def test_a_line_that_nobody_wrote_counts_for_nothing(files, line):
+    undisturbed = multiplied(files, "undisturbed.npy")
+    interrupted(files)
+    journal = files / "c.npy.gemmlab-journal"
+    journal.write_bytes(journal.read_bytes() + line + b"\n")
+    assert multiplied(files).tiles_found == 3
+    assert content(files / "c.npy") == content(undisturbed.path)
+
+
+def test_what_was_checked_once_is_checked_again_before_it_has_its_name(files, monkeypatch):
+    for where in "part", "name":  # killed before the output had its name, and after
+        with monkeypatch.context() as patch:
+            patch.setattr(job.Output, "finish", _stop) if where == "part" else patch.setattr(Journal, "remove", _stop)
+            with pytest.raises(Stop):
+                multiplied(files)
+        out = files / ("c.npy.gemmlab-part" if where == "part" else "c.npy")
+        size = out.stat().st_size
+        with open(out, "r+b") as file:
+            file.seek(size // 2)
+            file.write(bytes(size // 4))
+        found = multiplied(files)
+        assert not found.ok
+        assert found.path == out
+        (files / "c.npy.gemmlab-journal").unlink()
+        out.unlink()
 
 
 def test_an_input_that_changes_meanwhile_is_found(files):
