@@ -1,18 +1,18 @@
 """One large product, from file to file: `gemmlab product`.
 
-run.py         product: begin or go on, compute, check, give the output its name
-on_dask.py     the same on a Dask cluster
-job.py         what comes before the work, on either engine; the result
-matrices.py    a matrix in a file: what the product asks of one
-opening.py     the matrix in a file, by the file's name
-npy.py         .npy files, by plain reads and writes
-zarrs.py       Zarr arrays in folders, by whole chunks
-plan.py        the tiles, by what they make it read
-tiles.py       compute the tiles: read ahead, multiply, write, sync
-journal.py     what was asked for and which tiles are whole; the lock
-identity.py    what bits depend on besides: build, machine, profile
-output.py      temporary and final names; full disks, and outputs that are inputs
-check.py       the check by a random vector, in bounded memory
+    run.py         product: begin or go on, compute, check, give the output its name
+    on_dask.py     the same on a Dask cluster
+    job.py         what comes before the work, on either engine; the result
+    matrices.py    a matrix in a file: what the product asks of one
+    opening.py     the matrix in a file, by the file's name
+    npy.py         .npy files, by plain reads and writes
+    zarrs.py       Zarr arrays in folders, by whole chunks
+    plan.py        the tiles, by what they make it read
+    tiles.py       compute the tiles: read ahead, multiply, write, sync
+    journal.py     what was asked for and which tiles are whole; the lock
+    identity.py    what bits depend on besides: build, machine, profile
+    output.py      temporary and final names; full disks, and outputs that are inputs
+    check.py       the check by a random vector, in bounded memory
 """
 
 from gemmlab.product.job import Result

@@ -2,8 +2,8 @@
 
 It is a file of JSON lines beside the output. The first line says how the product is computed; each later line names a
 tile, and is written, and synced, after the tile's data were. The last member of a line is a checksum of the line and of
-all before it, so that no line can be changed, left out or added. A last line that a kill, or a loss of power, has cut or
-garbled is ignored. While a process works on the output it holds a lock on the journal.
+all before it, so that no line can be changed, left out or added. A last line that a kill, or a loss of power, has cut
+or garbled is ignored. While a process works on the output it holds a lock on the journal.
 """
 
 from __future__ import annotations

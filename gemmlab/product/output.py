@@ -1,9 +1,9 @@
 """The output: its temporary name, what is refused before the work, and its final name after it.
 
-C.npy                     there only when it is whole and checked; an earlier file of this name stays until then
-C.npy.gemmlab-part        the output while it is computed
-C.npy.gemmlab-journal     what is done (journal.py)
-C.zarr.gemmlab-old        an earlier folder, for the moment in which the new one takes its place
+    C.npy                     there only when it is whole and checked; an earlier file of this name stays until then
+    C.npy.gemmlab-part        the output while it is computed
+    C.npy.gemmlab-journal     what is done (journal.py)
+    C.zarr.gemmlab-old        an earlier folder, for the moment in which the new one takes its place
 """
 
 from __future__ import annotations
