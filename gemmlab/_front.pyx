@@ -28,6 +28,7 @@ cdef object general = None
 cdef str default_backend = "auto"
 cdef dict kernels = {}
 cdef dict loop_dtypes = {}
+cdef dict casts = {}
 cdef object array_class = None
 cdef set of_numpy = set()
 cdef set products = {getattr(numpy, name) for name in ("vecdot", "matvec", "vecmat") if hasattr(numpy, name)}
@@ -163,7 +164,8 @@ def loop_dtype_of(of_a, of_b, dtype):
 
 
 cdef object converted(a, b, out, dtype, name, threads):
-    """A product that is plain once its operands are arrays of the dtype that NumPy promotes them to; else None."""
+    """A product that is plain once its operands are arrays of the dtype that NumPy promotes them to, and its result is
+    of the dtype of `out`; else None."""
     try:
         a = a if type(a) is cnp.ndarray else numpy.asarray(a)
         b = b if type(b) is cnp.ndarray else numpy.asarray(b)
@@ -177,7 +179,18 @@ cdef object converted(a, b, out, dtype, name, threads):
         return None
     a = a if a.dtype == found else a.astype(found)
     b = b if b.dtype == found else b.astype(found)
-    return plain(a, b, out, name, threads)
+    if out is None or out.dtype == found:
+        return plain(a, b, out, name, threads)
+    key = found, out.dtype
+    if key not in casts:
+        casts[key] = numpy.can_cast(found, out.dtype, "same_kind")
+    if not casts[key] or not out.flags.writeable:
+        return None
+    result = plain(a, b, None, name, threads)
+    if result is None or result.shape != out.shape:
+        return None
+    numpy.copyto(out, result, casting="same_kind")
+    return out
 
 
 def set_array_class(kind, numbers):

@@ -92,6 +92,31 @@ def test_lists_and_a_dtype_that_keeps_every_value(compiled_way):
         assert np.array_equal(found, np.matmul(a, b, dtype=dtype))
 
 
+@pytest.mark.parametrize(("of_ab", "of_out"), [("float32", "float64"), ("float64", "float32"), ("int8", "int32"),
+                                               ("int32", "float32"), ("float64", "complex64"), ("float16", "float32")])  # fmt: skip
+def test_an_out_of_another_dtype(of_ab, of_out, compiled_way):
+    for left, right in ((10, 10), (10, 10)), ((6, 3, 5), (5, 2)), ((4,), (4, 3)), ((9,), (9,)):
+        a, b = numbers(*left, dtype=of_ab), numbers(*right, dtype=of_ab)
+        expected = np.matmul(a, b)
+        out = np.full(expected.shape, 77, of_out)
+        assert gemmlab.matmul(a, b, out=out, backend="cpu-packed") is out
+        assert np.array_equal(out, expected)
+    own = numbers(10, 10, dtype=of_ab)
+    view = own.view(of_out)[:, :10] if np.dtype(of_out).itemsize < own.itemsize else None
+    if view is not None:  # memory of an operand
+        expected = np.matmul(own, own)
+        assert np.array_equal(gemmlab.matmul(own, own, out=view, backend="cpu-packed"), expected)
+
+
+def test_an_out_that_does_not_fit_is_as_it_was():
+    a, read_only = np.ones((2, 2)), np.zeros((2, 2), "float32")
+    read_only.flags.writeable = False
+    for out, error in ((np.zeros((2, 2), int), TypeError), (np.zeros((3, 2), "float32"), ValueError), (read_only, ValueError)):
+        with pytest.raises(error):
+            gemmlab.matmul(a, a, out=out)
+        assert not out.any()
+
+
 @pytest.mark.parametrize(
     ("a", "b", "options"),
     [

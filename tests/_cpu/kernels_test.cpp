@@ -173,6 +173,11 @@ Array new_array(Arena &arena, const Dtype &dtype, const Count (&shape)[4], bool 
     memset(x.low, 255, (size_t)reach);
     return x;
 }
+Array transposed(const Array &x) {
+    Array turned = x;
+    std::swap(turned.shape[2], turned.shape[3]), std::swap(turned.strides[2], turned.strides[3]);
+    return turned;
+}
 template <class Visit> void each(const Array &x, Visit visit) {
     for (Count i = 0; i < x.shape[0]; i++)
         for (Count j = 0; j < x.shape[1]; j++)
@@ -325,7 +330,7 @@ template <int... I> CountedKernel counted_kernel(const Kernel &kernel, std::inte
 // Products
 
 /* What was done, of one kernel. */
-enum { FIRST_IN_PLACE = 1, FIRST_VECTOR = 4, OF_PIECES = 7, OF_SLICES, BATCHES, PACKED_B, ACCUMULATED, WAYS };
+enum { FIRST_IN_PLACE = 1, FIRST_VECTOR = 4, OF_PIECES = 7, OF_SLICES, BATCHES, PACKED_B, ACCUMULATED, MIRRORED, WAYS };
 
 /* How the first part of a product is multiplied. */
 int way_of(const Part &part) {
@@ -333,7 +338,8 @@ int way_of(const Part &part) {
     return part.strategy == IN_PLACE ? FIRST_IN_PLACE + part.in_place.order : FIRST_VECTOR + part.by_vector.pass;
 }
 constexpr const char *NAMES[] = {"five loops", "strips", "rows of C", "rows of B", "dot products",
-                                 "a vector by columns", "a vector by rows", "pieces", "slices of k", "batches", "packed B", "accumulated"};
+                                 "a vector by columns", "a vector by rows", "pieces", "slices of k", "batches", "packed B", "accumulated",
+                                 "squares, mirrored"};
 struct Done {
     long products, ways[WAYS];
 };
@@ -373,11 +379,14 @@ bool is_kept(const char *end) {
     return true;
 }
 
-/* A grid for the threads, whatever it costs: sums of few numbers alone are in slices. */
+/* A grid for the threads, whatever it costs: sums of few numbers alone are in slices. Squares have whole panels. */
 Shares random_shares(const Product &p) {
-    if (p.threads == 1) return {1, 0, 0, 1};
-    const Count slices = p.m * p.n < 5000 && one_in(2) ? ceil_div(p.k, p.kc) : 1;
-    if (slices == 1 && (is_vector(p) || one_in(4))) return {1, 0, 0, 1};
+    const Count slices = p.threads > 1 && p.m * p.n < 5000 && one_in(2) ? ceil_div(p.k, p.kc) : 1;
+    if (is_symmetric(p) && p.n > p.kernel->nr && !one_in(4)) {
+        const Count edge = round_up(from_to(1, p.n - 1), p.kernel->nr);
+        if (edge < p.n) return {slices, edge, edge, 1, true};
+    }
+    if (p.threads == 1 || (slices == 1 && (is_vector(p) || one_in(4)))) return UNSHARED;
     const Count step = has_unpacked_tiles(*p.kernel) && !p.packed ? p.kernel->stored_lanes : p.kernel->nr;
     return {slices, from_to(1, p.m), min(p.n, round_up(from_to(1, p.n), step)), from_to(1, 4)};
 }
@@ -385,12 +394,15 @@ Shares random_shares(const Product &p) {
 /* Multiply in memory of random layouts, and compare each byte. */
 bool run(Asked &x, bool pack, Done &done) {
     Product &p = x.product;
+    pack = pack && !p.of_transposes;
     const Count *const s = x.batch.shape, m = p.m, n = p.n, k = p.k;
     const Dtype &of_a = dtype_named(p.kernel->dtype), &of_c = dtype_named(p.kernel->out);
     const Array a = new_array(arenas[0], of_a, {s[0], s[1], m, k}, true);
-    const Array b = new_array(arenas[1], of_a, {pack ? 1 : s[0], pack ? 1 : s[1], k, n}, true);
+    const Array b = p.of_transposes ? transposed(a)
+                                    : new_array(arenas[1], of_a, {pack ? 1 : s[0], pack ? 1 : s[1], k, n}, true);
     const Array c = new_array(arenas[2], of_c, {s[0], s[1], m, n}, false);
-    fill(a, x.whole, x.scale), fill(b, x.whole, x.whole ? 1 : 1 / x.scale);
+    fill(a, x.whole, x.scale);
+    if (!p.of_transposes) fill(b, x.whole, x.whole ? 1 : 1 / x.scale);
     if (p.accumulate) fill(c, x.whole, 1);
     p.a = a.data, p.rs_a = a.strides[2], p.cs_a = a.strides[3];
     p.b = b.data, p.rs_b = b.strides[2], p.cs_b = b.strides[3];
@@ -419,12 +431,13 @@ bool run(Asked &x, bool pack, Done &done) {
     end_product(p.threads);
     __atomic_store_n(&running, NULL, __ATOMIC_RELAXED);
 
-    const bool in_pieces = plan.down * plan.across > 1;
+    const bool in_pieces = pieces_in(plan) > 1;
     x.exact = x.whole || is_integer(of_c) || (!is_dots(p) && p.kernel->group == 1);
     done.products += products_in(x.batch);
     for (int way : {way_of(plan.parts[0][0][0]), in_pieces ? (int)OF_PIECES : -1,
                     plan.sharing == SLICES ? (int)OF_SLICES : -1, x.batch.axes ? (int)BATCHES : -1,
-                    pack ? (int)PACKED_B : -1, p.accumulate ? (int)ACCUMULATED : -1})
+                    pack ? (int)PACKED_B : -1, p.accumulate ? (int)ACCUMULATED : -1,
+                    plan.is_mirrored ? (int)MIRRORED : -1})
         if (way >= 0) done.ways[way]++;
 
     Array whole_b = b;  // the packed one, for each product of a batch
@@ -472,7 +485,7 @@ void set_depth_of_five_loops(Product &p) {
     set_depth(p, least, p.kernel->kc);
 }
 
-enum class Shape { SMALL, EDGES, FEW_ROWS, ONE_COLUMN, DEEP, THIN, PIECES, MANY_ROWS, BATCH, COUNT };
+enum class Shape { SMALL, EDGES, FEW_ROWS, ONE_COLUMN, DEEP, THIN, PIECES, SYMMETRIC, MANY_ROWS, BATCH, COUNT };
 Asked asked(const Kernel &kernel, Shape shape) {
     Asked x = random_asked(kernel);
     Product &p = x.product;
@@ -498,6 +511,9 @@ Asked asked(const Kernel &kernel, Shape shape) {
         if (one_in(2)) std::swap(p.m, p.n);
     } else if (shape == Shape::PIECES) {
         p.threads = (int)from_to(2, 5), p.m = from_to(13, 250), p.n = from_to(2, 600), k = from_to(1, p.m * p.n > 20000 ? 40 : 250);
+    } else if (shape == Shape::SYMMETRIC) {
+        p.m = p.n = from_to(2, 150), k = from_to(1, 100), p.of_transposes = true;
+        if (one_in(4)) x.batch.axes = 2, x.batch.shape[0] = from_to(1, 3), x.batch.shape[1] = from_to(1, 3);
     } else if (shape == Shape::BATCH) {
         x.batch.axes = 2, x.batch.shape[0] = from_to(1, 4), x.batch.shape[1] = from_to(1, 4);
         p.m = from_to(1, 20), p.n = from_to(1, 20), k = from_to(1, 20);
@@ -616,7 +632,7 @@ bool check(const Kernel &real, long products, bool covers) {
     for (int way = 0; way < WAYS; way++) {
         const bool is_stored = way >= FIRST_IN_PLACE && way < FIRST_VECTOR;
         if ((is_stored && !in_place) || (way == FIRST_VECTOR + DOTS && !kernel.dot)
-            || (way == FIRST_VECTOR + COLUMNS && !kernel.column.columns) || (way == FIRST_VECTOR + ROWS && !kernel.row.rows))
+            || (way == MIRRORED && !kernel.mirror) || (way == FIRST_VECTOR + COLUMNS && !kernel.column.columns) || (way == FIRST_VECTOR + ROWS && !kernel.row.rows))
             continue;
         printf(" %ld %s,", done.ways[way], NAMES[way]);
         all = all && done.ways[way];

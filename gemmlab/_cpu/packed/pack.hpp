@@ -7,7 +7,7 @@
    A is packed across its rows, B across its columns. There are three ways, by which stride is that of adjacent numbers:
    copy vectors, transpose squares of vectors, or take a few numbers one by one.
 
-   And the way back: sums become numbers of C.
+   And the way back: sums become numbers of C. One side of a symmetric C becomes the other.
 
    Each function copies what it is given: stores of numbers might change it otherwise, as far as the compiler knows. */
 #pragma once
@@ -307,6 +307,37 @@ template <class T, class S> void unpack(const Sums &given) {
         } else
             for (; j < x.columns; j++) *(S *)(to + j * x.cs_c) = stored<S>(from[j]);
     }
+}
+
+/* Numbers of so many bytes, as they are. */
+template <int BYTES> using Number =
+    std::conditional_t<BYTES == 8, uint64_t,
+                       std::conditional_t<BYTES == 4, uint32_t, std::conditional_t<BYTES == 2, uint16_t, uint8_t>>>;
+
+/* A block of C, transposed: c[j * rs_c + i * cs_c] = from[i * rs_c + j * cs_c]. Squares of vectors where the numbers of a
+   row or of a column are adjacent. */
+template <class S> void mirror(const Sums &given) {
+    Sums x = given;
+    if (x.rs_c == sizeof(S)) std::swap(x.rs_c, x.cs_c), std::swap(x.rows, x.columns);
+    const auto one_by_one = [&](Count i, Count rows, Count j) {
+        for (const Count end = i + rows; i < end; i++)
+            for (Count q = j; q < x.columns; q++)
+                *(S *)(x.c + q * x.rs_c + i * x.cs_c) = *(const S *)(x.from + i * x.rs_c + q * x.cs_c);
+    };
+    Count i = 0;
+    if constexpr (sizeof(S) >= 4)
+        if (x.cs_c == sizeof(S))
+            for (constexpr Count N = LANES<S>; i + N <= x.rows; i += N) {
+                Count j = 0;
+                for (; j + N <= x.columns; j += N) {
+                    Vector<S> square[N];
+                    UNROLL for (int r = 0; r < N; r++) square[r] = load<S>(x.from + (i + r) * x.rs_c + j * sizeof(S));
+                    transpose<S>(square);
+                    UNROLL for (int r = 0; r < N; r++) store<S>(x.c + (j + r) * x.rs_c + i * sizeof(S), square[r]);
+                }
+                one_by_one(i, N, j);
+            }
+    one_by_one(i, x.rows - i, 0);
 }
 
 }  // namespace

@@ -51,6 +51,7 @@ struct Plan {
     Count rows, columns;   // of a piece
     Count down, across;    // pieces
     Count below;           // pieces one below the other that come one after the other
+    bool is_mirrored;      // pieces on the diagonal of C and below it alone, which are mirrored to the other side
     Count of_thread;       // bytes of a thread, if there are parts
     Count bytes;           // of the buffer
     Part parts[2][2][2];   // by whether the slice is the last one and smaller, and the rows, and the columns
@@ -64,19 +65,28 @@ INLINE Product alone(const Product &x) {
 }
 
 /* A piece of C, by its place in the grid. */
-INLINE Product piece_in(const Product &x, const Plan &plan, Count row, Count column) {
-    const Count ic = row * plan.rows, jc = column * plan.columns;
+struct Place { Count row, column; };
+INLINE Product piece_in(const Product &x, const Plan &plan, const Place &at) {
+    const Count ic = at.row * plan.rows, jc = at.column * plan.columns;
     Product piece = alone(x);
     piece.m = min(plan.rows, x.m - ic), piece.n = min(plan.columns, x.n - jc);
     piece.a += ic * x.rs_a, piece.b += jc * x.cs_b, piece.c += ic * x.rs_c + jc * x.cs_c;
     piece.packed_j += jc;
     return piece;
 }
-/* By its number. */
-INLINE Product piece_at(const Product &x, const Plan &plan, Count i) {
+/* How many there are, and where each is. */
+INLINE Count pieces_in(const Plan &plan) {
+    return plan.is_mirrored ? plan.down * (plan.down + 1) / 2 : plan.down * plan.across;
+}
+INLINE Place place_of(const Plan &plan, Count i) {
+    if (plan.is_mirrored) {
+        Count row = 0;
+        while (i > row) i -= ++row;
+        return {row, i};
+    }
     const Count first = i / (plan.below * plan.across) * plan.below, below = min(plan.below, plan.down - first);
     const Count rest = i - first * plan.across;
-    return piece_in(x, plan, first + rest % below, rest / below);
+    return {first + rest % below, rest / below};
 }
 
 /* A slice of k, of all pieces, into a partial result `c`. */
@@ -132,7 +142,7 @@ void plan_parts(const Product &x, Plan &plan) {
         for (Count i = 0; i < 1 + (x.m % plan.rows > 0); i++)
             for (Count j = 0; j < 1 + (x.n % plan.columns > 0); j++) {
                 Part &part = plan.parts[s][i][j];
-                plan_part(slice, piece_in(slice, plan, i * (plan.down - 1), j * (plan.across - 1)), part);
+                plan_part(slice, piece_in(slice, plan, {i * (plan.down - 1), j * (plan.across - 1)}), part);
                 most = max(most, part.bytes);
             }
     }
@@ -154,6 +164,7 @@ void plan_shares(const Product &given, const Shares &shares, Plan &plan) {
     plan.sharing = plan.slices > 1 ? SLICES : is_cut ? PIECES : WHOLE;
     plan.rows = is_cut ? shares.rows : x.m, plan.columns = is_cut ? shares.columns : x.n;
     plan.down = ceil_div(x.m, plan.rows), plan.across = ceil_div(x.n, plan.columns), plan.below = shares.below;
+    plan.is_mirrored = shares.is_mirrored;
     switch (plan.sharing) {
         case WHOLE:
             plan_part(x, x, plan.parts[0][0][0]);
@@ -161,7 +172,7 @@ void plan_shares(const Product &given, const Shares &shares, Plan &plan) {
             break;
         case PIECES:
             plan_parts(x, plan);
-            plan.bytes = min(x.threads, plan.down * plan.across) * plan.of_thread;
+            plan.bytes = min(x.threads, pieces_in(plan)) * plan.of_thread;
             break;
         case SLICES:
             plan_parts(x, plan);
@@ -182,7 +193,7 @@ INLINE bool one_at_a_time(const Product &x, Count products) {
 void plan_with(const Product &x, const Shares &shares, Count products, Plan &plan) {
     plan.threads = x.threads, plan.by_product = !one_at_a_time(x, products);
     if (plan.by_product) {
-        plan_shares(alone(x), {1, 0, 0, 1}, plan);
+        plan_shares(alone(x), shares_of(alone(x)), plan);
         plan.of_thread = whole_lines(plan.bytes), plan.bytes = x.threads * plan.of_thread;
     } else
         plan_shares(x, shares, plan);

@@ -108,6 +108,7 @@ struct Kernel {
     Pack widen;         // numbers of C as they are summed
     Unpack unpack;      // sums to C as it is stored
     Unpack accumulate;  // sums to C as it is summed
+    Unpack mirror;      // a block of C to the other side of its diagonal; NULL: C is not symmetric where B is A'
     PairProducts pair_products;  // of each row or column of a panel, what `Paired` subtracts (numeric.hpp); or NULL
 };
 
@@ -125,6 +126,7 @@ struct Product {
     Count max_b;         // bytes of a packed block of B; 0 for the default
     bool narrows;        // C is stored in another type than its sums
     bool accumulate;     // what C holds is the first addend
+    bool of_transposes;  // B is A', the same numbers in memory: see `is_symmetric`
     const char *packed;  // all of B's panels, made before, or NULL; B is not read then
     Count packed_n, packed_j;  // columns in them, and the one where this B begins
     char *buffer;        // of the plan's `workspace` bytes, at a multiple of PAGE, or of LINE if it is less than one

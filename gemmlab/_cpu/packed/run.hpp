@@ -30,12 +30,22 @@ void run_part(const Product &x, const Part &part) {
     }
 }
 
+/* A piece below the diagonal, to the other side of it. */
+void mirror_piece(const Product &x, const Plan &plan, const Place &at) {
+    if (at.row == at.column) return;
+    const Product below = piece_in(x, plan, at), above = piece_in(x, plan, {at.column, at.row});
+    x.kernel->mirror({.kernel = x.kernel, .from = below.c, .rs_from = x.rs_c, .c = above.c, .rs_c = x.rs_c,
+                      .cs_c = x.cs_c, .rows = below.m, .columns = below.n, .add = false});
+}
+
 void run_pieces(const Product &x, const Plan &plan) {
-    share_out(x.threads, plan.down * plan.across, [&](int member, Pieces &pieces) {
+    share_out(x.threads, pieces_in(plan), [&](int member, Pieces &pieces) {
         for (Count i; (i = pieces.take()) >= 0;) {
-            Product piece = piece_at(x, plan, i);
+            const Place at = place_of(plan, i);
+            Product piece = piece_in(x, plan, at);
             piece.buffer += member * plan.of_thread;
             run_part(piece, part_of(plan, piece, x.kc));
+            if (plan.is_mirrored) mirror_piece(x, plan, at);
         }
     });
 }
@@ -50,8 +60,13 @@ void add_slices(const Product &x, const Plan &plan, Count first, Count count, Co
                               .cs_c = x.cs_c, .rows = 1, .columns = columns, .add = x.accumulate || first + i > 0});
 }
 
+/* Columns of a row that pieces have summed, in each slice. */
+INLINE Count summed_columns(const Product &x, const Plan &plan, Count row) {
+    return plan.is_mirrored ? min(x.n, (row / plan.rows + 1) * plan.columns) : x.n;
+}
+
 void run_slices(const Product &x, const Plan &plan) {
-    const Count in_slice = plan.down * plan.across, across = ceil_div(x.n, ADDED_COLUMNS), parts = x.m * across;
+    const Count in_slice = pieces_in(plan), across = ceil_div(x.n, ADDED_COLUMNS), parts = x.m * across;
     char *const of_threads = x.buffer + whole_lines(plan.slices_in_round * plan.slice_bytes);
     for (Count first = 0; first < plan.slices; first += plan.slices_in_round) {
         const Count round = min(plan.slices_in_round, plan.slices - first);
@@ -60,7 +75,7 @@ void run_slices(const Product &x, const Plan &plan) {
                 const Count at = i / in_slice;
                 const Product slice = slice_of(x, first + at, x.buffer + at * plan.slice_bytes,
                                                of_threads + member * plan.of_thread);
-                const Product piece = piece_at(slice, plan, i % in_slice);
+                const Product piece = piece_in(slice, plan, place_of(plan, i % in_slice));
                 run_part(piece, part_of(plan, piece, x.kc));
             }
         });
@@ -68,8 +83,8 @@ void run_slices(const Product &x, const Plan &plan) {
         share_out(x.threads, sums, [&](int, Pieces &pieces) {
             for (Count i; (i = pieces.take()) >= 0;)
                 for (Count part = share(parts, i, sums); part < share(parts, i + 1, sums); part++) {
-                    const Count jc = part % across * ADDED_COLUMNS;
-                    add_slices(x, plan, first, round, part / across, jc, min(ADDED_COLUMNS, x.n - jc));
+                    const Count row = part / across, jc = part % across * ADDED_COLUMNS, end = summed_columns(x, plan, row);
+                    if (jc < end) add_slices(x, plan, first, round, row, jc, min(ADDED_COLUMNS, end - jc));
                 }
         });
     }
@@ -83,15 +98,21 @@ void run_shares(const Product &x, const Plan &plan) {
     }
 }
 
-/* Fill C. */
-void run_product(const Product &x, const Plan &plan) {
-    if (!plan.sums_apart) return run_shares(x, plan);
+/* C from sums that are apart. */
+void run_apart(const Product &x, const Plan &plan) {
     const Product wide = with_sums(x);
     const Sums whole = {.kernel = x.kernel, .from = wide.c, .rs_from = wide.rs_c, .c = x.c, .rs_c = x.rs_c,
                         .cs_c = x.cs_c, .rows = x.m, .columns = x.n, .add = false};
     if (x.accumulate) widen(whole);
     run_shares(wide, plan);
     x.kernel->unpack(whole);
+}
+
+/* Fill C. */
+void run_product(const Product &x, const Plan &plan) {
+    plan.sums_apart ? run_apart(x, plan) : run_shares(x, plan);
+    if (plan.is_mirrored && plan.sharing == SLICES)
+        for (Count i = 0; i < pieces_in(plan); i++) mirror_piece(x, plan, place_of(plan, i));
 }
 
 /* Products with equal steps from each to the next. */

@@ -3,6 +3,7 @@
 
        pieces of C      if they are multiplied in place
        slices of k      a small C: each part sums a block of kc in a partial result, and these are added in order
+       squares of C     where B is A', and C symmetric: those on its diagonal and below it, which are then mirrored
 
    No bit depends on it: sums of blocks of k are added in the order of the five loops. */
 #pragma once
@@ -19,6 +20,7 @@ constexpr Count SLICED_C = 128 << 10;         // numbers of C at most
    core, for each step of k; a row of C, whose ends share a cache line with other parts; and a vector of a partial result.
    Found by timing all grids of some products on 2, 4 and 16 cores. */
 constexpr double OF_NUMBER = 2, OF_SHARED_ROW = 400, OF_PARTIAL = 8, OF_PART = 5000;
+constexpr double OF_MIRRORED = 4;  // a number of C that is mirrored
 
 /* Threads take pieces of their part one after the other, and then of others' parts. Pieces are short, so that all end at
    the same time, but for rows that read B again, and for columns that read A again, or parts of rows of B in memory. */
@@ -28,8 +30,11 @@ constexpr Count STREAMED_BYTES = 8 << 10;                  // of a row of B that
 /* Parts of k, and the pieces of C, each multiplied by one thread; without rows, there are no pieces. */
 struct Shares {
     Count slices, rows, columns;
-    Count below;  // pieces of a part, one below the other
+    Count below;              // pieces of a part, one below the other
+    bool is_mirrored = false; // the pieces are squares, and those above the diagonal are mirrored
+    double cost = 0;
 };
+constexpr Shares UNSHARED = {.slices = 1, .rows = 0, .columns = 0, .below = 1};
 
 struct Grid {
     Count rows, columns;  // of a part of C
@@ -64,11 +69,11 @@ Shares pieces_of_grid(const Product &x, Count slices, const Grid &grid) {
     const Count lanes = x.kernel->stored_lanes, step = packs || x.packed ? x.kernel->nr : lanes;
     const Count pieces = max(1, (Count)(part.k * part.m * ceil_div_2(part.n, lanes) / piece_vectors(x)));
     const Count below = packs || gathers ? 1 : min(pieces, part.m / ROWS_OF_PIECE);
-    if (below > 1) return {slices, ceil_div(part.m, below), part.n, below};
+    if (below > 1) return {slices, ceil_div(part.m, below), part.n, below, false, grid.cost};
     const bool streams = x.m <= STREAMING_ROWS && x.k > ROWS_OF_B && !gathers;
     const Count least = streams ? STREAMED_BYTES / x.kernel->sum : VECTORS_OF_PIECE * lanes;
     const Count beside = max(1, min(pieces, part.n / least));
-    return {slices, part.m, min(x.n, round_up_2(ceil_div(part.n, beside), step)), 1};
+    return {slices, part.m, min(x.n, round_up_2(ceil_div(part.n, beside), step)), 1, false, grid.cost};
 }
 
 INLINE bool stays_in_place(const Product &x, const Grid &grid) {
@@ -77,18 +82,53 @@ INLINE bool stays_in_place(const Product &x, const Grid &grid) {
     return has_unpacked_tiles(*x.kernel) && has_rows_of_b(x) && stays_in_l2(piece);
 }
 
-/* The rule. A vector's loops share its rows, unless there are slices. */
-Shares shares_of(const Product &x) {
-    if (x.threads == 1) return {1, 0, 0, 1};
+INLINE bool can_be_sliced(const Product &x) { return x.threads > 1 && x.m * x.n <= SLICED_C && x.k > x.kc; }
+
+/* A vector's loops share its rows, unless there are slices. */
+Shares shares_of_grid(const Product &x) {
     const Grid unpacked = best_grid(x, 1, false);
+    if (x.threads == 1) return {1, 0, 0, 1, false, unpacked.cost};
     const bool in_place = is_vector(x) || is_in_place(x) || stays_in_place(x, unpacked);
     const Grid grid = in_place ? unpacked : best_grid(x, 1, true);
-    if (x.m * x.n <= SLICED_C && x.k > x.kc) {
+    if (can_be_sliced(x)) {
         const Count slices = ceil_div(x.k, x.kc);
         const Grid sliced = best_grid(x, slices, !has_unpacked_tiles(*x.kernel));
         if (sliced.cost < grid.cost) return pieces_of_grid(x, slices, sliced);
     }
-    return is_vector(x) || !in_place ? Shares{1, 0, 0, 1} : pieces_of_grid(x, 1, grid);
+    return is_vector(x) || !in_place ? Shares{1, 0, 0, 1, false, grid.cost} : pieces_of_grid(x, 1, grid);
+}
+
+INLINE bool is_symmetric(const Product &x) {
+    return x.of_transposes && x.m == x.n && x.kernel->mirror && !x.accumulate && !x.packed;
+}
+
+/* Squares of a symmetric C, whole panels but for the last: the smaller they are, the less of what is above the diagonal
+   is multiplied, and the more parts there are. No squares if C is one panel wide. */
+Shares best_squares(const Product &x, Count slices) {
+    const Count step = x.kernel->nr, depth = slices > 1 ? x.kc : x.k;
+    const double sums = slices > 1 ? slices * OF_PARTIAL * x.m * ceil_div_2(x.n, x.kernel->lanes) : 0;
+    Shares best = UNSHARED;
+    for (Count across = 2, edge = x.m; edge > step; across += max(1, across / 4)) {
+        edge = round_up_2(ceil_div(x.m, across), step);
+        if (edge >= x.m) break;
+        const Count down = ceil_div(x.m, edge), parts = slices * down * (down + 1) / 2;
+        const double part = depth * edge * (double)(ceil_div_2(edge, x.kernel->lanes) + 2 * OF_NUMBER) + OF_PART;
+        const double cost = ceil_div(parts, x.threads) * part + (sums + OF_MIRRORED * x.m * x.m) / 2 / x.threads;
+        if (!best.cost || cost < best.cost) best = {slices, edge, edge, 1, true, cost};
+    }
+    return best;
+}
+
+/* The rule. */
+Shares shares_of(const Product &x) {
+    if (x.threads == 1 && !x.of_transposes) return UNSHARED;
+    Shares best = shares_of_grid(x);
+    if (!is_symmetric(x)) return best;
+    for (Count slices = 1, most = can_be_sliced(x) ? ceil_div(x.k, x.kc) : 1;; slices = most) {
+        const Shares squares = best_squares(x, slices);
+        if (squares.is_mirrored && squares.cost < best.cost) best = squares;
+        if (slices == most) return best;
+    }
 }
 
 }  // namespace

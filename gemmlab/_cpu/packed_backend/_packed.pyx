@@ -215,7 +215,7 @@ cdef class PackedKernel(CompiledWay):
         x.team_flop, x.mc, x.nc = entry.team_flop, entry.mc, entry.nc
         x.kc = even(x.k, DOT_KC if is_dots(x[0]) else entry.kc, x.kernel.group)
         x.packed, x.packed_n, x.packed_j, x.max_b = <const char *> NULL, x.n, 0, 0
-        x.accumulate = False
+        x.accumulate, x.of_transposes = False, x.a == x.b and x.rs_a == x.cs_b and x.cs_a == x.rs_b
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads):
         """Vectors, matrices, or batches that broadcast, of one dtype and agreeing shapes, in any strides; None for all
@@ -366,6 +366,7 @@ cdef class PackedKernel(CompiledWay):
         cdef int axis, threads
         for axis in range(batch.axes):
             batch.c[axis] = cnp.PyArray_STRIDE(out, axis)
+            x.of_transposes &= batch.a[axis] == batch.b[axis]
         while batch.axes and batch.b[batch.axes - 1] == 0:  # one B for all: their rows may be the rows of one A
             axis = batch.axes - 1
             if x.m == 1:
@@ -391,7 +392,7 @@ cdef class PackedKernel(CompiledWay):
         return 0
 
 
-CALLS = ("pack_a", "pack_b", "packed_tile", "unpacked_tile", "dot", "vector_tile", "unpack")  # as in `Call`
+CALLS = ("pack_a", "pack_b", "packed_tile", "unpacked_tile", "dot", "vector_tile", "unpack", "mirror")  # as in `Call`
 
 
 cdef void append_call(void *calls, Call what, const Py_ssize_t *extents, const void *address) noexcept nogil:

@@ -32,7 +32,7 @@ cdef extern from "problem.hpp" nogil:
         int threads
         double team_flop
         Py_ssize_t mc, kc, nc, max_b
-        bint narrows, accumulate
+        bint narrows, accumulate, of_transposes
         const char *packed
         Py_ssize_t packed_n, packed_j
         char *buffer
@@ -79,10 +79,12 @@ cdef extern from "plan.hpp" nogil:
     ctypedef struct Plan:
         int threads
         Sharing sharing
+        bint is_mirrored
         Py_ssize_t slices, rows, columns, down, across, bytes
         Part parts[2][2][2]
     bint fits_in_memory(const Product &)
     void plan_of(const Product &, Py_ssize_t, Plan &)
+    Py_ssize_t pieces_in(const Plan &)
 
 cdef extern from "run.hpp" nogil:
     enum:

@@ -30,7 +30,7 @@ ClockedKernel clocked_kernel(const Kernel &kernel) {
 }
 
 /* Which function of a kernel was called. */
-enum Call { PACK_A, PACK_B, PACKED_TILE, UNPACKED_TILE, DOT_TILE, VECTOR_TILE, UNPACK };
+enum Call { PACK_A, PACK_B, PACKED_TILE, UNPACKED_TILE, DOT_TILE, VECTOR_TILE, UNPACK, MIRROR };
 
 /* What a product is recorded by. `call` has the extents in numbers and an address: of the operand packed, else of C.
    `access` has bytes that are read or written, in order; what it returns is no longer 0 when it wants no more. */
@@ -200,6 +200,16 @@ void record_unpack(const Sums &x) {
         }
 }
 
+/* Row by row of a block, each to a column of another. */
+void record_mirror(const Sums &x) {
+    const Recording to(x.kernel);
+    to.call(MIRROR, x.rows, x.columns, 0, x.from);
+    for (Count i = 0; i < x.rows && to.wanted(); i++) {
+        to.row(x.from + i * x.rs_c, x.cs_c, x.columns, to.kernel.result, 0);
+        to.row(x.c + i * x.cs_c, x.rs_c, x.columns, to.kernel.result, 1);
+    }
+}
+
 /* Sums that are added to C, or put there. */
 void record_accumulate(const Sums &x) {
     const Recording to(x.kernel);
@@ -232,6 +242,7 @@ RecordingKernel recording_kernel(const Kernel &kernel, const Recorder &recorder)
     recording.half_packed = kernel.half_packed ? RECORDED_HALF_PACKED.at : NULL;
     recording.dot = recording.dots = kernel.dot ? record_dot : NULL;
     recording.column = recorded(kernel.column), recording.row = recorded(kernel.row);
+    recording.mirror = kernel.mirror ? record_mirror : NULL;
     recording.unpack = record_unpack, recording.accumulate = record_accumulate;
     return recording;
 }

@@ -28,6 +28,9 @@ class Plan(NamedTuple):
         Parts of k, each summed into a partial result, if more than 1.
     pieces : int
         Parts of C, a grid of them, each multiplied by one thread, if more than 1.
+    is_mirrored : bool
+        Whether B is A' in the same memory: the pieces are squares on the diagonal of C and below it, and those below are
+        mirrored.
     m, n, k : int
         Extents of one slice or piece, which the other numbers are for; of one row, those of C' = B' A'.
     mr, nr : int
@@ -58,6 +61,7 @@ class Plan(NamedTuple):
     threads: int
     slices: int
     pieces: int
+    is_mirrored: bool
     m: int
     n: int
     k: int
@@ -94,7 +98,8 @@ class Plan(NamedTuple):
         if self.slices > 1:
             parts.append(f"{self.slices} slices of k, added in order")
         if self.pieces > 1:
-            parts.append(f"{self.pieces} pieces of {self.m} x {self.n} for the threads")
+            which = "on the diagonal and below it, mirrored" if self.is_mirrored else "for the threads"
+            parts.append(f"{self.pieces} pieces of {self.m} x {self.n} {which}")
         return ", ".join(parts) + f"; {self.threads} thread{'s' if self.threads > 1 else ''}"
 
     @property

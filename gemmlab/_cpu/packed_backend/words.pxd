@@ -1,7 +1,7 @@
 """The plan of the compiled loops as Python sees it: the fields of `plan.Plan`."""
 
 from gemmlab._cpu.packed_backend.loops cimport (
-    BY_ROWS_OF_B, BY_ROWS_OF_C, BY_VECTOR, DOT_ROWS, DOTS, FIVE_LOOPS, SLICES, Part, Plan, Product,
+    BY_ROWS_OF_B, BY_ROWS_OF_C, BY_VECTOR, DOT_ROWS, DOTS, FIVE_LOOPS, SLICES, Part, Plan, Product, pieces_in,
 )
 
 
@@ -28,5 +28,6 @@ cdef inline dict in_words(const Product &x, const Plan &plan):
         if part.in_place.order == BY_ROWS_OF_B:
             loops["ns"] = min(n - part.peeled, part.in_place.columns, part.in_place.in_l1)
             loops["rows_of_b"] = part.in_place.depth
-    return {"threads": plan.threads, "slices": plan.slices, "pieces": plan.down * plan.across, "m": m, "n": n, "k": k,
-            "kc": min(x.kc, x.k), "panel_bytes": x.kernel.step // x.kernel.group, "workspace": plan.bytes, **loops}
+    return {"threads": plan.threads, "slices": plan.slices, "pieces": pieces_in(plan), "is_mirrored": plan.is_mirrored,
+            "m": m, "n": n, "k": k, "kc": min(x.kc, x.k), "panel_bytes": x.kernel.step // x.kernel.group,
+            "workspace": plan.bytes, **loops}
