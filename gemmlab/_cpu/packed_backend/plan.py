@@ -29,8 +29,8 @@ class Plan(NamedTuple):
     pieces : int
         Parts of C, a grid of them, each multiplied by one thread, if more than 1.
     is_mirrored : bool
-        Whether B is A' in the same memory: the pieces are squares on the diagonal of C and below it, and those below are
-        mirrored.
+        Whether B is A' in the same memory: the pieces are squares on the diagonal of C and below it, and those below
+        are mirrored.
     m, n, k : int
         Extents of one slice or piece, which the other numbers are for; of one row, those of C' = B' A'.
     mr, nr : int
