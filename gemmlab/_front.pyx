@@ -31,6 +31,7 @@ cdef dict loop_dtypes = {}
 cdef dict casts = {}
 cdef object array_class = None
 cdef set of_numpy = set()
+cdef object general_ufunc = None
 cdef set products = {getattr(numpy, name) for name in ("vecdot", "matvec", "vecmat") if hasattr(numpy, name)}
 cdef dict device_plans = {}
 cdef int max_threads = MAX_THREADS
@@ -193,13 +194,32 @@ cdef object converted(a, b, out, dtype, name, threads):
     return out
 
 
-def set_array_class(kind, numbers):
-    """The class of `gemmlab.asarray`, and the types of operands beside it of which nothing has to be asked."""
-    global array_class, of_numpy
-    array_class, of_numpy = kind, numbers
+def set_array_class(kind, numbers, function):
+    """The class of `gemmlab.asarray`, the types of operands beside it of which nothing has to be asked, and the
+    function for all ufuncs that `ufunc_of_ours` leaves."""
+    global array_class, of_numpy, general_ufunc
+    array_class, of_numpy, general_ufunc = kind, numbers, function
 
 
-def ufunc_of_ours(ufunc, tuple inputs):
+def array_ufunc(self, ufunc, method, *inputs, **options):
+    """`__array_ufunc__` of that class."""
+    if not options and method == "__call__":
+        result = ufunc_of_ours(ufunc, inputs)
+        if result is not None:
+            return result
+    return general_ufunc(self, ufunc, method, *inputs, **options)
+
+
+def product_of_ours(a, b):
+    """a @ b, of arrays of our class and plain arrays; None where it is no plain product."""
+    if ((type(a) is array_class or type(a) is cnp.ndarray) and (type(b) is array_class or type(b) is cnp.ndarray)):
+        result = plain(a, b, None, None, None)
+        if result is not None:
+            return of_our_class(scalar_or_array(result))
+    return ufunc_of_ours(numpy_matmul, (a, b))
+
+
+cdef object ufunc_of_ours(ufunc, tuple inputs):
     """A ufunc of arrays of our class, plain arrays and numbers, a product by gemmlab; None where somebody has to be
     asked."""
     cdef list given = []
@@ -248,7 +268,10 @@ cdef object plain(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, name, threads):
         return None
     if threads is None:
         if kernel is None:  # NumPy, whose product of bfloat16 has another dtype than ours
-            return None if cnp.PyArray_TYPE(a) >= NPY_USERDEF else numpy_matmul(a, b, out)
+            if (cnp.PyArray_TYPE(a) >= NPY_USERDEF
+                    or not cnp.PyArray_CheckExact(a) or not cnp.PyArray_CheckExact(b)):  # it would ask their class
+                return None
+            return numpy_matmul(a, b, out)
         return (<CompiledWay> kernel).plain(a, b, out, 0)
     if kernel is None or type(threads) is not int or not 1 <= threads <= max_threads:
         return None

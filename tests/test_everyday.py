@@ -92,8 +92,11 @@ def test_lists_and_a_dtype_that_keeps_every_value(compiled_way):
         assert np.array_equal(found, np.matmul(a, b, dtype=dtype))
 
 
-@pytest.mark.parametrize(("of_ab", "of_out"), [("float32", "float64"), ("float64", "float32"), ("int8", "int32"),
-                                               ("int32", "float32"), ("float64", "complex64"), ("float16", "float32")])  # fmt: skip
+OUTS = [("float32", "float64"), ("float64", "float32"), ("int8", "int32"), ("int32", "float32"),
+        ("float64", "complex64"), ("float16", "float32")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("of_ab", "of_out"), OUTS)
 def test_an_out_of_another_dtype(of_ab, of_out, compiled_way):
     for left, right in ((10, 10), (10, 10)), ((6, 3, 5), (5, 2)), ((4,), (4, 3)), ((9,), (9,)):
         a, b = numbers(*left, dtype=of_ab), numbers(*right, dtype=of_ab)
@@ -111,7 +114,8 @@ def test_an_out_of_another_dtype(of_ab, of_out, compiled_way):
 def test_an_out_that_does_not_fit_is_as_it_was():
     a, read_only = np.ones((2, 2)), np.zeros((2, 2), "float32")
     read_only.flags.writeable = False
-    for out, error in ((np.zeros((2, 2), int), TypeError), (np.zeros((3, 2), "float32"), ValueError), (read_only, ValueError)):
+    wrong = (np.zeros((2, 2), int), TypeError), (np.zeros((3, 2), "float32"), ValueError), (read_only, ValueError)
+    for out, error in wrong:
         with pytest.raises(error):
             gemmlab.matmul(a, a, out=out)
         assert not out.any()

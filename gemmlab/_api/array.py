@@ -30,13 +30,11 @@ class GemmArray(np.ndarray[Any, np.dtype[Any]]):
 
     __slots__ = ()
 
-    def __array_ufunc__(
+    __array_ufunc__ = _front.array_ufunc
+
+    def _general_ufunc(
         self, ufunc: np.ufunc, method: str, *inputs: AnyArray, out: tuple[AnyArray, ...] = (), **options: Any
     ) -> AnyArray:
-        if method == "__call__" and not options and not out:
-            result = _front.ufunc_of_ours(ufunc, inputs)
-            if result is not None:
-                return result
         if any(map(_has_own_ufuncs, (*inputs, *out))):
             return NotImplemented
         plain = tuple(map(unwrapped, inputs))
@@ -74,11 +72,11 @@ class GemmArray(np.ndarray[Any, np.dtype[Any]]):
         return wrapped(result) if out is None else out
 
     def __matmul__(self, other: AnyArray) -> AnyArray:
-        result = _front.ufunc_of_ours(np.matmul, (self, other))  # without asking both classes, if that is possible
+        result = _front.product_of_ours(self, other)  # without asking both classes, if that is possible
         return super().__matmul__(other) if result is None else result
 
     def __rmatmul__(self, other: AnyArray) -> AnyArray:
-        result = _front.ufunc_of_ours(np.matmul, (other, self))
+        result = _front.product_of_ours(other, self)
         return super().__rmatmul__(other) if result is None else result
 
     def dot(self, b: AnyArray, out: AnyArray = None) -> AnyArray:
@@ -87,7 +85,8 @@ class GemmArray(np.ndarray[Any, np.dtype[Any]]):
         return self.__array_function__(np.dot, (GemmArray,), (self, b), {} if out is None else {"out": out})
 
 
-_front.set_array_class(GemmArray, {bool, int, float, complex, *np.sctypeDict.values()} - {np.object_, np.void})
+_front.set_array_class(GemmArray, {bool, int, float, complex, *np.sctypeDict.values()} - {np.object_, np.void},
+                       GemmArray._general_ufunc)  # fmt: skip
 UFUNCS: dict[Function, Function] = {np.matmul: numpy_products.matmul} | {
     getattr(np, name): numpy_products.vector_product(name)
     for name in numpy_products.CORE_LABELS

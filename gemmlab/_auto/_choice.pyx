@@ -99,6 +99,8 @@ cdef class Choice(CompiledWay):
                 return None
             if (not threads and self.classes(a, b) >> <int> class_of(is_stack(a) or is_stack(b), m, n, k) & 1
                     and (out is None or fits(out, type_num, max(na, nb)))):
+                if not cnp.PyArray_CheckExact(a) or not cnp.PyArray_CheckExact(b):  # it would ask their class
+                    return None
                 return numpy_matmul(a, b, out)
         return self.ours.plain(a, b, out, threads)
 
