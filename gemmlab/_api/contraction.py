@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import is_
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,6 @@ from gemmlab._problem import AnyArray, Casting, as_array
 
 TENSORDOT = {(2, 2): "ij,jk->ik", (2, 1): "ij,j->i", (1, 2): "j,jk->k"}  # over one axis, by the numbers of axes
 NOT_HERE = {"accumulate", "axes", "casting", "dtype", "optimize", "order", "out"}  # of matmul, or of NumPy's functions
-DEFAULTS = (True, None, "K", "safe")  # of einsum: optimize, dtype, order, casting
 
 
 def tensordot(
@@ -136,15 +134,16 @@ def einsum(
     >>> gemmlab.einsum("bqhd,bkhd->bhqk", queries, keys, backend="cpu-packed").shape
     (2, 8, 5, 6)
     """
-    given = {"optimize": optimize, "dtype": dtype, "order": order, "casting": casting}
-    if operands and isinstance(operands[0], bytes):
-        operands = (operands[0].decode("latin-1"), *operands[1:])
-    if len(operands) == 3 and out is None and not params and all(map(is_, given.values(), DEFAULTS)):
+    is_default = optimize is True and dtype is None and order == "K" and casting == "safe"
+    if len(operands) == 3 and out is None and not params and is_default:
         subscripts, a, b = operands
         if type(a) is np.ndarray and type(b) is np.ndarray and type(subscripts) is str:
             result = quick_einsum(subscripts, a, b, backend=backend, threads=threads)
             if result is not None:
                 return result
+    given = {"optimize": optimize, "dtype": dtype, "order": order, "casting": casting}
+    if operands and isinstance(operands[0], bytes):
+        operands = (operands[0].decode("latin-1"), *operands[1:])
     if optimize is True and (len(operands) < 4 if operands and isinstance(operands[0], str) else len(operands) < 6):
         given["optimize"] = False  # one or two: there is no path
     return _computed(np.einsum, operands, out, given, {"backend": backend, "threads": threads, **params})

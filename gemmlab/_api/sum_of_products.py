@@ -157,13 +157,9 @@ def quick_einsum(subscripts: str, a: Array, b: Array, **options: Any) -> AnyArra
     a, b = a.swapaxes(-1, -2) if swap_a else a, b.swapaxes(-1, -2) if swap_b else b
     if a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
         return None
-    if not swap_c:
-        return _front.matmul(a, b, **options)
-    if a.shape[:-2] != b.shape[:-2]:
-        return None
-    out = np.empty((*a.shape[:-2], b.shape[-1], a.shape[-2]), a.dtype)
-    _front.matmul(a, b, out.swapaxes(-1, -2), **options)
-    return out
+    if swap_c:  # C' = B' A'
+        return _front.matmul(b.swapaxes(-1, -2), a.swapaxes(-1, -2), **options)
+    return _front.matmul(a, b, **options)
 
 
 def einsum_contraction(subscripts: str, operands: Sequence[AnyArray]) -> Contraction:
