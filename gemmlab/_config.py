@@ -204,8 +204,12 @@ def _default_cache(environ: Mapping[str, str]) -> Path:
     if os.name == "nt":
         folder = environ.get("LOCALAPPDATA") or os.path.expanduser("~\\AppData\\Local")
     else:
-        folder = environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    if folder.startswith("~"):  # the user has no home directory
+        home = environ.get("HOME") or os.path.expanduser("~" if "HOME" not in environ else "")
+        has_home = os.path.isabs(home) and os.path.isdir(home)
+        folder = environ.get("XDG_CACHE_HOME", "")
+        if not os.path.isabs(folder):  # so says XDG
+            folder = os.path.join(home, ".cache") if has_home else "~"
+    if folder.startswith("~"):  # the user has no home directory, and none is made
         from tempfile import gettempdir
 
         folder = gettempdir()

@@ -2,14 +2,23 @@
 
     replacing(path)     writes a file aside, and gives it its name when all is written
     take_lock(file)     an open file is one process's, until it is closed
+    sync(file)          what was written is on disk
+    sync_path(path)     the same of a file, or of a folder's list of files, by its name
+    reserve(file, n)    a new file's space, so that no later write finds the disk full
+
+Some file systems (over a network, in user space) have no locks, cannot reserve space, or do not sync a folder: the work
+goes on without that, and a warning says so once.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import IO
 
@@ -19,6 +28,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 HAS_LOCKS = fcntl is not None
+NOT_HERE = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOLCK}  # of a file system without it
 
 
 @contextmanager
@@ -54,4 +64,44 @@ def take_lock(file: int | IO[bytes] | IO[str]) -> None:
     Where the system has no locks, nothing is taken.
     """
     if fcntl is not None:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _if_it_can(lambda: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB), NO_LOCK)
+
+
+def sync(file: int | IO[bytes]) -> None:
+    """Wait until what was written to an open file is on disk."""
+    _if_it_can(lambda: os.fsync(file), NO_SYNC)
+
+
+def sync_path(path: Path) -> None:
+    """Wait until a file's content, or a folder's list of files, is on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        sync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def reserve(file: int, size: int) -> None:
+    """Make an open file as long as that, with its space where the file system can reserve it."""
+    os.ftruncate(file, size)
+    if hasattr(os, "posix_fallocate"):
+        _if_it_can(lambda: os.posix_fallocate(file, 0, size), NO_SPACE)
+
+
+NO_LOCK = "has no locks: nothing keeps another process from writing the same output"
+NO_SYNC = "cannot sync: after a loss of power, an output may lack what was written last"
+NO_SPACE = "cannot reserve space: the disk may be full before an output is whole"
+
+
+def _if_it_can(ask: Callable[[], object], else_said: str) -> None:
+    try:
+        ask()
+    except OSError as error:
+        if error.errno not in NOT_HERE:
+            raise
+        _say_once(else_said)
+
+
+@cache
+def _say_once(what: str) -> None:
+    warnings.warn(f"this file system {what}", RuntimeWarning, stacklevel=4)

@@ -266,9 +266,12 @@ def _opened(path: str) -> IO[str]:
     try:
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             take_lock(file)
-    except OSError:
+    except BlockingIOError:
         file.close()
         raise OSError(errno.EBUSY, "another run is writing it") from None
+    except BaseException:
+        file.close()
+        raise
     return file
 
 

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from gemmlab._errors import CannotWrite, GemmlabError
-from gemmlab._files import HAS_LOCKS, take_lock
+from gemmlab._files import HAS_LOCKS, sync, sync_path, take_lock
 
 VERSION = 2
 MAX_BYTES = 1 << 26  # of a journal: a million tiles
@@ -131,7 +131,7 @@ class Journal:
         line = body + SUM + self._sum + b'"}\n'
         while line:
             line = line[os.write(self._descriptor, line) :]
-        os.fsync(self._descriptor)
+        sync(self._descriptor)
 
     def compare(self, asked: Mapping[str, object]) -> None:
         """CannotResume if what is asked for is not what was begun."""
@@ -159,11 +159,7 @@ def check_system() -> None:
 
 def sync_folder(path: Path) -> None:
     """Wait until the name of a file is on disk."""
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_path(path.parent)
 
 
 def _shown(value: object) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gemmlab._errors import UnsupportedProblem
+from gemmlab._files import reserve, sync
 from gemmlab._problem import Array, DType
 from gemmlab._tiles import cut
 from gemmlab.product.matrices import Range, converted
@@ -103,7 +104,7 @@ class NpyMatrix:
         return [(start + row * width * item, numbers[row * run : (row + 1) * run]) for row in range(len(block))]
 
     def sync(self, rows: Range, columns: Range) -> None:
-        os.fsync(self._descriptor)
+        sync(self._descriptor)
 
 
 @dataclass(frozen=True)
@@ -134,11 +135,9 @@ def create(path: Path, shape: tuple[int, int], dtype: DType) -> None:
         np.lib.format.write_array_header_1_0(file, header)
         file.flush()
         size = file.tell() + shape[0] * shape[1] * dtype.itemsize
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, size)
-        else:
-            os.ftruncate(file.fileno(), size)
-        os.fsync(file.fileno())
+        if size > file.tell():
+            reserve(file.fileno(), size)
+        sync(file.fileno())
 
 
 def is_npy(path: Path) -> bool:

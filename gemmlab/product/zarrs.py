@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gemmlab._errors import GemmlabError, UnsupportedProblem
+from gemmlab._files import sync_path
 from gemmlab._problem import Array, DType
 from gemmlab._tiles import cut
 from gemmlab.product.matrices import Range, converted
@@ -111,15 +112,6 @@ def remove_leftovers(path: Path) -> None:
 def is_array(path: Path) -> bool:
     """Whether a folder is a Zarr array."""
     return any((path / name).is_file() for name in METADATA)
-
-
-def sync_path(path: Path) -> None:
-    """Wait until a file's content, or a folder's list of files, is on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def package() -> Any:
