@@ -184,14 +184,27 @@ cdef object converted(a, b, out, dtype, name, threads):
         return plain(a, b, out, name, threads)
     key = found, out.dtype
     if key not in casts:
-        casts[key] = numpy.can_cast(found, out.dtype, "same_kind")
-    if not casts[key] or not out.flags.writeable:
+        casts[key] = next((kind for kind in ("safe", "same_kind") if numpy.can_cast(found, out.dtype, kind)), None)
+    casting = casts[key]
+    if casting is None or not out.flags.writeable or (casting == "same_kind" and is_numpys(name)):
         return None
     result = plain(a, b, None, name, threads)
     if result is None or result.shape != out.shape:
         return None
-    numpy.copyto(out, result, casting="same_kind")
+    if casting == "safe":
+        numpy.copyto(out, result)
+    else:
+        with numpy.errstate(all="ignore"):
+            numpy.copyto(out, result, casting="same_kind")
     return out
+
+
+cdef bint is_numpys(name):
+    """Whether plain products of this backend are NumPy's, with its warnings."""
+    current = scope_get()
+    if name is None:
+        name = default_backend if current is None or current.backend is None else current.backend
+    return type(name) is str and kernels.get(name, name) is None
 
 
 def set_array_class(kind, numbers, function):

@@ -66,7 +66,8 @@ def test_records_are_written_without_locks(number, tmp_path, failing_calls):
 
 HOMES = [
     ({"HOME": ""}, "tmp"), ({"HOME": "/no/such/home"}, "tmp"), ({"HOME": "relative"}, "tmp"),
-    ({"XDG_CACHE_HOME": "relative"}, "home"), ({"XDG_CACHE_HOME": ""}, "home"), ({"XDG_CACHE_HOME": "/x/y"}, "/x/y/gemmlab"),
+    ({"XDG_CACHE_HOME": "relative"}, "home"), ({"XDG_CACHE_HOME": ""}, "home"),
+    ({"XDG_CACHE_HOME": "/x/y"}, "/x/y/gemmlab"),
 ]  # fmt: skip
 
 
