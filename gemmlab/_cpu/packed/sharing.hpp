@@ -20,8 +20,8 @@ constexpr Count SLICED_C = 128 << 10;         // numbers of C at most
    core, for each step of k; a row of C, whose ends share a cache line with other parts; and a vector of a partial result.
    Found by timing all grids of some products on 2, 4 and 16 cores. */
 constexpr double OF_NUMBER = 2, OF_SHARED_ROW = 400, OF_PARTIAL = 8, OF_PART = 5000;
-/* The same of squares, and what a number of C costs that is mirrored. Found by timing edges with AVX2, one thread. */
-constexpr double OF_SQUARES_NUMBER = 1, OF_MIRRORED = 2, OF_SQUARE = 300;
+/* The same of squares, and what a number of C costs that is mirrored. Found by timing edges with AVX2. */
+constexpr double OF_SQUARES_NUMBER = 1, OF_MIRRORED = 2, OF_SQUARE = 300, OF_SHARED_SQUARE = 3000;
 
 /* Threads take pieces of their part one after the other, and then of others' parts. Pieces are short, so that all end at
    the same time, but for rows that read B again, and for columns that read A again, or parts of rows of B in memory. */
@@ -113,7 +113,7 @@ Shares best_squares(const Product &x, Count slices) {
         edge = round_up_2(ceil_div(x.m, across), step);
         if (edge >= x.m) break;
         const Count down = ceil_div(x.m, edge), parts = slices * down * (down + 1) / 2;
-        const double part = depth * edge * (double)(ceil_div_2(edge, x.kernel->lanes) + 2 * OF_SQUARES_NUMBER) + OF_SQUARE;
+        const double part = depth * edge * (double)(ceil_div_2(edge, x.kernel->lanes) + 2 * OF_SQUARES_NUMBER) + (x.threads > 1 ? OF_SHARED_SQUARE : OF_SQUARE);
         const double cost = ceil_div(parts, x.threads) * part + (sums + OF_MIRRORED * x.m * x.m) / 2 / x.threads;
         if (!best.cost || cost < best.cost) best = {slices, edge, edge, 1, true, cost};
     }
