@@ -10,6 +10,7 @@
     selection.py    which backends a command uses
     progress.py     a progress bar on a terminal, lines elsewhere
     ending.py       Ctrl-C, SIGTERM and warnings
+    streams.py      what is printed, whatever the streams are
 
 Exit status: 0 done, 1 a check failed, 2 wrong usage or a file that cannot be read or written, 130 ended by Ctrl-C, 143
 ended by SIGTERM. After both, what was measured is kept. A command imports what it needs when it runs, so that
@@ -21,17 +22,24 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from gemmlab._config import config
 from gemmlab._errors import GemmlabError
 from gemmlab.cli.arguments import parser
 from gemmlab.cli.ending import INTERRUPTED, TERMINATED, Terminated, sigterm_ends_orderly, warnings_in_one_line
+from gemmlab.cli.streams import say, shortened, usable_streams
 
 __all__ = ["main", "parser"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
+    with usable_streams():
+        return _run(argv)
+
+
+def _run(argv: Sequence[str] | None) -> int:
     arguments = parser().parse_args(argv)
     try:
         _check_default_backend()
@@ -40,16 +48,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except Terminated:
-        print("terminated", file=sys.stderr)
+        say("terminated")
         return TERMINATED
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:  # the process that read our output has ended
         _drop_output()
         return 0
     except (GemmlabError, ValueError, TypeError, OSError, MemoryError) as error:
-        print(f"gemmlab: {_in_one_line(error)}", file=sys.stderr)
+        say(f"gemmlab: {_in_one_line(error)}")
         try:
             sys.stdout.flush()
         except OSError:  # what is left would be an error again at the end of the process
@@ -59,7 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _drop_output() -> None:
     """What stdout still holds goes nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(OSError, ValueError):  # it may be no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _check_default_backend() -> None:
@@ -73,4 +82,4 @@ def _check_default_backend() -> None:
 def _in_one_line(error: Exception) -> str:
     """An error's message; of the system's, the file and the reason, without the number."""
     is_plain = isinstance(error, OSError) and not isinstance(error, GemmlabError) and error.filename and error.strerror
-    return f"{error.filename}: {error.strerror}" if is_plain else " ".join(str(error).split())  # type: ignore[attr-defined]
+    return shortened(f"{error.filename}: {error.strerror}" if is_plain else " ".join(str(error).split()))  # type: ignore[attr-defined]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from gemmlab.cli.streams import say
 
 INTERRUPTED, TERMINATED = 130, 143  # 128 and the number of the signal, as shells have it
 
@@ -41,7 +42,7 @@ def warnings_in_one_line() -> Iterator[None]:
     """Print warnings without the line of code that they come from."""
 
     def show(message: Warning | str, *_: object) -> None:
-        print(f"gemmlab: {' '.join(str(message).split())}", file=sys.stderr)
+        say(f"gemmlab: {message}")
 
     with warnings.catch_warnings():
         warnings.showwarning = show  # type: ignore[assignment]

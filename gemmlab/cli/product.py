@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from argparse import Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from gemmlab.cli.progress import progress
+from gemmlab.cli.streams import escaped, say
 
 if TYPE_CHECKING:
     from gemmlab.product import Result
@@ -20,7 +20,7 @@ def run_product(arguments: Namespace) -> int:
     if arguments.json:
         print(json.dumps(_as_dict(found), indent=1))
     else:
-        print(_text(arguments, found))
+        print("\n".join(map(escaped, _text(arguments, found).splitlines())))
     return 0 if found.ok else 1
 
 
@@ -38,7 +38,7 @@ def _computed(arguments: Namespace) -> Result:
             return product(*files, **options, memory=arguments.memory, progress=show)
     except KeyboardInterrupt:  # SIGTERM too
         kept = "begins it anew" if arguments.dask is not None else "goes on where this one was"
-        print(f"{arguments.out} is not finished: the same command {kept}", file=sys.stderr)
+        say(f"{arguments.out} is not finished: the same command {kept}")
         raise
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
+from gemmlab.cli.streams import printable, say
+
 Progress = Callable[[int, int, str], None]
 
 
@@ -23,7 +25,7 @@ def progress() -> Iterator[Progress]:
 
         def show(done: int, total: int, doing: str) -> None:
             bar.total = total
-            bar.set_description_str(doing[:30], refresh=False)
+            bar.set_description_str(printable(doing)[:30], refresh=False)
             bar.update(done - bar.n)
 
         yield show
@@ -36,6 +38,6 @@ def _plain_lines() -> Progress:
         nonlocal last
         if (tenth := 10 * done // total) > last:
             last = tenth
-            print(f"{10 * tenth} % {doing}", file=sys.stderr, flush=True)
+            say(f"{10 * tenth} % {doing}")
 
     return show
