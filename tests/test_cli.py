@@ -142,7 +142,7 @@ def test_verify_prints_a_line_for_each_backend_and_a_table_on_request(command):
     assert done.status == 0
     assert [line.split(", ")[0] for line in done.out.splitlines()] == ["cpu-naive: passed", "cpu-ikj: passed"]
     assert "in 2 dtypes, error at most 0." in done.out
-    assert [line for line in done.err.splitlines() if line.startswith("100 %")] == ["100 % "]
+    assert [line for line in done.err.splitlines() if line.startswith("100 %")] == ["100 %"]
     done = command("verify", "cpu-packed", "--details", "--dtype", "int8,float16")
     assert done.status == 0
     assert "cpu-packed: passed (seed " in done.out

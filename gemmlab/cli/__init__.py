@@ -82,4 +82,5 @@ def _check_default_backend() -> None:
 def _in_one_line(error: Exception) -> str:
     """An error's message; of the system's, the file and the reason, without the number."""
     is_plain = isinstance(error, OSError) and not isinstance(error, GemmlabError) and error.filename and error.strerror
-    return shortened(f"{error.filename}: {error.strerror}" if is_plain else " ".join(str(error).split()))  # type: ignore[attr-defined]
+    text = f"{error.filename}: {error.strerror}" if is_plain else " ".join(str(error).split())  # type: ignore[attr-defined]
+    return text if type(error) is GemmlabError else shortened(text)  # the others may repeat what a file has

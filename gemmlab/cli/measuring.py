@@ -13,6 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gemmlab._errors import GemmlabError
 from gemmlab.cli.progress import progress
 from gemmlab.cli.selection import ladder_on_cpu, say_left_out, that_do, to_measure, wrapped
 
@@ -109,7 +110,7 @@ def run_bench(arguments: Namespace) -> int:
         _print_bench(arguments, records, comparison)
     say_left_out(arguments.backends)
     if comparison is not None and not comparison.products:
-        raise ValueError(nothing_in_common(comparison, arguments.against, "this run"))
+        raise GemmlabError(nothing_in_common(comparison, arguments.against, "this run"))
     too_slow = _too_slow(comparison, arguments.fail_if_slower) if comparison else False
     return 1 if too_slow or any(record.get("status") in ("wrong", "failed") for record in records) else 0
 
@@ -274,7 +275,7 @@ def _compare(arguments: Namespace) -> int:
     old, new = read(old_path), read(new_path)
     comparison = compare(old, new)
     if not (comparison.products or comparison.ceilings):
-        raise ValueError(nothing_in_common(comparison, old_path, new_path))
+        raise GemmlabError(nothing_in_common(comparison, old_path, new_path))
     figures = draw_comparison(old, new, (old_path, new_path), arguments.out)
     if arguments.json:
         print(json.dumps(comparison.to_dict(), indent=1))
