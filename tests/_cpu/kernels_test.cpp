@@ -620,6 +620,10 @@ bool check(const Kernel &real, long products, bool covers) {
         Asked x = asked(kernel, Shape::FEW_ROWS);
         if (!run(x, false, done)) return false;
     }
+    for (int attempt = 0; kernel.mirror && attempt < 500 && !done.ways[MIRRORED]; attempt++) {
+        Asked x = asked(kernel, Shape::SYMMETRIC);
+        if (!run(x, false, done)) return false;
+    }
     for (int i = 0; i < 4; i++)
         for (int attempt = 0; attempt < 500 && is_missing(i); attempt++) {
             Asked x = asked(kernel, Shape::ONE_COLUMN);

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from helpers import ROOT
@@ -28,6 +31,22 @@ def test_every_kernel_takes_every_tile_and_strategy_and_is_right(level, tests_ob
     options = "-fopenmp", f"-Wl,-rpath,{library.parent}"
     program = linked("g++", [tests_object, library], tmp_path / "kernels_test", *options)
     done = subprocess.run([program, str(fresh_seed()), "200"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(shutil.which("g++") is None or platform.machine() != "x86_64", reason="no g++ for x86-64")
+def test_the_kernels_are_clean_under_the_sanitizers(tmp_path):
+    """No undefined behaviour, no access beside an array. Of one instruction set, since all share their text."""
+    sanitizers = "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"
+    sources = PACKED / "kernels.cpp", ROOT / "tests" / "_cpu" / "kernels_test.cpp"
+    options = *sanitizers, "-fopenmp", "-march=x86-64-v2", "-O1"
+    with ThreadPoolExecutor(2) as compilers:
+        objects = list(compilers.map(lambda source: compiled("g++", source, tmp_path, *options), sources))
+    program = linked("g++", objects, tmp_path / "kernels_test", *sanitizers, "-fopenmp")
+    environ = os.environ | {"ASAN_OPTIONS": "detect_leaks=0:handle_segv=0"}  # the program handles it
+    command = [program, str(fresh_seed()), "100"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -159,7 +159,8 @@ template <class T, class S> struct Read {
     static INLINE Vector<T> many(const char *x) { return __builtin_convertvector(*(const Stored *)x, Vector<T>); }
 };
 template <class T> struct Read<T, T> {
-    static INLINE T one(const char *x) { return *(const T *)x; }
+    typedef T Stored __attribute__((aligned(1), may_alias));  // a complex number of 8 bytes may be at a multiple of 4
+    static INLINE T one(const char *x) { return *(const Stored *)x; }
     static INLINE Vector<T> many(const char *x) { return load<T>(x); }
 };
 template <> struct Read<float, Bfloat16> {
