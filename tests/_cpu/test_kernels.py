@@ -45,7 +45,7 @@ def test_the_kernels_are_clean_under_the_sanitizers(tmp_path):
         objects = list(compilers.map(lambda source: compiled("g++", source, tmp_path, *options), sources))
     program = linked("g++", objects, tmp_path / "kernels_test", *sanitizers, "-fopenmp")
     environ = os.environ | {"ASAN_OPTIONS": "detect_leaks=0:handle_segv=0"}  # the program handles it
-    command = [program, str(fresh_seed()), "100"]
+    command = [program, str(fresh_seed()), "200"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
     assert done.returncode == 0, done.stdout + done.stderr
 
