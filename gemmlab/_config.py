@@ -204,11 +204,9 @@ def _default_cache(environ: Mapping[str, str]) -> Path:
     if os.name == "nt":
         folder = environ.get("LOCALAPPDATA") or os.path.expanduser("~\\AppData\\Local")
     else:
-        home = environ.get("HOME") or os.path.expanduser("~" if "HOME" not in environ else "")
-        has_home = os.path.isabs(home) and os.path.isdir(home)
-        folder = environ.get("XDG_CACHE_HOME", "")
+        home, folder = environ.get("HOME", os.path.expanduser("~")), environ.get("XDG_CACHE_HOME", "")
         if not os.path.isabs(folder):  # so says XDG
-            folder = os.path.join(home, ".cache") if has_home else "~"
+            folder = os.path.join(home, ".cache") if os.path.isabs(home) and os.path.isdir(home) else "~"
     if folder.startswith("~"):  # the user has no home directory, and none is made
         from tempfile import gettempdir
 

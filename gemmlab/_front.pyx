@@ -201,10 +201,15 @@ cdef object converted(a, b, out, dtype, name, threads):
 
 cdef bint is_numpys(name):
     """Whether plain products of this backend are NumPy's, with its warnings."""
-    current = scope_get()
-    if name is None:
-        name = default_backend if current is None or current.backend is None else current.backend
+    name = requested(name, scope_get())
     return type(name) is str and kernels.get(name, name) is None
+
+
+cdef inline object requested(name, current):
+    """The backend of a call: its own, that of `use`, or that of the settings."""
+    if name is None and current is not None:
+        name = current.backend
+    return default_backend if name is None else name
 
 
 def set_array_class(kind, numbers, function):
@@ -224,38 +229,41 @@ def array_ufunc(self, ufunc, method, *inputs, **options):
 
 
 def product_of_ours(a, b):
-    """a @ b, of arrays of our class and plain arrays; None where it is no plain product."""
-    if ((type(a) is array_class or type(a) is cnp.ndarray) and (type(b) is array_class or type(b) is cnp.ndarray)):
-        result = plain(a, b, None, None, None)
-        if result is not None:
-            return of_our_class(scalar_or_array(result))
-    return ufunc_of_ours(numpy_matmul, (a, b))
+    """a @ b, of arrays of our class and plain arrays; None where somebody has to be asked."""
+    if not is_ours_or_plain(a) or not is_ours_or_plain(b):
+        return None
+    result = plain(a, b, None, None, None)  # without views of the operands
+    if result is not None:
+        return of_our_class(scalar_or_array(result))
+    if a.dtype.kind not in "biufc" or b.dtype.kind not in "biufc":
+        return None
+    return of_our_class(matmul(as_plain(a), as_plain(b)))
 
 
 cdef object ufunc_of_ours(ufunc, tuple inputs):
     """A ufunc of arrays of our class, plain arrays and numbers, a product by gemmlab; None where somebody has to be
     asked."""
     cdef list given = []
-    for x in inputs:
-        if type(x) is array_class:
-            given.append(PyArray_View(x, NULL, <PyTypeObject *> cnp.ndarray))
-        elif type(x) is cnp.ndarray or type(x) in of_numpy:
-            given.append(x)
-        else:
-            return None
     if ufunc is numpy_matmul:
-        a, b = given
-        if (type(a) is not cnp.ndarray or type(b) is not cnp.ndarray
-                or a.dtype.kind not in "biufc" or b.dtype.kind not in "biufc"):
-            return None
-        result = matmul(a, b)
-    elif ufunc in products:
+        return product_of_ours(inputs[0], inputs[1])
+    if ufunc in products:
         return None
-    else:
-        result = ufunc(*given)
-        if type(result) is tuple:
-            return tuple([of_our_class(x) for x in result])
+    for x in inputs:
+        if not is_ours_or_plain(x) and type(x) not in of_numpy:
+            return None
+        given.append(as_plain(x))
+    result = ufunc(*given)
+    if type(result) is tuple:
+        return tuple([of_our_class(x) for x in result])
     return of_our_class(result)
+
+
+cdef inline bint is_ours_or_plain(x):
+    return type(x) is array_class or type(x) is cnp.ndarray
+
+
+cdef inline object as_plain(x):
+    return PyArray_View(x, NULL, <PyTypeObject *> cnp.ndarray) if type(x) is array_class else x
 
 
 cdef inline object of_our_class(x):
@@ -268,12 +276,9 @@ cdef object plain(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, name, threads):
     if current is not None:
         if current.traces or current.params:
             return None
-        if name is None:
-            name = current.backend
         if threads is None:
             threads = current.threads
-    if name is None:
-        name = default_backend
+    name = requested(name, current)
     if type(name) is not str:
         return None
     kernel = kernels.get(name, name)
@@ -298,10 +303,8 @@ cdef object on_device(a, b, out, name, dict params):
         if current.traces:
             return None
         if name is None:
-            name = current.backend
             params = {**current.params, **params}
-    if name is None:
-        name = default_backend
+    name = requested(name, current)
     if type(name) is not str:
         return None
     return device_plans[type(a)](a, b, out, name, params)

@@ -28,7 +28,7 @@ from gemmlab._config import config
 from gemmlab._errors import GemmlabError
 from gemmlab.cli.arguments import parser
 from gemmlab.cli.ending import INTERRUPTED, TERMINATED, Terminated, sigterm_ends_orderly, warnings_in_one_line
-from gemmlab.cli.streams import say, shortened, usable_streams
+from gemmlab.cli.streams import printable, say, shortened, usable_streams
 
 __all__ = ["main", "parser"]
 
@@ -82,5 +82,6 @@ def _check_default_backend() -> None:
 def _in_one_line(error: Exception) -> str:
     """An error's message; of the system's, the file and the reason, without the number."""
     is_plain = isinstance(error, OSError) and not isinstance(error, GemmlabError) and error.filename and error.strerror
-    text = f"{error.filename}: {error.strerror}" if is_plain else " ".join(str(error).split())  # type: ignore[attr-defined]
+    text = f"{error.filename}: {error.strerror}" if is_plain else str(error)  # type: ignore[attr-defined]
+    text = printable(text)
     return text if type(error) is GemmlabError else shortened(text)  # the others may repeat what a file has

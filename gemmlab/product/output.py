@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gemmlab._errors import CannotWrite
+from gemmlab._files import sync_path
 from gemmlab._problem import DType
 from gemmlab.product import npy, zarrs
-from gemmlab.product.journal import sync_folder
 from gemmlab.product.matrices import FORMATS, is_zarr
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -95,7 +95,7 @@ class Output:
         if not self.is_zarr:
             if self.part.exists():
                 os.replace(self.part, self.path)
-            sync_folder(self.path)
+            sync_path(self.path.parent)
             return
         if self.part.exists():
             zarrs.remove_leftovers(self.part)
@@ -103,7 +103,7 @@ class Output:
                 self._remove_old()
                 os.replace(self.path, self.old)
             os.replace(self.part, self.path)
-        sync_folder(self.path)
+        sync_path(self.path.parent)
         self._remove_old()
 
     def _remove_old(self) -> None:

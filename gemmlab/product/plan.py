@@ -107,14 +107,14 @@ class Tiling:
         """For a journal."""
         return asdict(self)
 
-    def check(self, sizes: tuple[int, int, int]) -> None:
-        """ValueError if this, from a journal, is no plan of a product of m, n and k."""
-        numbers = self.m, self.n, self.k, self.tm, self.tn, self.tk, self.bytes_read, self.bytes_memory
-        if any(type(x) is not int or x < 0 for x in numbers) or type(self.by_columns) is not bool:
-            raise ValueError("a plan is of sizes")
-        extents = zip((self.tm, self.tn, self.tk), sizes, strict=True)
-        if numbers[:3] != sizes or not all(1 <= tile <= max(1, size) for tile, size in extents):
-            raise ValueError("a plan of other sizes")
+    def is_of(self, sizes: tuple[int, int, int]) -> bool:
+        """Whether this, from a journal, is a plan of a product of m, n and k."""
+        tile, others = (self.tm, self.tn, self.tk), (self.bytes_read, self.bytes_memory)
+        are_sizes = all(type(x) is int and x >= 0 for x in (self.m, self.n, self.k, *tile, *others))
+        return (
+            are_sizes and type(self.by_columns) is bool and (self.m, self.n, self.k) == sizes
+            and all(1 <= extent <= max(1, size) for extent, size in zip(tile, sizes, strict=True))
+        )  # fmt: skip
 
 
 def choose(sizes: Sizes, memory: int, overhead: int = 0) -> Tiling:

@@ -133,9 +133,10 @@ def _resumed(job: Job, limit: int | None) -> Tiling:
         job.journal.compare({"memory": limit})
     try:
         plan = Tiling(**job.journal.header["plan"])
-        plan.check(job.sizes)
-    except (KeyError, TypeError, ValueError):
-        raise job.journal.cannot_resume("the plan in its journal is not of these inputs") from None
+    except (KeyError, TypeError):
+        raise job.journal.cannot_resume("its journal has no plan") from None
+    if not plan.is_of(job.sizes):
+        raise job.journal.cannot_resume("the plan in its journal is not of these inputs")
     if not job.journal.whole <= set(range(len(plan.tiles))):
         raise job.journal.cannot_resume("its journal has tiles that its plan has not")
     return plan

@@ -36,6 +36,7 @@ struct Shares {
     double cost = 0;
 };
 constexpr Shares UNSHARED = {.slices = 1, .rows = 0, .columns = 0, .below = 1};
+INLINE Shares with_cost(const Shares &x, double cost) { return {x.slices, x.rows, x.columns, x.below, x.is_mirrored, cost}; }
 
 struct Grid {
     Count rows, columns;  // of a part of C
@@ -70,11 +71,11 @@ Shares pieces_of_grid(const Product &x, Count slices, const Grid &grid) {
     const Count lanes = x.kernel->stored_lanes, step = packs || x.packed ? x.kernel->nr : lanes;
     const Count pieces = max(1, (Count)(part.k * part.m * ceil_div_2(part.n, lanes) / piece_vectors(x)));
     const Count below = packs || gathers ? 1 : min(pieces, part.m / ROWS_OF_PIECE);
-    if (below > 1) return {slices, ceil_div(part.m, below), part.n, below, false, grid.cost};
+    if (below > 1) return {slices, ceil_div(part.m, below), part.n, below};
     const bool streams = x.m <= STREAMING_ROWS && x.k > ROWS_OF_B && !gathers;
     const Count least = streams ? STREAMED_BYTES / x.kernel->sum : VECTORS_OF_PIECE * lanes;
     const Count beside = max(1, min(pieces, part.n / least));
-    return {slices, part.m, min(x.n, round_up_2(ceil_div(part.n, beside), step)), 1, false, grid.cost};
+    return {slices, part.m, min(x.n, round_up_2(ceil_div(part.n, beside), step)), 1};
 }
 
 INLINE bool stays_in_place(const Product &x, const Grid &grid) {
@@ -88,15 +89,15 @@ INLINE bool can_be_sliced(const Product &x) { return x.threads > 1 && x.m * x.n 
 /* A vector's loops share its rows, unless there are slices. */
 Shares shares_of_grid(const Product &x) {
     const Grid unpacked = best_grid(x, 1, false);
-    if (x.threads == 1) return {1, 0, 0, 1, false, unpacked.cost};
+    if (x.threads == 1) return with_cost(UNSHARED, unpacked.cost);
     const bool in_place = is_vector(x) || is_in_place(x) || stays_in_place(x, unpacked);
     const Grid grid = in_place ? unpacked : best_grid(x, 1, true);
     if (can_be_sliced(x)) {
         const Count slices = ceil_div(x.k, x.kc);
         const Grid sliced = best_grid(x, slices, !has_unpacked_tiles(*x.kernel));
-        if (sliced.cost < grid.cost) return pieces_of_grid(x, slices, sliced);
+        if (sliced.cost < grid.cost) return with_cost(pieces_of_grid(x, slices, sliced), sliced.cost);
     }
-    return is_vector(x) || !in_place ? Shares{1, 0, 0, 1, false, grid.cost} : pieces_of_grid(x, 1, grid);
+    return with_cost(is_vector(x) || !in_place ? UNSHARED : pieces_of_grid(x, 1, grid), grid.cost);
 }
 
 INLINE bool is_symmetric(const Product &x) {
@@ -108,13 +109,14 @@ INLINE bool is_symmetric(const Product &x) {
 Shares best_squares(const Product &x, Count slices) {
     const Count step = x.kernel->nr, depth = slices > 1 ? x.kc : x.k;
     const double sums = slices > 1 ? slices * OF_PARTIAL * x.m * ceil_div_2(x.n, x.kernel->lanes) : 0;
+    const double besides = x.threads > 1 ? OF_SHARED_SQUARE : OF_SQUARE;
     Shares best = UNSHARED;
     for (Count across = 2, edge = x.m; edge > step; across += max(1, across / 4)) {
         edge = round_up_2(ceil_div(x.m, across), step);
         if (edge >= x.m) break;
         const Count down = ceil_div(x.m, edge), parts = slices * down * (down + 1) / 2;
-        const double part = depth * edge * (double)(ceil_div_2(edge, x.kernel->lanes) + 2 * OF_SQUARES_NUMBER) + (x.threads > 1 ? OF_SHARED_SQUARE : OF_SQUARE);
-        const double cost = ceil_div(parts, x.threads) * part + (sums + OF_MIRRORED * x.m * x.m) / 2 / x.threads;
+        const double part = depth * edge * (ceil_div_2(edge, x.kernel->lanes) + 2 * OF_SQUARES_NUMBER);
+        const double cost = ceil_div(parts, x.threads) * (part + besides) + (sums + OF_MIRRORED * x.m * x.m) / 2 / x.threads;
         if (!best.cost || cost < best.cost) best = {slices, edge, edge, 1, true, cost};
     }
     return best;
@@ -125,11 +127,12 @@ Shares shares_of(const Product &x) {
     if (x.threads == 1 && !x.of_transposes) return UNSHARED;
     Shares best = shares_of_grid(x);
     if (!is_symmetric(x)) return best;
-    for (Count slices = 1, most = can_be_sliced(x) ? ceil_div(x.k, x.kc) : 1;; slices = most) {
-        const Shares squares = best_squares(x, slices);
+    const auto take_if_cheaper = [&](const Shares &squares) {
         if (squares.is_mirrored && squares.cost < best.cost) best = squares;
-        if (slices == most) return best;
-    }
+    };
+    take_if_cheaper(best_squares(x, 1));
+    if (can_be_sliced(x)) take_if_cheaper(best_squares(x, ceil_div(x.k, x.kc)));
+    return best;
 }
 
 }  // namespace
