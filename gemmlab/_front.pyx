@@ -8,10 +8,11 @@ compiled kernel. Everything else, including every error, is left to `general_mat
 cimport numpy as cnp
 from cpython.object cimport PyTypeObject
 
-from gemmlab._cpu._driver cimport CompiledWay
+from gemmlab._cpu._driver cimport CompiledWay, product_of_numpy
 
 import numpy
 
+from gemmlab import _forks
 from gemmlab._config import MAX_THREADS, config, scope
 
 cdef extern from "numpy/ndarraytypes.h":
@@ -56,6 +57,9 @@ def is_registered(str name):
 def register_plans(kind, function):
     """From now on, ask `function` first for products of device arrays of this type; None: there is no plan yet."""
     device_plans[kind] = function
+
+
+_forks.in_child(kernels.clear)  # their libraries may be lost there
 
 
 def settings_changed():
@@ -286,10 +290,7 @@ cdef object plain(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, name, threads):
         return None
     if threads is None:
         if kernel is None:  # NumPy, whose product of bfloat16 has another dtype than ours
-            if (cnp.PyArray_TYPE(a) >= NPY_USERDEF
-                    or not cnp.PyArray_CheckExact(a) or not cnp.PyArray_CheckExact(b)):  # it would ask their class
-                return None
-            return numpy_matmul(a, b, out)
+            return product_of_numpy(a, b, out) if cnp.PyArray_TYPE(a) < NPY_USERDEF else None
         return (<CompiledWay> kernel).plain(a, b, out, 0)
     if kernel is None or type(threads) is not int or not 1 <= threads <= max_threads:
         return None

@@ -7,7 +7,6 @@ when it is first used or listed. A backend that the caller names is never replac
 from __future__ import annotations
 
 import difflib
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
-from gemmlab import _above, _auto, _profile
+from gemmlab import _above, _auto, _forks, _profile
 from gemmlab._backend import Adapted, Availability, Backend, BackendInfo, FullBackend, Params, complete
 from gemmlab._config import config
 from gemmlab._cpu import isa
@@ -92,7 +91,8 @@ AUTO_ON = {"opencl": "opencl"} | {runtime: f"{runtime}-{VENDORS[runtime]}" for r
 
 _loaded: dict[str, FullBackend | Exception] = {}
 _probed: dict[str, Availability] = {}
-_lock = threading.RLock()
+_lock = _forks.Lock()
+_forks.in_child(_probed.clear)  # a device is unavailable there
 
 
 @cache

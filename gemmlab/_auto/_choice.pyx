@@ -7,7 +7,7 @@ Every product is of one class, the first below that it fits. `docs/auto.md` has 
 
 cimport numpy as cnp
 
-from gemmlab._cpu._driver cimport CompiledWay, is_columns, is_rows
+from gemmlab._cpu._driver cimport CompiledWay, is_columns, is_rows, product_of_numpy
 
 import numpy
 
@@ -22,8 +22,6 @@ CLASSES = ("stack", "small", "column vector", "row vector", "deep k", "few rows"
 
 cdef enum:
     TYPES = 24  # NumPy's own
-
-cdef object numpy_matmul = numpy.matmul
 
 
 cdef inline Class class_of(bint is_stack, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k) noexcept nogil:
@@ -99,9 +97,7 @@ cdef class Choice(CompiledWay):
                 return None
             if (not threads and self.classes(a, b) >> <int> class_of(is_stack(a) or is_stack(b), m, n, k) & 1
                     and (out is None or fits(out, type_num, max(na, nb)))):
-                if not cnp.PyArray_CheckExact(a) or not cnp.PyArray_CheckExact(b):  # it would ask their class
-                    return None
-                return numpy_matmul(a, b, out)
+                return product_of_numpy(a, b, out)
         return self.ours.plain(a, b, out, threads)
 
     cdef inline bint has_rows(self, int type_num) noexcept:

@@ -23,7 +23,7 @@ from gemmlab import _profile
 from gemmlab._auto._choice import Choice, shape_class
 from gemmlab._config import config
 from gemmlab._cpu import _features, isa
-from gemmlab._cpu._driver import CompiledWay, layout
+from gemmlab._cpu._driver import CompiledWay, layout, numpys
 from gemmlab._cpu.threads._threads import max_threads
 from gemmlab._problem import Problem
 
@@ -106,7 +106,7 @@ def in_force() -> Mapping[Product, Row]:
     the profile alone.
     """
     rows = of_this_processor()
-    if not rows or config.threads is not None or NUMPY in config.block:
+    if not rows or config.threads is not None or NUMPY in config.block or numpys.is_lost:
         return {}
     threads, here = max_threads(), isa.profile_name()
     if any(os.environ.get(name, str(threads)) != str(threads) for name in NUMPYS_THREADS):

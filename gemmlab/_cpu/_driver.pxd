@@ -10,6 +10,18 @@ cdef bint is_rows(cnp.ndarray x) noexcept
 cdef bint is_columns(cnp.ndarray x) noexcept
 
 
+cdef class Library:
+    cdef int inside
+    cdef readonly bint is_lost
+    cdef object __weakref__
+
+    cdef void enter(self) noexcept
+    cdef void leave(self) noexcept
+
+
+cdef object product_of_numpy(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out)
+
+
 cdef class CompiledWay:
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads)
 
@@ -19,6 +31,7 @@ cdef class Kernel(CompiledWay):
     cdef void *f64
     cdef int convention
     cdef readonly bint serial
+    cdef readonly Library library
     cdef BlockRule rule
 
     cdef RungParams params(self, int type_num, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, Py_ssize_t ldb, int threads)

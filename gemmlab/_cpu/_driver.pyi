@@ -1,3 +1,4 @@
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,17 @@ def default_blocks(
 def layout(x: np.ndarray[Any, Any]) -> str: ...
 def leading_dimension(x: np.ndarray[Any, Any]) -> int: ...
 
+class Library(AbstractContextManager[None]):
+    is_lost: bool
+    def __exit__(self, *_: object) -> None: ...
+
+numpys: Library
+
 class CompiledWay: ...
 
 class Kernel(CompiledWay):
     serial: bool
+    library: Library
     def __init__(
         self,
         float32: int,

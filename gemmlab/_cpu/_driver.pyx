@@ -12,7 +12,21 @@ from gemmlab._cpu.rungs.blocks cimport BlockRule, choose_blocks
 from gemmlab._cpu.rungs.rung cimport Gemm32, Gemm64, RungParams
 from gemmlab._cpu.threads._threads cimport TEAM_FLOP, threads_for, usable_threads
 
+import numpy
+
+from gemmlab import _forks
+
 cnp.import_array()
+
+cdef extern from *:
+    """
+    #ifdef Py_GIL_DISABLED
+    #define COUNT(number, by) __atomic_fetch_add(&(number), by, __ATOMIC_SEQ_CST)
+    #else
+    #define COUNT(number, by) ((number) += (by))
+    #endif
+    """
+    void COUNT(int number, int by)
 
 cdef extern from "openmp_or_serial.h" nogil:
     void set_schedule(int kind, int *old_kind, int *old_chunk)
@@ -108,6 +122,47 @@ cdef inline Py_ssize_t leading(cnp.ndarray x, bint transposed) noexcept:
     return step(x, lines) // cnp.PyArray_ITEMSIZE(x)
 
 
+cdef class Library:
+    """Somebody else's BLAS, and how many calls of ours are inside it. If there were any at a fork, the child has lost
+    it: there it might wait for ever for the threads and locks of its parent."""
+
+    def __cinit__(self):
+        _forks.tell(self)
+
+    cdef void enter(self) noexcept:
+        COUNT(self.inside, 1)
+
+    cdef void leave(self) noexcept:
+        COUNT(self.inside, -1)
+
+    def __enter__(self):
+        self.enter()
+
+    def __exit__(self, *_):
+        self.leave()
+
+    def forked(self):
+        """Called in the child of a fork."""
+        self.is_lost = self.is_lost or self.inside > 0
+        self.inside = 0
+
+
+numpys = Library()
+cdef Library _numpys = numpys
+cdef object numpy_matmul = numpy.matmul
+
+
+cdef object product_of_numpy(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out):
+    """NumPy's matmul; None for arrays of other classes, which it would ask."""
+    if not cnp.PyArray_CheckExact(a) or not cnp.PyArray_CheckExact(b):
+        return None
+    _numpys.enter()
+    try:
+        return numpy_matmul(a, b, out)
+    finally:
+        _numpys.leave()
+
+
 cdef class CompiledWay:
     """The compiled way of plain products, which `_front` calls."""
 
@@ -138,6 +193,7 @@ cdef class Kernel(CompiledWay):
         self.f64 = <void *> float64
         self.convention = CONVENTIONS[convention]
         self.serial = serial
+        self.library = Library()
         self.rule = rule_of(blocks)
 
     cdef RungParams params(self, int type_num, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, Py_ssize_t ldb, int threads):
@@ -207,12 +263,14 @@ cdef class Kernel(CompiledWay):
         cdef char *c_ = <char *> cnp.PyArray_DATA(out)
         cdef Py_ssize_t lda = leading(a, 0), ldb = leading(b, 0), ldc = leading(out, 0)
         cdef int old_kind, old_chunk
+        self.library.enter()
         with nogil:
             if params.threads > 1:
                 set_schedule(DYNAMIC, &old_kind, &old_chunk)
             self.call(type_num, a_, lda, 0, b_, ldb, 0, c_, ldc, m, n, k, &params)
             if params.threads > 1:
                 restore_schedule(old_kind, old_chunk)
+        self.library.leave()
         return out
 
     def run(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, int threads=1, str schedule=DEFAULT_SCHEDULE,
@@ -242,6 +300,7 @@ cdef class Kernel(CompiledWay):
         params.accumulate = accumulate
         for axis in range(ndim - 2):
             index[axis] = 0
+        self.library.enter()
         with nogil:
             set_schedule(kind, &old_kind, &old_chunk)
             while True:
@@ -262,6 +321,7 @@ cdef class Kernel(CompiledWay):
                 if axis < 0:
                     break
             restore_schedule(old_kind, old_chunk)
+        self.library.leave()
 
 
 cdef inline bint clear_of(cnp.ndarray out, cnp.ndarray x) noexcept:

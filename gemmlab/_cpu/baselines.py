@@ -24,13 +24,15 @@ from typing import Any
 
 import numpy as np
 
+from gemmlab import _forks
 from gemmlab._backend import Availability, FullBackend, Param, check_params
 from gemmlab._cpu import machine
-from gemmlab._cpu._driver import Kernel, layout
+from gemmlab._cpu._driver import Kernel, layout, numpys
 from gemmlab._cpu.layouts import Array, in_rows, not_its_dtype, run_in_layouts
 from gemmlab._problem import Problem
 
 INT32_MAX = 2**31 - 1
+BLAS_DTYPES = "fdFD"  # whose products NumPy gives to its BLAS
 
 
 class Absent(Exception):
@@ -55,7 +57,7 @@ class NumPy(FullBackend):
         return Availability(True, device=machine.cpu_name())
 
     def supports(self, problem: Problem) -> bool | str:
-        return True
+        return problem.dtype.char not in BLAS_DTYPES or not numpys.is_lost or lost(self.name)
 
     def resolve(self, problem: Problem, params: Mapping[str, Any]) -> dict[str, Any]:
         """No parameters."""
@@ -69,7 +71,7 @@ class NumPy(FullBackend):
     def gemm(self, problem: Problem, **params: Any) -> None:
         """Fill `problem.out`."""
         check_params(self, params)
-        with _as_asked("numpy", problem):
+        with _as_asked("numpy", problem), numpys:
             np.matmul(*problem.operands(), out=problem.out)
 
 
@@ -107,7 +109,7 @@ class Blas(FullBackend):
             return not_its_dtype(self.name, problem)
         if max(problem.m, problem.n, problem.k) > INT32_MAX:
             return f"{self.name} counts in 32 bits: no side may be over {INT32_MAX}"
-        return True
+        return not self.kernel.library.is_lost or lost(self.name)
 
     def resolve(self, problem: Problem, params: Mapping[str, Any]) -> dict[str, Any]:
         """No parameters."""
@@ -226,6 +228,14 @@ def _pools(library: str) -> tuple[Any, ...]:
     return own or tuple(pool for pool in found if ".libs" not in pool.filepath)
 
 
+def lost(name: str) -> str:
+    """Why a library cannot be used in this child of a fork."""
+    return (
+        f"{name} cannot be used in this child: at the fork a product was inside the library, which may wait for ever "
+        f"for threads of the parent; {_forks.ADVICE}, or take cpu-packed"
+    )
+
+
 def _as_asked(library: str, problem: Problem) -> AbstractContextManager[None]:
     """The library on as many threads as the problem asks for; if it asks for none, as it is."""
     return limited(_pools(library), problem.threads) if problem.threads else nullcontext()
@@ -261,7 +271,7 @@ def _reach(pool: Any) -> tuple[int, int]:
 
 
 _limits: dict[tuple[int, int], tuple[int, int]] = {}  # users just now, and the count before the first of them
-_limits_lock = threading.Lock()
+_limits_lock = _forks.Lock()
 
 
 def thread_scope(name: str) -> str:

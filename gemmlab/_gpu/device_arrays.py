@@ -15,7 +15,7 @@ import numpy as np
 from gemmlab._errors import BackendUnavailable, UnsupportedProblem
 from gemmlab._gpu import runtime_named
 from gemmlab._gpu.operands import DeviceOperand, new_operand
-from gemmlab._gpu.runtime import DeviceArray, HostArray, Queue
+from gemmlab._gpu.runtime import DeviceArray, HostArray, Queue, Runtime
 from gemmlab._problem import AnyArray, Problem, agreed, resolved_dtypes
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def problem_of(
 
     Without `out`, that of the problem has a shape and strides, and no memory: whoever starts the product allocates it.
     """
+    backend.runtime.check_process()
     given = [backend.runtime.adopt(x) for x in (a, b, out) if x is not None]
     queue, of_out = _common_queue(backend, given), given[2] if out is not None else None
     resolved_dtypes(given[0], given[1], of_out, None, "same_kind")
@@ -106,9 +107,15 @@ def to_device(backend: DeviceBackend, host: HostArray) -> DeviceArray:
 
 def to_host(array: DeviceArray) -> HostArray:
     """Copy a device array to the host, after the work on it is done."""
-    return runtime_named(str(owner(array))).values(array)
+    return _runtime_of(array).values(array)
 
 
 def wait(array: DeviceArray) -> None:
     """Block until the work on a device array is done."""
-    runtime_named(str(owner(array))).wait(array)
+    _runtime_of(array).wait(array)
+
+
+def _runtime_of(array: DeviceArray) -> Runtime:
+    runtime = runtime_named(str(owner(array)))
+    runtime.check_process()
+    return runtime

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy.typing as npt
 
+from gemmlab import _forks
 from gemmlab._errors import BackendUnavailable
 from gemmlab._gpu import cache
 from gemmlab._gpu.transfers.staging import MIN_BYTES, Staging
@@ -301,14 +302,29 @@ class Runtime(ABC):
     no_device: str  # how to get a device, for the error message
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = _forks.Lock()
         self._open_queues: dict[int, Queue] = {}
+        self._is_left_behind = False
+        _forks.tell(self)
+
+    def forked(self) -> None:
+        """In the child of a fork, drivers that its parent has loaded wait for threads that do not exist."""
+        self._is_left_behind = self._is_left_behind or vars(self).pop("devices", None) is not None
+
+    def check_process(self) -> None:
+        """BackendUnavailable in the child of a fork whose parent had opened this runtime."""
+        if self._is_left_behind:
+            raise BackendUnavailable(
+                f"{self.name} was opened before this process was forked, and its drivers do not work in a child; "
+                f"fix: {_forks.ADVICE}"
+            )
 
     # devices
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
         """All devices, in the order of DEVICE_KINDS. BackendUnavailable, with the fix, if there is none."""
+        self.check_process()
         if find_spec(self.package) is None:
             raise BackendUnavailable(f"{self.package} is not installed; fix: pip install 'gemmlab[{self.extra}]'")
         try:
@@ -338,6 +354,7 @@ class Runtime(ABC):
 
     def queue(self, device: Device) -> Queue:
         """The queue of a device, opened at the first call and again after a failure."""
+        self.check_process()
         with self._lock:
             queue = self._open_queues.get(device.index)
             if queue is None or queue.failed:

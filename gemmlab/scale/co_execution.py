@@ -10,7 +10,6 @@ The CPU's backends and CPU devices use the same cores, so only the fastest of th
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gemmlab import _forks
 from gemmlab._backend import Availability, FullBackend, Param
 from gemmlab._problem import Problem
 from gemmlab.scale.blocks import Block, along
@@ -97,12 +97,17 @@ class CoExecution(FullBackend):
         self.name, self.backends = name, tuple(backends)
         self.rates = Rates(self.backends)
         self._plans: dict[tuple[object, ...], Sharing] = {}
-        self._lock = threading.Lock()
+        self._lock = _forks.Lock()
+        _forks.tell(self)
 
     @property
     def summary(self) -> str:
         """A description in half a line."""
         return "rows of C shared by measured rates, where that gains"
+
+    def forked(self) -> None:
+        """The child of a fork has no threads of its parent."""
+        vars(self).pop("_pool", None)
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:

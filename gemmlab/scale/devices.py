@@ -7,7 +7,6 @@ by that device's ordinary backend; B goes from device to device where these can 
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from gemmlab import _forks
 from gemmlab._backend import Availability, FullBackend, Param, Params, check_params
 from gemmlab._errors import BackendUnavailable
 from gemmlab._name import ALL, BackendName
@@ -71,7 +71,8 @@ class AllDevices(FullBackend):
         one = make("")
         self.name, self.kind, self.source = BackendName.of(one.name).on(ALL), one.kind, one.source
         self.params: Mapping[str, Param] = one.params
-        self.lock = threading.Lock()
+        self.lock = _forks.Lock()
+        _forks.tell(self)
 
     @property
     def summary(self) -> str:
@@ -98,6 +99,10 @@ class AllDevices(FullBackend):
     def queue(self) -> Queue:
         """The queue of the first device."""
         return self.backends[0].queue
+
+    def forked(self) -> None:
+        """The child of a fork has no threads of its parent."""
+        vars(self).pop("_pool", None)
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:

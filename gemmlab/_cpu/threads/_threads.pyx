@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
 """How many threads a product gets: by its size, the settings, the CPUs of this process, and what the system starts."""
 
-import os
 import warnings
 
+from gemmlab import _forks
 from gemmlab._cpu import machine
 
 cdef extern from "openmp_or_serial.h" nogil:
@@ -64,8 +64,7 @@ def forked():
     serial = serial or pool_started
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=forked)
+_forks.in_child(forked)
 
 
 def default_threads(double flop, double team_flop=TEAM_FLOP):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from gemmlab import _forks
 from gemmlab._backend import Params
 from gemmlab._gpu.operands import share_bytes
 
@@ -106,6 +107,9 @@ def keep(key: Key, plan: Plan) -> None:
 def forget_all() -> None:
     """Forget all plans: a setting is another, a backend has gone, or a profile has changed."""
     _plans.clear()
+
+
+_forks.in_child(forget_all)
 
 
 def of_params(params: Params) -> Key:
