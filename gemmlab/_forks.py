@@ -1,12 +1,21 @@
-"""What the child of a fork must not use: locks that threads of its parent held, and what waits for those threads."""
+"""Locks and pools of threads that work after a fork and at the end of the program, and who else is told of a fork.
+
+The child of a fork has one thread. It must not use locks that other threads held, nor wait for those threads.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+T = TypeVar("T")
 
 ADVICE = "start processes with 'spawn' or 'forkserver'"
 
@@ -34,6 +43,42 @@ class Lock:
     def forked(self) -> None:
         """A new one in its place."""
         self._lock = threading.RLock()
+
+
+class Pool:
+    """At most so many threads, started with the first tasks; new ones in the child of a fork.
+
+    A program that is ending starts no more threads: then a task is done by the thread that submits it.
+    """
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._threads, self._name = threads, name
+        self._executor: ThreadPoolExecutor | None = None
+        tell(self)
+
+    def submit(self, task: Callable[[], T]) -> Future[T]:
+        """Start a task, or do it."""
+        if not is_ending():
+            if self._executor is None:
+                from concurrent.futures import ThreadPoolExecutor  # its import would fail in a program that is ending
+
+                self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix=self._name)
+            return self._executor.submit(task)
+        done: Future[T] = Future()
+        try:
+            done.set_result(task())
+        except BaseException as error:  # for whoever asks for the result
+            done.set_exception(error)
+        return done
+
+    def forked(self) -> None:
+        """The child has no threads of its parent."""
+        self._executor = None
+
+
+def is_ending() -> bool:
+    """Whether the main thread has ended, after which the program gets no more threads."""
+    return not threading.main_thread().is_alive()
 
 
 def in_child(function: Callable[[], object]) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from time import monotonic, sleep
 
 import numpy as np
 
 from gemmlab._errors import UnsupportedProblem
+from gemmlab._forks import Lock, tell
 from gemmlab._gpu import failures
 from gemmlab._gpu.opencl_drivers import drivers_listed
 from gemmlab._gpu.operands import DeviceOperand
@@ -34,6 +37,7 @@ from gemmlab._gpu.runtime import (
 
 SHORT_NAMES = {"Portable Computing Language": "PoCL", "Intel(R) OpenCL": "Intel OpenCL", "NVIDIA CUDA": "NVIDIA"}
 _MAX_QUEUES = 16  # for users' arrays
+MAX_CALL_S = 10.0  # at the end of a program
 
 
 class OpenCL(Runtime):
@@ -243,7 +247,8 @@ class OpenCLQueue(Queue):
         import pyopencl as cl
 
         try:
-            yield
+            with _driver_calls:
+                yield
         except cl.MemoryError as error:
             if "pool" in vars(self):
                 self.pool.free_held()
@@ -251,6 +256,47 @@ class OpenCLQueue(Queue):
         except cl.Error as error:
             self.failed = True
             raise failures.failed(self.device, doing, error) from error
+
+
+class DriverCalls:
+    """A block of calls of the driver, which several threads may be in at once; the program ends after them.
+
+    Python ends daemon threads where they take the GIL again. pyopencl does that in C++ code through which no thread can
+    be ended, and the whole process aborts. So at exit daemon threads start no more calls, and the others are
+    awaited.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._inside = 0
+        self._is_ending = False
+        atexit.register(self.end)
+        tell(self)
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not (self._is_ending and threading.current_thread().daemon):
+                self._inside += 1
+                return
+        threading.Event().wait()  # until the process has ended
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+
+    def forked(self) -> None:
+        """No call of the parent is under way in its child."""
+        self._inside = 0
+
+    def end(self) -> None:
+        """Wait for the calls of daemon threads, and stop these threads."""
+        self._is_ending = True
+        deadline = monotonic() + MAX_CALL_S
+        while self._inside and monotonic() < deadline:
+            sleep(0.001)
+
+
+_driver_calls = DriverCalls()
 
 
 def _kernel_of(program: Native, name: str) -> Kernel:

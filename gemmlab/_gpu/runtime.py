@@ -174,7 +174,9 @@ class Queue(ABC):
             self.download(array, memory)
 
     def _staging_pays(self, array: HostArray) -> bool:
-        return self.can_stage and self.device.kind == "gpu" and array.nbytes >= MIN_BYTES
+        return (
+            self.can_stage and self.device.kind == "gpu" and array.nbytes >= MIN_BYTES and not _forks.is_ending()
+        )
 
     @cached_property
     def staging(self) -> Staging:

@@ -11,15 +11,14 @@ The CPU's backends and CPU devices use the same cores, so only the fastest of th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gemmlab import _forks
 from gemmlab._backend import Availability, FullBackend, Param
+from gemmlab._forks import Lock, Pool
 from gemmlab._problem import Problem
 from gemmlab.scale.blocks import Block, along
 from gemmlab.scale.lines import Line, ending_together
@@ -97,21 +96,16 @@ class CoExecution(FullBackend):
         self.name, self.backends = name, tuple(backends)
         self.rates = Rates(self.backends)
         self._plans: dict[tuple[object, ...], Sharing] = {}
-        self._lock = _forks.Lock()
-        _forks.tell(self)
+        self._lock = Lock()
 
     @property
     def summary(self) -> str:
         """A description in half a line."""
         return "rows of C shared by measured rates, where that gains"
 
-    def forked(self) -> None:
-        """The child of a fork has no threads of its parent."""
-        vars(self).pop("_pool", None)
-
     @cached_property
-    def _pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(len(self.backends), thread_name_prefix="gemmlab-co-execution")
+    def _pool(self) -> Pool:
+        return Pool(len(self.backends), "gemmlab-co-execution")
 
     def probe(self) -> Availability:
         """Available if every backend is."""

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from gemmlab import _forks
 from gemmlab._backend import Availability, FullBackend, Param, Params, check_params
 from gemmlab._errors import BackendUnavailable
+from gemmlab._forks import Lock, Pool
 from gemmlab._name import ALL, BackendName
 from gemmlab.scale import broadcast
 from gemmlab.scale.blocks import Block, along, cut
@@ -71,8 +70,7 @@ class AllDevices(FullBackend):
         one = make("")
         self.name, self.kind, self.source = BackendName.of(one.name).on(ALL), one.kind, one.source
         self.params: Mapping[str, Param] = one.params
-        self.lock = _forks.Lock()
-        _forks.tell(self)
+        self.lock = Lock()
 
     @property
     def summary(self) -> str:
@@ -100,13 +98,9 @@ class AllDevices(FullBackend):
         """The queue of the first device."""
         return self.backends[0].queue
 
-    def forked(self) -> None:
-        """The child of a fork has no threads of its parent."""
-        vars(self).pop("_pool", None)
-
     @cached_property
-    def _pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(len(self.backends), thread_name_prefix="gemmlab-devices")
+    def _pool(self) -> Pool:
+        return Pool(len(self.backends), "gemmlab-devices")
 
     @cached_property
     def rates(self) -> Rates:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
+from gemmlab._forks import Pool
 from gemmlab._problem import Problem
 from gemmlab.scale.blocks import Block
 
@@ -33,7 +34,7 @@ def _wait_for(futures: Sequence[Future[T]]) -> None:
         raise interrupted
 
 
-def run_at_once(pool: Executor, jobs: Sequence[Callable[[], T]]) -> list[T]:
+def run_at_once(pool: Pool, jobs: Sequence[Callable[[], T]]) -> list[T]:
     """What the jobs return, in their order; the last runs in this thread, the others in the pool.
 
     An exception is raised when all jobs have ended, so that nothing writes into a result that the caller has back.

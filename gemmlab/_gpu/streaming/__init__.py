@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from gemmlab._config import config
 from gemmlab._errors import DeviceError
+from gemmlab._forks import is_ending
 from gemmlab._gpu.streaming.pipeline import Pipeline, steps_of
 from gemmlab._gpu.streaming.rates import rates_of
 from gemmlab._gpu.streaming.tiles import Size, Tiles, choose
@@ -45,11 +46,16 @@ def is_wanted(queue: Queue, problem: Problem) -> bool:
         return True
     if (is_large or config.device_memory is not None) and sum(sizes) > limit_bytes(queue):  # which takes time to ask
         return True
-    return is_large and queue.device.kind == "gpu" and queue.can_stage
+    return is_large and queue.device.kind == "gpu" and queue.can_stage and not is_ending()
 
 
 def multiply(backend: DeviceBackend, queue: Queue, problem: Problem, params: Params) -> list[Event]:
     """Fill `problem.out`; returns the events of the work. DeviceError if not even the smallest tiles fit."""
+    if is_ending():
+        raise DeviceError(
+            f"this product needs tiles on {queue.device.label}, and threads for them, which a program that is ending "
+            "does not get: multiply before its main thread ends"
+        )
     limit = limit_bytes(queue)
     for halvings in range(HALVINGS + 1):
         tiles = _tiles(backend, queue, problem, params, limit >> halvings)

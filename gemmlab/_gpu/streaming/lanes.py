@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gemmlab._forks import Pool
 from gemmlab._gpu.transfers.staging import End, Staging, Transfer, ignore
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class Lanes:
     def __init__(self, queue: Queue) -> None:
         self.queues = queue.sibling(), queue.sibling()
         self.up, self.down = (Staging(lane) if queue.can_stage else Unstaged(lane) for lane in self.queues)
-        self.threads = ThreadPoolExecutor(2, thread_name_prefix="gemmlab-lane")
+        self.threads = Pool(2, "gemmlab-lane")
         self.lock = threading.RLock()  # held by the product that uses them
         self.transfers: tuple[float, float, float] | None = None
         self.flop: dict[object, float] = {}

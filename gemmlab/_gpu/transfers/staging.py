@@ -17,11 +17,12 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from gemmlab._errors import DeviceError
+from gemmlab._forks import Pool
 from gemmlab._gpu.transfers import _copies
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Staging:
         self.lock = threading.Lock()
         self.threads = max(1, min(MAX_THREADS, _cpus() // 2))
         self.buffers = [queue.pinned(PIECE_BYTES) for _ in range(self.threads + UNDER_WAY + 1)]
-        self.copier = ThreadPoolExecutor(1, thread_name_prefix="gemmlab-staging")  # the first of the copying threads
+        self.copier = Pool(1, "gemmlab-staging")  # the first of the copying threads
 
     def upload(self, memory: Memory, array: HostArray) -> None:
         """Copy a host array to the start of `memory`."""
@@ -142,7 +143,7 @@ class Staging:
         """The copies of some arrays, under way, and their pieces. At the end no thread copies any more."""
         pieces = _all_pieces(transfers)
         copies = _copies.Copies([piece.host for piece in pieces], self.buffers, to_buffer)
-        running = self.copier.submit(copies.run, min(self.threads, max(1, len(pieces))))
+        running = self.copier.submit(partial(copies.run, min(self.threads, max(1, len(pieces)))))
         try:
             yield copies, pieces
         finally:
