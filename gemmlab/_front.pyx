@@ -12,7 +12,7 @@ from gemmlab._cpu._driver cimport CompiledWay, product_of_numpy
 
 import numpy
 
-from gemmlab import _forks
+from gemmlab._process import forks
 from gemmlab._config import MAX_THREADS, config, scope
 
 cdef extern from "numpy/ndarraytypes.h":
@@ -59,7 +59,7 @@ def register_plans(kind, function):
     device_plans[kind] = function
 
 
-_forks.in_child(kernels.clear)  # their libraries may be lost there
+forks.in_child(kernels.clear)  # their libraries may be lost there
 
 
 def settings_changed():

@@ -14,7 +14,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
-from gemmlab import _above, _auto, _forks, _profile
+from gemmlab import _above, _auto, _profile
 from gemmlab._backend import Adapted, Availability, Backend, BackendInfo, FullBackend, Params, complete
 from gemmlab._config import config
 from gemmlab._cpu import isa
@@ -24,6 +24,7 @@ from gemmlab._gpu import RUNG_NAMES, VENDORS, best_rung, choose_rung, runtime_na
 from gemmlab._gpu.plans import table
 from gemmlab._name import JOINT, RUNTIMES, BackendName
 from gemmlab._problem import Problem
+from gemmlab._process import forks
 from gemmlab.scale import all_devices
 
 GROUP = "gemmlab.backends"
@@ -91,8 +92,8 @@ AUTO_ON = {"opencl": "opencl"} | {runtime: f"{runtime}-{VENDORS[runtime]}" for r
 
 _loaded: dict[str, FullBackend | Exception] = {}
 _probed: dict[str, Availability] = {}
-_lock = _forks.Lock()
-_forks.in_child(_probed.clear)  # a device is unavailable there
+_lock = forks.Lock()
+forks.in_child(_probed.clear)  # a device is unavailable there
 
 
 @cache

@@ -14,7 +14,7 @@ from gemmlab._cpu.threads._threads cimport TEAM_FLOP, threads_for, usable_thread
 
 import numpy
 
-from gemmlab import _forks
+from gemmlab._process import forks
 
 cnp.import_array()
 
@@ -127,7 +127,7 @@ cdef class Library:
     it: there it might wait for ever for the threads and locks of its parent."""
 
     def __cinit__(self):
-        _forks.tell(self)
+        forks.tell(self)
 
     cdef void enter(self) noexcept:
         COUNT(self.inside, 1)

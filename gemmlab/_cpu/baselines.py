@@ -24,12 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from gemmlab import _forks
 from gemmlab._backend import Availability, FullBackend, Param, check_params
 from gemmlab._cpu import machine
 from gemmlab._cpu._driver import Kernel, layout, numpys
 from gemmlab._cpu.layouts import Array, in_rows, not_its_dtype, run_in_layouts
 from gemmlab._problem import Problem
+from gemmlab._process import forks
 
 INT32_MAX = 2**31 - 1
 BLAS_DTYPES = "fdFD"  # whose products NumPy gives to its BLAS
@@ -232,7 +232,7 @@ def lost(name: str) -> str:
     """Why a library cannot be used in this child of a fork."""
     return (
         f"{name} cannot be used in this child: at the fork a product was inside the library, which may wait for ever "
-        f"for threads of the parent; {_forks.ADVICE}, or take cpu-packed"
+        f"for threads of the parent; {forks.ADVICE}, or take cpu-packed"
     )
 
 
@@ -271,7 +271,7 @@ def _reach(pool: Any) -> tuple[int, int]:
 
 
 _limits: dict[tuple[int, int], tuple[int, int]] = {}  # users just now, and the count before the first of them
-_limits_lock = _forks.Lock()
+_limits_lock = forks.Lock()
 
 
 def thread_scope(name: str) -> str:

@@ -14,7 +14,6 @@ from time import monotonic, sleep
 import numpy as np
 
 from gemmlab._errors import UnsupportedProblem
-from gemmlab._forks import Lock, tell
 from gemmlab._gpu import failures
 from gemmlab._gpu.opencl_drivers import drivers_listed
 from gemmlab._gpu.operands import DeviceOperand
@@ -34,6 +33,7 @@ from gemmlab._gpu.runtime import (
     Runtime,
     numbered,
 )
+from gemmlab._process.forks import Lock, tell
 
 SHORT_NAMES = {"Portable Computing Language": "PoCL", "Intel(R) OpenCL": "Intel OpenCL", "NVIDIA CUDA": "NVIDIA"}
 _MAX_QUEUES = 16  # for users' arrays

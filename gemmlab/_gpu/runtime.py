@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy.typing as npt
 
-from gemmlab import _forks
 from gemmlab._errors import BackendUnavailable
 from gemmlab._gpu import cache
 from gemmlab._gpu.transfers.staging import MIN_BYTES, Staging
+from gemmlab._process import forks
 
 if TYPE_CHECKING:
     from gemmlab._gpu.operands import DeviceOperand
@@ -175,7 +175,7 @@ class Queue(ABC):
 
     def _staging_pays(self, array: HostArray) -> bool:
         return (
-            self.can_stage and self.device.kind == "gpu" and array.nbytes >= MIN_BYTES and not _forks.is_ending()
+            self.can_stage and self.device.kind == "gpu" and array.nbytes >= MIN_BYTES and not forks.is_ending()
         )
 
     @cached_property
@@ -304,10 +304,10 @@ class Runtime(ABC):
     no_device: str  # how to get a device, for the error message
 
     def __init__(self) -> None:
-        self._lock = _forks.Lock()
+        self._lock = forks.Lock()
         self._open_queues: dict[int, Queue] = {}
         self._is_left_behind = False
-        _forks.tell(self)
+        forks.tell(self)
 
     def forked(self) -> None:
         """In the child of a fork, drivers that its parent has loaded wait for threads that do not exist."""
@@ -318,7 +318,7 @@ class Runtime(ABC):
         if self._is_left_behind:
             raise BackendUnavailable(
                 f"{self.name} was opened before this process was forked, and its drivers do not work in a child; "
-                f"fix: {_forks.ADVICE}"
+                f"fix: {forks.ADVICE}"
             )
 
     # devices

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gemmlab._backend import Availability, FullBackend, Param
-from gemmlab._forks import Lock, Pool
 from gemmlab._problem import Problem
+from gemmlab._process.forks import Lock, Pool
 from gemmlab.scale.blocks import Block, along
 from gemmlab.scale.lines import Line, ending_together
 from gemmlab.scale.parts import part_of, run_at_once

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from gemmlab._backend import Availability, FullBackend, Param, Params, check_params
 from gemmlab._errors import BackendUnavailable
-from gemmlab._forks import Lock, Pool
 from gemmlab._name import ALL, BackendName
+from gemmlab._process.forks import Lock, Pool
 from gemmlab.scale import broadcast
 from gemmlab.scale.blocks import Block, along, cut
 from gemmlab.scale.lines import ending_together

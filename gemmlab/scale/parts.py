@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from typing import TypeVar
 
-from gemmlab._forks import Pool
 from gemmlab._problem import Problem
+from gemmlab._process.forks import Pool
 from gemmlab.scale.blocks import Block
 
 T = TypeVar("T")

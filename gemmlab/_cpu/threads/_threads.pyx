@@ -3,7 +3,7 @@
 
 import warnings
 
-from gemmlab import _forks
+from gemmlab._process import forks
 from gemmlab._cpu import machine
 
 cdef extern from "openmp_or_serial.h" nogil:
@@ -64,7 +64,7 @@ def forked():
     serial = serial or pool_started
 
 
-_forks.in_child(forked)
+forks.in_child(forked)
 
 
 def default_threads(double flop, double team_flop=TEAM_FLOP):

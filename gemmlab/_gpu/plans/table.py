@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from gemmlab import _forks
 from gemmlab._backend import Params
 from gemmlab._gpu.operands import share_bytes
+from gemmlab._process import forks
 
 if TYPE_CHECKING:
     from gemmlab._gpu.runtime import DeviceArray, Event, Memory
@@ -109,7 +109,7 @@ def forget_all() -> None:
     _plans.clear()
 
 
-_forks.in_child(forget_all)
+forks.in_child(forget_all)
 
 
 def of_params(params: Params) -> Key:

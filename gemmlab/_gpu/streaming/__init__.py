@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from gemmlab._config import config
 from gemmlab._errors import DeviceError
-from gemmlab._forks import is_ending
 from gemmlab._gpu.streaming.pipeline import Pipeline, steps_of
 from gemmlab._gpu.streaming.rates import rates_of
 from gemmlab._gpu.streaming.tiles import Size, Tiles, choose
 from gemmlab._problem import sums_of
+from gemmlab._process.forks import is_ending
 
 if TYPE_CHECKING:
     from gemmlab._backend import Params

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gemmlab._forks import Pool
 from gemmlab._gpu.transfers.staging import End, Staging, Transfer, ignore
+from gemmlab._process.forks import Pool
 
 if TYPE_CHECKING:
     from gemmlab._gpu.runtime import Queue

@@ -22,8 +22,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from gemmlab._errors import DeviceError
-from gemmlab._forks import Pool
 from gemmlab._gpu.transfers import _copies
+from gemmlab._process.forks import Pool
 
 if TYPE_CHECKING:
     from gemmlab._gpu.runtime import Event, HostArray, Memory, Queue
