@@ -44,6 +44,32 @@ ctypedef void (*BliDgemm)(int, int, long long, long long, long long, double *, d
                           double *, long long, long long, double *, double *, long long,
                           long long) noexcept nogil
 
+cdef extern from "Python.h":
+    int PyErr_CheckSignals()  # leaves the exception
+
+cdef extern from *:
+    """
+    #include <time.h>
+    static double seconds_now(void) {
+        struct timespec now;
+        timespec_get(&now, TIME_UTC);
+        return now.tv_sec + now.tv_nsec * 1e-9;
+    }
+    """
+    double seconds_now() nogil
+
+# Ctrl-C ends a long product of a rung between two bands of C: some block rows, or some columns of one. Each number of C
+# is computed as without bands. Threads wait for each other at the end of a band, so bands grow until they take BAND_S.
+cdef double FIRST_FLOP = 2e7, FIRST_FLOP_OF_BLOCKS = 1e9  # the first band; a product of fewer is over soon enough
+cdef double BAND_S = 0.25
+
+
+cdef int ask_for_signals() except -1 nogil:
+    """In the main thread, run the handlers of signals that have come, which may raise."""
+    with gil:
+        return PyErr_CheckSignals()
+
+
 cdef enum Convention:
     RUNG
     FORTRAN
@@ -234,6 +260,33 @@ cdef class Kernel(CompiledWay):
                 (<Dgemm> self.f64)(&tb, &ta, &n_, &m_, &k_, &one64, <double *> b, &ldb_, <double *> a, &lda_,
                                    &zero64, <double *> c, &ldc_)
 
+    cdef int multiply(self, int type_num, char *a, Py_ssize_t lda, bint at, char *b, Py_ssize_t ldb, bint bt,
+                      char *c, Py_ssize_t ldc, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k,
+                      RungParams *params) except -1 nogil:
+        """`call`; for a long product of a rung, in bands."""
+        cdef bint has_blocks = self.rule.widest > 1
+        cdef double first = FIRST_FLOP_OF_BLOCKS if has_blocks else FIRST_FLOP, start
+        cdef Py_ssize_t size = 4 if type_num == cnp.NPY_FLOAT else 8, rows = m, columns = n, i = 0, j = 0, high, wide
+        if self.convention == RUNG and 2.0 * m * n * k > first:
+            rows = (params.bs_r if has_blocks else 1) * params.threads
+            wide = params.bs_c if has_blocks else 1
+            columns = min(n, max(1, <Py_ssize_t> (first / (2.0 * k * rows * wide))) * wide)
+        while True:
+            high, wide, start = min(rows, m - i), min(columns, n - j), seconds_now()
+            self.call(type_num, a + i * lda * size, lda, at, b + j * size, ldb, bt, c + (i * ldc + j) * size, ldc,
+                      high, wide, k, params)
+            j += wide
+            if j == n:
+                i, j = i + high, 0
+            if i == m:
+                return 0
+            if seconds_now() - start < BAND_S:
+                if columns < n:
+                    columns = min(n, 2 * columns)
+                else:
+                    rows = 2 * rows
+            ask_for_signals()
+
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads):
         """Plain are two row-major matrices of one dtype, agreeing shapes, and an `out` that fits and lies apart."""
         cdef int type_num = cnp.PyArray_TYPE(a)
@@ -264,13 +317,15 @@ cdef class Kernel(CompiledWay):
         cdef Py_ssize_t lda = leading(a, 0), ldb = leading(b, 0), ldc = leading(out, 0)
         cdef int old_kind, old_chunk
         self.library.enter()
-        with nogil:
-            if params.threads > 1:
-                set_schedule(DYNAMIC, &old_kind, &old_chunk)
-            self.call(type_num, a_, lda, 0, b_, ldb, 0, c_, ldc, m, n, k, &params)
+        if params.threads > 1:
+            set_schedule(DYNAMIC, &old_kind, &old_chunk)
+        try:
+            with nogil:
+                self.multiply(type_num, a_, lda, 0, b_, ldb, 0, c_, ldc, m, n, k, &params)
+        finally:
+            self.library.leave()
             if params.threads > 1:
                 restore_schedule(old_kind, old_chunk)
-        self.library.leave()
         return out
 
     def run(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, int threads=1, str schedule=DEFAULT_SCHEDULE,
@@ -295,33 +350,40 @@ cdef class Kernel(CompiledWay):
         cdef cnp.npy_intp *shape = cnp.PyArray_DIMS(out)
         cdef cnp.npy_intp index[64]
         cdef int axis, kind = SCHEDULES[schedule], old_kind, old_chunk
+        cdef double unasked = 0
         cdef RungParams params
         params.threads, params.bs_r, params.bs_c, params.bs_k = usable_threads(min(threads, m)), bs_r, bs_c, bs_k
         params.accumulate = accumulate
         for axis in range(ndim - 2):
             index[axis] = 0
+        set_schedule(kind, &old_kind, &old_chunk)
         self.library.enter()
-        with nogil:
-            set_schedule(kind, &old_kind, &old_chunk)
-            while True:
-                self.call(type_num, a_, lda, at, b_, ldb, bt, c_, ldc, m, n, k, &params)
-                axis = ndim - 3
-                while axis >= 0:  # an odometer over the batch
-                    index[axis] += 1
-                    a_ += a_steps[axis]
-                    b_ += b_steps[axis]
-                    c_ += c_steps[axis]
-                    if index[axis] < shape[axis]:
+        try:
+            with nogil:
+                while True:
+                    self.multiply(type_num, a_, lda, at, b_, ldb, bt, c_, ldc, m, n, k, &params)
+                    unasked += 2.0 * m * n * k
+                    if unasked > FIRST_FLOP and self.convention == RUNG:
+                        ask_for_signals()
+                        unasked = 0
+                    axis = ndim - 3
+                    while axis >= 0:  # an odometer over the batch
+                        index[axis] += 1
+                        a_ += a_steps[axis]
+                        b_ += b_steps[axis]
+                        c_ += c_steps[axis]
+                        if index[axis] < shape[axis]:
+                            break
+                        a_ -= shape[axis] * a_steps[axis]
+                        b_ -= shape[axis] * b_steps[axis]
+                        c_ -= shape[axis] * c_steps[axis]
+                        index[axis] = 0
+                        axis -= 1
+                    if axis < 0:
                         break
-                    a_ -= shape[axis] * a_steps[axis]
-                    b_ -= shape[axis] * b_steps[axis]
-                    c_ -= shape[axis] * c_steps[axis]
-                    index[axis] = 0
-                    axis -= 1
-                if axis < 0:
-                    break
+        finally:
+            self.library.leave()
             restore_schedule(old_kind, old_chunk)
-        self.library.leave()
 
 
 cdef inline bint clear_of(cnp.ndarray out, cnp.ndarray x) noexcept:

@@ -1,4 +1,7 @@
-"""Fixtures that fake a machine: see the tests beside this file."""
+"""Fixtures that fake a machine: see the tests beside this file.
+
+The first case of each test is run always, the others with the exhaustive tests.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,19 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
+HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark all cases of a test but its first as exhaustive."""
+    seen = set()
+    for item in items:
+        if HERE in item.path.parents:
+            if item.function in seen:
+                item.add_marker(pytest.mark.exhaustive)
+            seen.add(item.function)
 
 
 @pytest.fixture(scope="session")

@@ -182,7 +182,7 @@ void run_unpacked_columns(const Product &x, const InPlace &plan, Tile tile, Coun
     const Count vectors = ceil_div_2(rest, kernel.stored_lanes);
     tile.b_step = strip * kernel.sum, tile.c_step = strip * tile.cs_c;
     if (plan.copies) tile.rs_b = tile.b_step, tile.b_step *= tile.depth;
-    for (Count panel = 0; panel < plan.panels.count; panel++) {
+    for (Count panel = 0; panel < plan.panels.count && !is_over(); panel++) {
         tile.rows = plan.panels.rows(panel);
         tile.products = strips, tile.columns = strip;
         if (strips) run_unpacked(tile, strip / kernel.stored_lanes, true);
@@ -258,7 +258,7 @@ void multiply_strips(const Product &x, const InPlace &plan) {
         Tile tile = unpacked_tile_of(x, columns);
         tile.c += jr * x.cs_c;
         if (x.packed || plan.gathers) tile.rs_b = (x.packed ? kernel.nr / kernel.stored_lanes : vectors) * row_bytes;
-        for (Count pc = 0; pc < x.k; pc += x.kc) {
+        for (Count pc = 0; pc < x.k && !is_over(); pc += x.kc) {
             tile.depth = min(x.kc, x.k - pc), tile.add = x.accumulate || pc > 0;
             tile.a = x.a + pc * x.cs_a, tile.b = x.b + pc * x.rs_b + jr * x.cs_b;
             if (plan.gathers) {

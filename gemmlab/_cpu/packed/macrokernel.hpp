@@ -306,6 +306,7 @@ void multiply_part(const Product &x, const Blocks &blocks, const PartOfB &part, 
 void five_loops(const Product &x, const Blocks &blocks) {
     for (Count jc = 0; jc < x.n; jc += blocks.nc)
         for (Count pr = 0; pr < x.k; pr += blocks.kr) {
+            if (is_over()) return;
             const PartOfB part = {.pr = pr, .k = min(blocks.kr, x.k - pr), .jc = jc, .columns = min(blocks.nc, x.n - jc)};
             if (!x.packed) pack_part_of_b(x, x.buffer, part, blocks.rows_of_b);
             multiply_part(x, blocks, part, x.buffer + blocks.bytes - x.threads * blocks.of_thread);

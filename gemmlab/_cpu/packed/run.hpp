@@ -123,7 +123,7 @@ INLINE void run_steps(const Product &x, const Plan &plan, const Steps &steps) {
                                          : multiply_small(x, part.by_vector, steps);
     }
     Product each = x;
-    for (Count i = 0; i < steps.products; i++) {
+    for (Count i = 0; i < steps.products && !is_over(); i++) {
         run_product(each, plan);
         each.a += steps.a, each.b += steps.b, each.c += steps.c;
     }
@@ -141,7 +141,7 @@ void run_some(const Product &x, const Plan &plan, const Batch &batch, Count firs
     }
     const int last = batch.axes - 1;
     if (last < 0) return run_steps(each, plan, {.products = 1, .a = 0, .b = 0, .c = 0});
-    while (first < end) {  // an odometer that turns its last wheel in one go
+    while (first < end && !is_over()) {  // an odometer that turns its last wheel in one go
         const Count steps = min(end - first, batch.shape[last] - index[last]);
         run_steps(each, plan, {.products = steps, .a = batch.a[last], .b = batch.b[last], .c = batch.c[last]});
         first += steps;

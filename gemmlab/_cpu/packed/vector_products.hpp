@@ -167,6 +167,7 @@ void multiply_vector(const Product &given, const ByVector &plan) {
         for (Count i; (i = mine.take()) >= 0;)
             for (Count block = share(plan.blocks, i, pieces), end = share(plan.blocks, i + 1, pieces), next; block < end;
                  block = next) {
+                if (is_over()) return;
                 next = plan.pass == DOTS && !plan.copies_a && x.k <= x.kc ? end : block + 1;
                 const Count ir = first_row(x, plan, block);
                 multiply_rows(x, plan, ir, first_row(x, plan, next) - ir, x.buffer + member * plan.of_thread);

@@ -12,10 +12,12 @@ from gemmlab._cpu._driver cimport CompiledWay, is_columns, is_rows
 from gemmlab._cpu.packed_backend.arrays cimport apart_in_memory, broadcast, dim, step
 from gemmlab._cpu.packed_backend.loops cimport (
     DOT_KC, MAX_AXES, Batch, Buffer, Call, ClockedKernel, Extents, Kernel, Machine, Plan, Product, Recorder,
-    RecordingKernel, clocked_kernel, drop_buffer, drop_buffers, extents_of, fits_in_memory, give_buffer, has_any_order,
-    is_dots, new_buffer, pack_operand, plan_of, products_in, recording_kernel, run, take_buffer, vectors_of,
+    RecordingKernel, clocked_kernel, drop_buffer, drop_buffers, even, extents_of, fits_in_memory, give_buffer,
+    has_any_order, is_dots, new_buffer, pack_operand, plan_of, products_in, recording_kernel, run, take_buffer,
+    vectors_of,
 )
-from gemmlab._cpu.packed_backend.threads cimport LARGE, begin_product, end_product, team_threads, threads_allowed
+from gemmlab._cpu.packed_backend.threads cimport LARGE, LONG_VECTORS, Listening, begin_product, end_product, listen
+from gemmlab._cpu.packed_backend.threads cimport signals_raise, stop_listening, team_threads, threads_allowed
 from gemmlab._cpu.packed_backend.words cimport in_words
 from gemmlab._cpu.threads._threads cimport threads_for
 
@@ -86,13 +88,6 @@ def free_buffers():
 def allowed_threads(int threads):
     """`threads`, or fewer where a team cannot have as many."""
     return threads_allowed(threads)
-
-
-cdef inline Py_ssize_t even(Py_ssize_t k, Py_ssize_t kc, Py_ssize_t group) noexcept nogil:
-    """A block of k: as many as kc makes, all but equal, in whole groups. A function of k, so that A's rows change no
-    bit."""
-    cdef Py_ssize_t blocks = max(1, (k + kc - 1) // kc)
-    return max(1, ((k + blocks - 1) // blocks + group - 1) // group) * group
 
 
 cdef int check_size(const Product &x) except -1:
@@ -363,6 +358,8 @@ cdef class PackedKernel(CompiledWay):
         """The product that is described, over the batch, whose steps in A and B are known."""
         cdef Buffer *buffer = NULL
         cdef Plan plan
+        cdef Listening here
+        cdef double vectors
         cdef int axis, threads
         for axis in range(batch.axes):
             batch.c[axis] = cnp.PyArray_STRIDE(out, axis)
@@ -376,12 +373,15 @@ cdef class PackedKernel(CompiledWay):
             x.m *= batch.shape[axis]
             batch.axes -= 1
         threads = x.threads
-        x.threads = begin_product(threads, vectors_of(x[0], products_in(batch[0])))
+        vectors = vectors_of(x[0], products_in(batch[0]))
+        x.threads = begin_product(threads, vectors)
         plan_of(x[0], products_in(batch[0]), plan)
         if plan.bytes:
             buffer = take_buffer(plan.bytes, self.extents.huge_page)
             x.buffer = buffer.memory if buffer != NULL else NULL
         if buffer != NULL or not plan.bytes:
+            if vectors > LONG_VECTORS:
+                listen(&here, signals_raise)
             with nogil:
                 run(x[0], plan, batch[0])
         end_product(threads)
@@ -389,7 +389,7 @@ cdef class PackedKernel(CompiledWay):
             give_buffer(buffer)
         elif plan.bytes:
             raise MemoryError(f"no memory for {plan.bytes} bytes of panels")
-        return 0
+        return -1 if vectors > LONG_VECTORS and stop_listening() else 0  # the handler's exception
 
 
 CALLS = ("pack_a", "pack_b", "packed_tile", "unpacked_tile", "dot", "vector_tile", "unpack", "mirror")  # as in `Call`

@@ -122,3 +122,10 @@ cdef extern from "observe.hpp" nogil:
     ctypedef struct RecordingKernel:
         pass
     RecordingKernel recording_kernel(const Kernel &, const Recorder &)
+
+
+cdef inline Py_ssize_t even(Py_ssize_t k, Py_ssize_t kc, Py_ssize_t group) noexcept nogil:
+    """A block of k: as many as kc makes, all but equal, in whole groups. A function of k, so that A's rows change no
+    bit."""
+    cdef Py_ssize_t blocks = max(1, (k + kc - 1) // kc)
+    return max(1, ((k + blocks - 1) // blocks + group - 1) // group) * group

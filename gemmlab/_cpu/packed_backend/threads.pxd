@@ -10,6 +10,23 @@ cdef extern from "team.hpp" nogil:
     int begin_product(int threads, double vectors)
     void end_product(int threads)
 
+cdef extern from "listening.hpp" nogil:
+    cdef struct Listening:
+        pass
+    double LONG_VECTORS
+    void listen(Listening *here, int (*ask)() noexcept nogil)
+    bint stop_listening()
+
+
+cdef extern from "Python.h":
+    int PyErr_CheckSignals()  # leaves the exception
+
+
+cdef inline int signals_raise() noexcept nogil:
+    """Run the handlers of signals that have come, in the main thread; whether one has raised."""
+    with gil:
+        return PyErr_CheckSignals()
+
 
 cdef inline int team_threads(int threads) except -1:
     """`threads`, or as many as a team can have here, with one warning where the system starts fewer."""

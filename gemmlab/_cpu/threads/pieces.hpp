@@ -1,7 +1,7 @@
 /* The pieces of a phase, and who takes them. */
 #pragma once
 
-#include "team.hpp"
+#include "listening.hpp"
 
 namespace {
 
@@ -17,6 +17,9 @@ struct Ranges {
     Ranges(Count pieces, int members) : count((int)min(min(members, MAX_RANGES), pieces)) {
         for (int i = 0; i < count; i++) at[i].next = share(pieces, i, count), at[i].end = share(pieces, i + 1, count);
     }
+    void close() {
+        for (int i = 0; i < count; i++) __atomic_store_n(&at[i].next, at[i].end, __ATOMIC_RELAXED);
+    }
 };
 class Pieces {
     Ranges &ranges;
@@ -25,8 +28,9 @@ class Pieces {
   public:
     Pieces(Ranges &ranges, int member) : ranges(ranges), mine(member % ranges.count) {}
 
-    /* A piece that nobody has taken, or -1. */
+    /* A piece that nobody has taken, or -1: none is left, or the product ends early. */
     INLINE Count take() {
+        if (is_over()) ranges.close();
         for (; passed < ranges.count; passed++, mine = mine + 1 == ranges.count ? 0 : mine + 1) {
             Ranges::Range &range = ranges.at[mine];
             if (__atomic_load_n(&range.next, __ATOMIC_RELAXED) >= range.end) continue;
