@@ -10,9 +10,24 @@
     isa.py               which build of the kernels runs here
     _features.pyx        what this CPU has, and this build, by cpu_features.h
     machine.py           caches, CPUs, names
+    cgroups.py           what control groups grant
 """
 
 from __future__ import annotations
+
+import os
+
+
+def _load_openmp() -> None:
+    """Load OpenMP. Where it is to bind its threads it narrows the CPUs of the thread that loads it, and so of all that
+    this one starts. If that is by us, they are put back: the program's threads are not OpenMP's."""
+    before = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    from gemmlab._cpu.threads import _threads
+
+    if before and os.sched_getaffinity(0) != before:
+        os.sched_setaffinity(0, before)
+    else:
+        _threads.loaded_after_openmp()
 
 
 def build_info() -> dict[str, str | None]:
@@ -21,3 +36,6 @@ def build_info() -> dict[str, str | None]:
 
     version = _features.openmp()
     return {"compiler": _features.compiler_version(), "openmp": str(version) if version else None}
+
+
+_load_openmp()

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from gemmlab._cpu import cgroups
+from gemmlab._cpu.cgroups import text_of
 from gemmlab._words import size
 
 _CPUS = Path("/sys/devices/system/cpu")
 _HUGE_PAGE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
-_CGROUP = Path("/sys/fs/cgroup")
 _UNIT = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -124,10 +123,10 @@ def _caches_from_sys(cpus: Path) -> dict[str, Cache]:
     first = min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
     found = {}
     for folder in sorted((cpus / f"cpu{first}" / "cache").glob("index*")):
-        level, kind, size = (_line(folder / name) for name in ("level", "type", "size"))
+        level, kind, size = (text_of(folder / name) for name in ("level", "type", "size"))
         if kind == "Instruction" or not (match := re.fullmatch(r"(\d+)([KMG]?)", size)):
             continue
-        ways, shared = _line(folder / "ways_of_associativity"), _line(folder / "shared_cpu_list")
+        ways, shared = text_of(folder / "ways_of_associativity"), text_of(folder / "shared_cpu_list")
         found[f"L{level}"] = Cache(
             int(match[1]) * _UNIT.get(match[2], 1), int(ways) if ways.isdecimal() else 0, _cpus_in(shared)
         )
@@ -155,67 +154,42 @@ def _sysconf(name: str) -> int:
 
 
 def _huge_page() -> int:
-    size = _line(_HUGE_PAGE)
+    size = text_of(_HUGE_PAGE)
     return int(size) if size.isdecimal() else 0
-
-
-def _line(path: Path) -> str:
-    """What a file of the system says; "" if it cannot be read."""
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""
 
 
 @cache
 def cpu_name() -> str:
     """The processor's name, as the system gives it."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(errors="replace")
-    except OSError:
-        text = ""
-    match = re.search(r"^(?:model name|Model)\s*:\s*(.+)$", text, re.MULTILINE)
+    match = re.search(r"^(?:model name|Model)\s*:\s*(.+)$", text_of(Path("/proc/cpuinfo")), re.MULTILINE)
     return match[1].strip() if match else platform.processor() or platform.machine()
 
 
 def usable_cpus() -> int:
-    """CPUs that the affinity mask and the cgroup's quota leave to this process."""
-    if hasattr(os, "sched_getaffinity"):
-        cpus = len(os.sched_getaffinity(0))
-    else:
-        cpus = os.cpu_count() or 1
+    """CPUs that the affinity mask and the quotas of control groups leave to this process."""
+    from gemmlab._cpu.threads._threads import cpus_here
+
+    cpus = cpus_here()
     return max(1, min(cpus, cgroup_cpus() or cpus))
 
 
 @cache
 def cgroup_cpus() -> int | None:
-    """CPUs worth of time that the cgroup grants, rounded up; None without a quota."""
-    try:
-        quota, period = (_CGROUP / "cpu.max").read_text().split()
-    except (OSError, ValueError):
-        try:
-            quota = (_CGROUP / "cpu" / "cpu.cfs_quota_us").read_text().strip()
-            period = (_CGROUP / "cpu" / "cpu.cfs_period_us").read_text().strip()
-        except OSError:
-            return None
-    try:
-        return max(1, math.ceil(int(quota) / int(period))) if int(quota) > 0 else None
-    except (ValueError, ZeroDivisionError):  # "max": no quota
-        return None
+    """CPUs worth of time that control groups grant; None without a quota."""
+    return cgroups.cpus()
 
 
 def memory_bytes() -> int:
-    """The machine's memory; 8 GiB where the system does not say."""
-    return _sysconf("SC_PAGE_SIZE") * _sysconf("SC_PHYS_PAGES") or 8 << 30
+    """The machine's memory, or what control groups leave of it; 8 GiB where the system does not say."""
+    machine = _sysconf("SC_PAGE_SIZE") * _sysconf("SC_PHYS_PAGES") or 8 << 30
+    return min(machine, cgroups.memory_limit() or machine)
 
 
 def free_memory_bytes() -> int:
-    """Memory that this process can still get, within its cgroup too; all of it where the system does not say."""
+    """Memory that this process can still get, within its control groups; all of it where the system does not say."""
     free = [memory_bytes()]
-    with suppress(OSError):
-        found = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
-        free += [int(found[1]) << 10] if found else []
-    limit, used = (_line(_CGROUP / f"memory.{name}") for name in ("max", "current"))
-    if limit.isdecimal() and used.isdecimal():
-        free.append(max(0, int(limit) - int(used)))
+    if found := re.search(r"^MemAvailable:\s+(\d{1,15}) kB", text_of(Path("/proc/meminfo")), re.MULTILINE):
+        free.append(int(found[1]) << 10)
+    if (left := cgroups.free_memory()) is not None:
+        free.append(left)
     return min(free)

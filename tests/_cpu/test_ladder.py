@@ -365,29 +365,6 @@ def test_a_stack_of_three_moves_three_times_as_much(name):
 # The machine
 
 
-@pytest.mark.parametrize(
-    ("files", "cpus"),
-    [
-        ({}, None),
-        ({"cpu.max": "max 100000"}, None),
-        ({"cpu.max": "200000 100000"}, 2),
-        ({"cpu.max": "150000 100000"}, 2),
-        ({"cpu.max": "1000 100000"}, 1),
-        ({"cpu.max": "100000 0"}, None),
-        ({"cpu.max": "rubbish"}, None),
-        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
-        ({"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, 3),
-        ({"cpu/cpu.cfs_quota_us": "300000"}, None),
-    ],
-)
-def test_the_cgroups_quota_is_read_in_both_versions(files, cpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(machine, "_CGROUP", tmp_path)
-    (tmp_path / "cpu").mkdir()
-    for name, text in files.items():
-        (tmp_path / name).write_text(f"{text}\n")
-    assert machine.cgroup_cpus.__wrapped__() == cpus
-
-
 def test_a_quota_limits_the_threads_of_a_product(monkeypatch):
     monkeypatch.setattr(machine, "cgroup_cpus", lambda: 1)
     assert machine.usable_cpus() == 1

@@ -10,7 +10,13 @@ cdef extern from "openmp_or_serial.h" nogil:
     enum:
         HAS_OPENMP
     int omp_get_max_threads()
-    int procs_here(bint is_short)
+    int omp_get_thread_limit()
+
+cdef extern from "thread_places.h" nogil:
+    ctypedef struct cpus:
+        pass
+    int cpus_at_times(bint is_short, const cpus *of_main)
+    int main_thread_moved(cpus *known)
 
 cdef extern from "thread_start.h" nogil:
     int team_started, team_limit  # of the calling thread
@@ -39,6 +45,7 @@ cdef bint pool_started = False  # an OpenMP pool exists in this process
 cdef bint serial = False        # ... or existed in its parent: libgomp would wait for threads that are gone
 cdef bint warned = False        # ... and that has been said
 cdef bint warned_of_limit = False
+cdef cpus narrowed              # see `cpus_of_thread`
 
 
 def limit_threads(threads):
@@ -51,6 +58,16 @@ def limit_blas_threads(int threads):
     """Take a limit of threadpoolctl over."""
     global blas_limit
     blas_limit = threads
+
+
+def loaded_after_openmp():
+    """Whatever loaded OpenMP before us may have narrowed the main thread's CPUs."""
+    main_thread_moved(&narrowed)
+
+
+def cpus_here():
+    """CPUs that the calling thread may run on, or would if OpenMP had not bound it."""
+    return cpus_at_times(False, &narrowed)
 
 
 def max_threads():
@@ -78,7 +95,8 @@ cdef int threads_for(double flop, double team_flop) except -1:
         return 1
     threads = thread_limit or omp_get_max_threads()
     if threads > 1 and not thread_limit:
-        threads = min(threads, procs_here(flop < SHORT_FLOP), <int> (machine.cgroup_cpus() or threads))
+        threads = min(threads, cpus_at_times(flop < SHORT_FLOP, &narrowed), <int> (machine.cgroup_cpus() or threads))
+    threads = min(threads, omp_get_thread_limit())
     if blas_limit:
         threads = min(threads, blas_limit)
     return threads if flop * (threads - 1) > team_flop * (threads + 4) / 6 * threads else 1
@@ -88,6 +106,7 @@ def allowed_threads(int threads):
     """`threads`, or fewer where this process cannot have as many (see `forked` and `start_team`)."""
     if serial or not HAS_OPENMP:
         return 1
+    threads = min(threads, omp_get_thread_limit())
     return min(threads, team_limit) if team_limit else threads
 
 
@@ -108,6 +127,7 @@ cpdef int usable_threads(int threads) except -1:
     if serial:
         return 1
     pool_started = True
+    threads = min(threads, omp_get_thread_limit())
     return threads if threads <= team_started else start_team(threads)
 
 

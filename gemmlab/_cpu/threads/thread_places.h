@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 typedef struct {
@@ -15,7 +16,7 @@ typedef struct {
 } cpus;
 
 /* OpenMP's places, where its threads are bound to them, else none. */
-static int bound_places(void) {
+static inline int bound_places(void) {
 #ifdef _OPENMP
     return omp_get_proc_bind() == omp_proc_bind_false ? 0 : omp_get_num_places();
 #else
@@ -35,6 +36,23 @@ static cpus cpus_of_place(int place) {
     (void)place;
 #endif
     return found;
+}
+
+/* CPUs that the calling thread may run on. OpenMP, where it is to bind its threads, narrows the one that loads it, and
+   every other one that opens a parallel region: then they are those of all its places. `of_main` are the main thread's
+   CPUs since OpenMP was loaded, if it had narrowed them before: where they are others now, that was somebody else. */
+static inline int cpus_of_thread(const cpus *of_main) {
+    cpus now;
+    if (sched_getaffinity(0, sizeof now, now.sets)) return omp_get_num_procs();
+    const int count = CPU_COUNT_S(sizeof now, now.sets), places = bound_places();
+    int in_places = 0, is_place = 0;
+    if (syscall(SYS_gettid) == getpid() && memcmp(&now, of_main, sizeof now)) return count;
+    for (int i = 0; i < places; i++) {
+        const cpus place = cpus_of_place(i);
+        in_places += CPU_COUNT_S(sizeof place, place.sets);
+        is_place |= !memcmp(&place, &now, sizeof now);
+    }
+    return is_place && in_places > count ? in_places : count;
 }
 
 /* The main thread's, and whether they have changed since it was asked. */
@@ -65,9 +83,29 @@ static void leave_cpu(int cpu, const cpus *allowed) {
 }
 #else
 typedef int cpus;
+static inline int cpus_of_thread(const cpus *of_main) { (void)of_main; return omp_get_num_procs(); }
 static int cpu_here(void) { return -1; }
 static void leave_cpu(int cpu, const cpus *allowed) { (void)cpu, (void)allowed; }
 static int main_thread_moved(cpus *known) { (void)known; return 0; }
 static void place_thread(pthread_t thread, int number, const cpus *of_main) { (void)thread, (void)number, (void)of_main; }
 #endif
+
+/* The same. To ask takes a good part of a microsecond, so what is `short` asks no more than once a tick of the system's
+   clock. */
+static inline int cpus_at_times(int is_short, const cpus *of_main) {
+#ifdef CLOCK_MONOTONIC_COARSE
+    static __thread struct timespec asked;
+    static __thread int count;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    if (!is_short || !count || now.tv_nsec != asked.tv_nsec || now.tv_sec != asked.tv_sec) {
+        count = cpus_of_thread(of_main);
+        asked = now;
+    }
+    return count;
+#else
+    (void)is_short;
+    return cpus_of_thread(of_main);
+#endif
+}
 #endif
