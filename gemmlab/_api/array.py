@@ -141,7 +141,7 @@ def asarray(x: AnyArray) -> GemmArray:
         raise UnsupportedProblem(f"{what} is on a device: gemmlab.matmul takes it as it is, or copy it to the host")
     if isinstance(x, np.ndarray) and hasattr(type(x), "mask"):
         raise UnsupportedProblem("the mask of a masked array would be lost: pass its filled(...) or its data")
-    plain = np.from_dlpack(x) if owner == "dlpack" and not hasattr(x, "__array__") else as_array(x)
+    plain = _from_library(x) if owner == "dlpack" else as_array(x)
     if plain.dtype == object and plain.ndim == 0 and not isinstance(x, np.ndarray):
         raise UnsupportedProblem(f"NumPy takes {what} for no array: convert it first")
     return plain.view(GemmArray)
@@ -154,8 +154,16 @@ def name_of(x: AnyArray) -> str:
 
 def _is_on_host(x: AnyArray) -> bool:
     from gemmlab._gpu.device_arrays import DLPACK_CPU
+    from gemmlab._gpu.transfers import dlpack
 
-    return bool(x.__dlpack_device__()[0] == DLPACK_CPU)
+    return dlpack.device_of(x) == DLPACK_CPU
+
+
+def _from_library(x: AnyArray) -> AnyArray:
+    """NumPy's array for one that DLPack exchanges, by NumPy's own protocol where the library has it for this dtype."""
+    from gemmlab._gpu.transfers import dlpack
+
+    return as_array(x) if hasattr(x, "__array__") and not dlpack.is_bfloat16(x) else dlpack.on_host(x)
 
 
 def unwrapped(x: AnyArray) -> AnyArray:

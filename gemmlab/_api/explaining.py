@@ -99,6 +99,10 @@ def explain(
     name = requested_backend(backend, within)
     if (row := _row_of_another_kind(a, b, name, accumulate)) is not None:
         return Explanation((row,))
+    if array_owner(a, b) == "dlpack":
+        from gemmlab._gpu.device_arrays import exchanged
+
+        a, b = exchanged(a), exchanged(b)
     problem = Problem.from_call(a, b, dtype=dtype)
     problem.accumulate, problem.threads = accumulate, within.threads
     params = within.params if backend is None else {}  # as for `matmul`

@@ -29,8 +29,10 @@ class Options(TypedDict):
 
 
 def array_owner(*operands: AnyArray) -> str | None:
-    """The runtime of device arrays, "dlpack" for arrays of other libraries, None for host arrays."""
-    operands = tuple(x[0] if isinstance(x, tuple) and len(x) == 1 else x for x in operands if x is not None)
+    """The runtime of device arrays, "dlpack" for arrays of other libraries, None for host arrays. An `out`, the last of
+    three operands, may be None."""
+    given = operands[:2] if len(operands) == 3 and operands[2] is None else operands
+    operands = tuple(x[0] if isinstance(x, tuple) and len(x) == 1 else x for x in given)
     if all(type(x).__module__.partition(".")[0] in ("numpy", "builtins") for x in operands):
         return None
     from gemmlab._gpu.device_arrays import common_owner
@@ -43,13 +45,14 @@ def multiply_exchanged(
 ) -> AnyArray:
     """The product of another library's arrays, exchanged by DLPack; the result is an array of that library."""
     from gemmlab._gpu.device_arrays import exchanged
+    from gemmlab._gpu.transfers.dlpack import converter
 
     out = _without_tuple(out)
-    (a, convert_back), (b, _) = exchanged(a), exchanged(b)
     if out is not None:
-        _front.matmul(a, b, exchanged(out)[0], backend=name, **options, **params)
+        _front.matmul(exchanged(a), exchanged(b), exchanged(out), backend=name, **options, **params)
         return out
-    result = _front.matmul(a, b, backend=name, **options, **params)
+    convert_back = converter(a)
+    result = _front.matmul(exchanged(a), exchanged(b), backend=name, **options, **params)
     return convert_back(np.asarray(result) if isinstance(result, np.generic) else result)
 
 

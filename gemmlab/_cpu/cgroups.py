@@ -71,9 +71,8 @@ def _memory() -> Iterator[tuple[int, int]]:
 def _groups(controller: str) -> Iterator[Path]:
     """The folders of this process's group and of those above it, in the tree of a controller ("" for version 2)."""
     for line in text_of(PROC / "cgroup").splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if controller in controllers.split(","):
+        _, controllers, path = (*line.split(":", 2), "", "")[:3]
+        if path and controller in controllers.split(","):
             top, root = _mount(controller)
             inside = path.removeprefix(root.rstrip("/")) if path.startswith(root) else ""
             folder = top / inside.lstrip("/")

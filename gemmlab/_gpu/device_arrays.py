@@ -5,8 +5,7 @@ The result is an array of the type that the user passed in. Only packages that t
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from gemmlab._errors import BackendUnavailable, UnsupportedProblem
 from gemmlab._gpu import runtime_named
 from gemmlab._gpu.operands import DeviceOperand, new_operand
 from gemmlab._gpu.runtime import DeviceArray, HostArray, Queue, Runtime
+from gemmlab._gpu.transfers import dlpack
 from gemmlab._problem import AnyArray, Problem, agreed, resolved_dtypes
 
 if TYPE_CHECKING:
@@ -41,19 +41,17 @@ def owner(x: object) -> str | None:
 def common_owner(operands: Sequence[object]) -> str | None:
     """The owner of all operands; None if all are host arrays, UnsupportedProblem if the owners differ."""
     owners = [owner(x) for x in operands]
-    if len({*owners}) > 1 or ("dlpack" in owners and len({type(x) for x in operands}) > 1):
+    if len({*owners}) > 1 or ("dlpack" in owners and len({dlpack.library_of(x) for x in operands}) > 1):
         kinds = " and ".join(dict.fromkeys(f"{type(x).__module__}.{type(x).__qualname__}" for x in operands))
         raise UnsupportedProblem(f"operands of different kinds ({kinds}): bring all to one device and kind of array")
     return owners[0]
 
 
-def exchanged(x: AnyArray) -> tuple[AnyArray, Callable[[AnyArray], AnyArray]]:
-    """Another library's array as one that gemmlab multiplies, in the same memory, and a function that converts back."""
-    device = int(x.__dlpack_device__()[0])
-    library = sys.modules[type(x).__module__.partition(".")[0]]
-    space = x.__array_namespace__() if hasattr(x, "__array_namespace__") else library
+def exchanged(x: AnyArray) -> AnyArray:
+    """Another library's array as one that gemmlab multiplies, in the same memory."""
+    device = dlpack.device_of(x)
     if device == DLPACK_CPU:
-        return np.from_dlpack(x), space.from_dlpack
+        return dlpack.on_host(x)
     if device not in DLPACK:
         what = f"{type(x).__name__} is on a device of DLPack's type {device}"
         raise UnsupportedProblem(f"{what}, which gemmlab does not support: copy it to the host")
@@ -61,7 +59,7 @@ def exchanged(x: AnyArray) -> tuple[AnyArray, Callable[[AnyArray], AnyArray]]:
         known = import_module(DLPACK[device])
     except ImportError as error:
         raise BackendUnavailable(f"{type(x).__name__} needs {DLPACK[device]} here; fix: pip install it") from error
-    return known.from_dlpack(x), space.from_dlpack
+    return known.from_dlpack(x)
 
 
 def problem_of(

@@ -6,5 +6,6 @@
     team.hpp             the team: a caller, and the workers that join it
       thread_places.h    where workers run
       pieces.hpp         the pieces of a product, and who takes them
+      listening.hpp      whether a long product ends early, for a signal
     threadpool.py        threadpoolctl's view of our threads
 """
