@@ -88,6 +88,11 @@ class OpenCL(Runtime):
         if array.queue is None:
             raise UnsupportedProblem("the pyopencl array has no queue: give it one with array.with_queue(queue)")
         region = None
+        if hasattr(array.base_data, "svm_ptr"):  # freed beneath work that is under way, with some drivers
+            raise UnsupportedProblem(
+                "the pyopencl array is in shared virtual memory: copy it into a buffer, with "
+                "pyopencl.array.to_device(queue, array.get())"
+            )
         if array.base_data is not None:  # an empty array has no memory
             whole, begin = region_of(array.base_data, array.offset)
             region = whole.int_ptr, begin

@@ -158,7 +158,7 @@ def region_of(memory: Memory, start: int) -> tuple[Memory, int]:
     """The whole buffer that memory is a part of, and the byte in it where an array begins."""
     try:
         parent = memory.get_info(PARENT)
-    except (cl.Error, AttributeError):  # SVM has no parent
+    except cl.Error:
         return memory, start
     return (memory, start) if parent is None else (parent, start + memory.get_info(OFFSET))
 
