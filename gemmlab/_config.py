@@ -11,11 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, SupportsIndex
 
+from gemmlab._words import quoted
+
 if TYPE_CHECKING:
     from gemmlab._api import Call
     from gemmlab._backend import Params
 
 MAX_THREADS = 1024
+MAX_BYTES = 2**63  # of a memory
 SETTINGS = ("backend", "block", "cache_dir", "device_memory", "threads")
 _UNITS = {"": 1, "b": 1} | {
     f"{prefix}{middle}b": base**power
@@ -47,7 +50,7 @@ def check_threads(threads: SupportsIndex | None) -> int | None:
     except TypeError:
         count = 0
     if not 1 <= count <= MAX_THREADS:
-        raise ValueError(f"threads must be an integer from 1 to {MAX_THREADS}, or None, not {threads!r}")
+        raise ValueError(f"threads must be an integer from 1 to {MAX_THREADS}, or None, not {quoted(threads)}")
     return count
 
 
@@ -58,12 +61,13 @@ def check_bytes(size: object) -> int | None:
     """
     if size is None:
         return None
-    found = re.fullmatch(r"(\d+\.?\d*) ?([a-z]*)", str(size).strip().lower())
-    if isinstance(size, int | str) and not isinstance(size, bool) and found and found[2] in _UNITS:
-        count = int(float(found[1]) * _UNITS[found[2]])
-        if count >= 1:
-            return count
-    raise ValueError(f"a size of memory must be a number of bytes, or text such as 500MB or 2GiB, not {size!r}")
+    is_size = (isinstance(size, int) and 0 < size < MAX_BYTES) or isinstance(size, str)
+    found = re.fullmatch(r"(\d+\.?\d*) ?([a-z]*)", str(size).strip().lower()) if is_size else None
+    if found and not isinstance(size, bool) and found[2] in _UNITS:
+        count = float(found[1]) * _UNITS[found[2]]
+        if 1 <= count < MAX_BYTES:
+            return int(count)
+    raise ValueError(f"a size of memory must be a number of bytes, or text such as 500MB or 2GiB, not {quoted(size)}")
 
 
 class Config:
@@ -190,7 +194,7 @@ def _threads_from(text: str) -> int | None:
     try:
         return check_threads(int(text)) if text.strip() else None
     except ValueError:
-        raise ValueError(f"GEMMLAB_THREADS must be an integer from 1 to {MAX_THREADS}, not {text!r}") from None
+        raise ValueError(f"GEMMLAB_THREADS must be an integer from 1 to {MAX_THREADS}, not {quoted(text)}") from None
 
 
 def _bytes_from(text: str) -> int | None:

@@ -1,10 +1,11 @@
-"""Numbers, shares, times, sizes of memory and lists in words."""
+"""Numbers, shares, times, sizes of memory and lists in words; texts of others in messages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 DASH = "–"
+MOST_LETTERS = 300  # of a message that repeats what a file holds
 
 
 def number(value: float | None) -> str:
@@ -75,3 +76,39 @@ def listed(names: Sequence[str]) -> str:
     'a, b and c'
     """
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
+def printable(text: str) -> str:
+    """A text in one line, whose control characters are escaped, so that a terminal shows them and does nothing else.
+
+    Examples
+    --------
+    >>> printable("a\x1b[31m.npy is\\n damaged")
+    'a\\\\x1b[31m.npy is damaged'
+    """
+    return escaped(" ".join(text.split()))
+
+
+def escaped(line: str) -> str:
+    """A line without control characters."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in line)
+
+
+def shortened(text: str, most: int = MOST_LETTERS) -> str:
+    """At most so many letters of a text, from its start and its end."""
+    half = (most - 5) // 2
+    return text if len(text) <= most else f"{text[:half]} ... {text[-half:]}"
+
+
+def quoted(value: object) -> str:
+    """What somebody gave, in a message: at most 60 letters of it, on one line.
+
+    Examples
+    --------
+    >>> quoted("two\\nlines"), len(quoted("9" * 1000))
+    ("'two\\\\nlines'", 59)
+    """
+    try:
+        return shortened(escaped(repr(value)), 60)
+    except ValueError:  # an integer of thousands of digits
+        return f"a huge {type(value).__name__}"

@@ -26,9 +26,10 @@ from contextlib import suppress
 
 from gemmlab._config import config
 from gemmlab._errors import GemmlabError
+from gemmlab._words import printable, shortened
 from gemmlab.cli.arguments import parser
 from gemmlab.cli.ending import INTERRUPTED, TERMINATED, Terminated, sigterm_ends_orderly, warnings_in_one_line
-from gemmlab.cli.streams import printable, say, shortened, usable_streams
+from gemmlab.cli.streams import say, usable_streams
 
 __all__ = ["main", "parser"]
 

@@ -7,8 +7,9 @@ from argparse import Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from gemmlab._words import escaped
 from gemmlab.cli.progress import progress
-from gemmlab.cli.streams import escaped, say
+from gemmlab.cli.streams import say
 
 if TYPE_CHECKING:
     from gemmlab.product import Result

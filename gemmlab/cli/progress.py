@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
-from gemmlab.cli.streams import printable, say
+from gemmlab._words import printable
+from gemmlab.cli.streams import say
 
 Progress = Callable[[int, int, str], None]
 

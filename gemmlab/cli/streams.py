@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-MOST_LETTERS = 300  # of a message
+from gemmlab._words import printable
 
 
 @contextmanager
@@ -33,28 +33,6 @@ def say(text: str) -> None:
     """Print a line to standard error, if it can be: a full disk there does not end the work."""
     with suppress(OSError, ValueError):
         print(printable(text), file=sys.stderr, flush=True)
-
-
-def printable(text: str) -> str:
-    """A text in one line, whose control characters are escaped, so that a terminal shows them and does nothing else.
-
-    Examples
-    --------
-    >>> printable("a\x1b[31m.npy is\\n damaged")
-    'a\\\\x1b[31m.npy is damaged'
-    """
-    return escaped(" ".join(text.split()))
-
-
-def escaped(line: str) -> str:
-    """A line without control characters."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in line)
-
-
-def shortened(text: str) -> str:
-    """At most `MOST_LETTERS` of a text, from its start and its end."""
-    half = (MOST_LETTERS - 5) // 2
-    return text if len(text) <= MOST_LETTERS else f"{text[:half]} ... {text[-half:]}"
 
 
 def _keep_their_numbers() -> None:

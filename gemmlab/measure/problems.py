@@ -17,6 +17,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from gemmlab._problem import Array, DType
+from gemmlab._words import printable, shortened
 from gemmlab.verify.dtypes import DTYPES, dtype_of, is_exact
 
 Shape = tuple[int, int, int, int]  # batch, m, n, k
@@ -253,7 +254,7 @@ def _open_matrix(path: str) -> np.memmap[Any, Any]:
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror or error}") from None
     except Exception as error:  # a damaged header can raise nearly anything
-        what = " ".join(str(error).split())
+        what = shortened(printable(str(error)), 100)
         raise ValueError(f"{path}: not a readable .npy file ({what})") from None
     if matrix.ndim != 2:
         raise ValueError(f"{path}: holds a {matrix.ndim}-D array; a 2-D matrix is needed")

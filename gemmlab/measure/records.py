@@ -22,6 +22,7 @@ from typing import IO, Any, TypeVar
 from gemmlab._backend import by_todays_names
 from gemmlab._errors import CannotWrite
 from gemmlab._files import take_lock
+from gemmlab._words import quoted
 from gemmlab.measure.schema import KEYS, fault
 
 SCHEMA_VERSION = 2
@@ -200,10 +201,10 @@ def _parse(line: bytes) -> Record:
     if not isinstance(record, dict):
         raise ValueError("not a record (a JSON object)")
     if (version := record.get("schema_version")) not in (1, SCHEMA_VERSION):
-        raise ValueError(f"schema_version is {version!r}; this gemmlab reads 1 and {SCHEMA_VERSION}")
+        raise ValueError(f"schema_version is {quoted(version)}; this gemmlab reads 1 and {SCHEMA_VERSION}")
     kind = record.get("kind")
     if not isinstance(kind, str) or kind not in KEYS:
-        raise ValueError(f"kind is {kind!r}, not one of {', '.join(KEYS)}")
+        raise ValueError(f"kind is {quoted(kind)}, not one of {', '.join(KEYS)}")
     record = _of_today(record, KEYS[kind])
     if missing := [key for key in KEYS[kind] if key not in record]:
         raise ValueError(f"has no {', '.join(missing)}")

@@ -19,6 +19,7 @@ from typing import Any
 
 from gemmlab._errors import CannotWrite, GemmlabError
 from gemmlab._files import HAS_LOCKS, sync, sync_path, take_lock
+from gemmlab._words import escaped, shortened
 
 VERSION = 2
 MAX_BYTES = 1 << 26  # of a journal: a million tiles
@@ -87,7 +88,12 @@ class Journal:
                     break
                 other = ", or of another version of gemmlab" if number == 1 else ""
                 raise self.cannot_resume(f"its journal is damaged in line {number}{other}")
-            self._take(json.loads(body + b"}"))
+            try:
+                self._take(json.loads(body + b"}"))
+            except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+                if isinstance(error, CannotResume):
+                    raise
+                raise self.cannot_resume(f"its journal is damaged in line {number}") from None
             self._sum, length = checksum, length + len(line) + 1
         os.ftruncate(self._descriptor, length)
 
@@ -97,10 +103,12 @@ class Journal:
             self.header = entry
             if entry.get("journal") != VERSION:
                 raise self.cannot_resume("its journal is of another version of gemmlab")
-        elif "tile" in entry:
-            self.whole.add(entry["tile"])
-        else:
+        elif type(tile := entry.get("tile")) is int:
+            self.whole.add(tile)
+        elif 0 <= float(entry["checked"]) <= 1:
             self.checked = True
+        else:
+            raise ValueError
 
     def _sum_with(self, body: bytes) -> bytes:
         """The checksum of a line, and of all before it."""
@@ -157,7 +165,7 @@ def check_system() -> None:
 
 def _shown(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
-    return "missing" if value is None else text
+    return "missing" if value is None else shortened(escaped(text), 80)
 
 
 def _locked(path: Path) -> int:

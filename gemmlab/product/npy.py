@@ -18,6 +18,7 @@ from gemmlab._errors import UnsupportedProblem
 from gemmlab._files import reserve, sync
 from gemmlab._problem import Array, DType
 from gemmlab._tiles import cut
+from gemmlab._words import printable, shortened
 from gemmlab.product.matrices import Range, converted
 
 CONVERTED_BYTES = 1 << 20  # so many at once, in the dtype of the file
@@ -153,10 +154,14 @@ def _mapped(path: Path) -> np.memmap[tuple[int, ...], DType]:
     if path.exists() and not is_npy(path):
         raise ValueError(f"{path} is no .npy file: write it by numpy.save")
     try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+        with np.errstate(over="ignore"):  # a header may claim any size
+            found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError:
+        raise
+    except Exception as error:  # a damaged header raises nearly anything
         if "Python objects" in str(error):
             raise UnsupportedProblem(f"{path} holds Python objects: convert it to numbers, and save it again") from None
-        raise ValueError(f"{path} is damaged or not complete ({error}): write it again by numpy.save") from None
+        why = shortened(printable(str(error)), 100)
+        raise ValueError(f"{path} is damaged or not complete ({why}): write it again by numpy.save") from None
     assert isinstance(found, np.memmap)
     return found

@@ -234,7 +234,7 @@ def read_queries(path: Path_) -> list[list[int]]:
         A line that has something else, or nothing, with its number.
     """
     queries = []
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with open(path, encoding="utf-8-sig", errors="replace") as file:
         for number, line in enumerate(file, 1):
             try:
                 terms = [int(word) for word in line.split()]

@@ -123,11 +123,10 @@ def parsed(content: bytes, path: Path) -> tuple[Header, list[Entry]]:
         if header["gemmlab_tune"] != VERSION:
             raise CannotGoOn(f"{path} is of another version of gemmlab: give another --log")
         header["names"] = list(by_todays_names(dict.fromkeys(header["names"])))
-        for entry in entries:
-            rankings_of(header, [entry])
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, ZeroDivisionError) as error:
-        if isinstance(error, CannotGoOn):
-            raise
+        _fastest(header, entries)
+    except CannotGoOn:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
         raise CannotGoOn(f"{path} is no log of gemmlab tune, or a damaged one: give another --log") from None
     return header, entries
 
@@ -157,7 +156,10 @@ def replay(path: Path) -> list[Fastest]:
     OSError
         If it cannot be read.
     """
-    header, entries = read(path)
+    return _fastest(*read(path))
+
+
+def _fastest(header: Header, entries: list[Entry]) -> list[Fastest]:
     rankings = rankings_of(header, entries).values()
     found = (ranking.fastest(header["names"], defaults_of(header, ranking.dtype)) for ranking in rankings)
     return [one for one in found if one is not None]
