@@ -4,6 +4,7 @@
     take_lock(file)     an open file is one process's, until it is closed
     sync(file)          what was written is on disk
     sync_path(path)     the same of a file, or of a folder's list of files, by its name
+    check_regular(path) refuses pipes and devices, before they are read
     reserve(file, n)    a new file's space, so that no later write finds the disk full
 
 Some file systems (over a network, in user space) have no locks, cannot reserve space, or do not sync a folder: the work
@@ -105,3 +106,17 @@ def _if_it_can(ask: Callable[[], object], else_said: str) -> None:
 @cache
 def _say_once(what: str) -> None:
     warnings.warn(f"this file system {what}", RuntimeWarning, stacklevel=4)
+
+
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """ValueError if a path is there and is no regular file: a pipe may be waited for for ever, and a device never ends.
+
+    Examples
+    --------
+    >>> check_regular(os.devnull)
+    Traceback (most recent call last):
+    ...
+    ValueError: /dev/null is no regular file: copy what it has into one
+    """
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise ValueError(f"{os.fspath(path)} is no regular file: copy what it has into one")

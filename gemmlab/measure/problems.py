@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.format import open_memmap
 
+from gemmlab._files import check_regular
 from gemmlab._problem import Array, DType
 from gemmlab._words import printable, shortened
 from gemmlab.verify.dtypes import DTYPES, dtype_of, is_exact
@@ -247,6 +248,7 @@ def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, k: i
 
 def _open_matrix(path: str) -> np.memmap[Any, Any]:
     """Map a file whose matrix can be measured; ValueError with one line for any other file."""
+    check_regular(path)
     try:
         # Not np.load: it takes other kinds of file too, and speaks of pickles when it finds none of them.
         with np.errstate(over="ignore"):  # a header may claim any size

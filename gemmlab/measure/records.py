@@ -21,7 +21,7 @@ from typing import IO, Any, TypeVar
 
 from gemmlab._backend import by_todays_names
 from gemmlab._errors import CannotWrite
-from gemmlab._files import take_lock
+from gemmlab._files import check_regular, take_lock
 from gemmlab._words import quoted
 from gemmlab.measure.schema import KEYS, fault
 
@@ -183,6 +183,7 @@ def read(path: str | os.PathLike[str]) -> list[Record]:
         If the file cannot be read.
     """
     records = []
+    check_regular(path)
     with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
             if line.strip():

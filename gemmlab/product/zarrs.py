@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import product as pairs
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,11 @@ from gemmlab._errors import GemmlabError, UnsupportedProblem
 from gemmlab._files import sync_path
 from gemmlab._problem import Array, DType
 from gemmlab._tiles import cut
+from gemmlab._words import printable, shortened
 from gemmlab.product.matrices import Range, converted
 
 READ_BYTES = 2 << 20  # or written, at once, or one chunk if that is larger
+MAX_EXTENT = 1 << 48  # of a shape, or of chunks
 METADATA = ("zarr.json", ".zarray")  # of Zarr's formats 3 and 2
 
 
@@ -27,11 +31,15 @@ class ZarrMatrix:
     def __init__(self, path: Path, *, writable: bool = False) -> None:
         self.path = path
         self.array = _opened(path, "r+" if writable else "r")
-        self.shape: tuple[int, int] = self.array.shape
-        self.dtype: DType = self.array.dtype
-        stored = (self.array.shards if writable else None) or self.array.chunks
-        self.chunks: tuple[int, int] = tuple(map(min, stored, [max(1, size) for size in self.shape]))
-        self.overhead_bytes = overhead_bytes(stored, self.dtype)
+        with _readable(path):
+            self.shape: tuple[int, int] = self.array.shape
+            self.dtype: DType = self.array.dtype
+            stored = (self.array.shards if writable else None) or self.array.chunks
+            extents = [*self.shape, *(size - 1 for size in stored)]
+            if not all(0 <= extent < MAX_EXTENT for extent in extents):
+                raise ValueError(f"its shape is {self.shape}, and its chunks are of {stored}")
+            self.chunks: tuple[int, int] = tuple(map(min, stored, [max(1, size) for size in self.shape]))
+            self.overhead_bytes = overhead_bytes(stored, self.dtype)
 
     def close(self) -> None:
         """Nothing is kept open."""
@@ -67,7 +75,8 @@ class ZarrMatrix:
             raise
         except Exception as error:
             where = f"rows {rows[0]} to {rows[1] - 1}, columns {columns[0]} to {columns[1] - 1}"
-            raise ValueError(f"{self.path} cannot be read in {where} ({error}): write these chunks again") from error
+            why = shortened(printable(str(error)), 100)
+            raise ValueError(f"{self.path} cannot be read in {where} ({why}): write these chunks again") from error
 
     def write(self, rows: Range, columns: Range, block: Array) -> None:
         for part_rows, part_columns in self._parts(rows, columns):
@@ -130,11 +139,20 @@ def _opened(path: Path, mode: str) -> Any:
         raise FileNotFoundError(2, "No such file or directory", os.fspath(path))
     if not is_array(path):
         raise UnsupportedProblem(f"{path} is no Zarr array in a folder: write it by zarr.create_array")
+    with _readable(path), zarr.config.set({"array.write_empty_chunks": True}):
+        return zarr.open_array(os.fspath(path), mode=mode)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Within the block, whatever damaged metadata lead to is a ValueError of one line."""
     try:
-        with zarr.config.set({"array.write_empty_chunks": True}):
-            return zarr.open_array(os.fspath(path), mode=mode)
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} cannot be read as a Zarr array: {error}") from None
+        yield
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        why = shortened(printable(f"{type(error).__name__}: {error}"), 100)
+        raise ValueError(f"{path} cannot be read as a Zarr array ({why}): write it again") from None
 
 
 def _aligned(part: Range, size: int) -> list[Range]:

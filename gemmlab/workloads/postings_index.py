@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from gemmlab._cpu.machine import free_memory_bytes
 from gemmlab._cpu.threads._threads import max_threads
-from gemmlab._files import replacing
+from gemmlab._files import check_regular, replacing
 from gemmlab.workloads._postings import Loops, walk
 
 Ids = npt.NDArray[np.uint32]
@@ -107,6 +107,7 @@ class Index:
         OSError
             A file that cannot be read.
         """
+        check_regular(path)
         size = os.path.getsize(path)
         if size % 4:
             raise ValueError(f"{path}: cut off at byte {size}, in the middle of a number")
@@ -234,6 +235,7 @@ def read_queries(path: Path_) -> list[list[int]]:
         A line that has something else, or nothing, with its number.
     """
     queries = []
+    check_regular(path)
     with open(path, encoding="utf-8-sig", errors="replace") as file:
         for number, line in enumerate(file, 1):
             try:

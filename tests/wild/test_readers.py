@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -152,6 +154,41 @@ def test_npy(tmp_path, reader):
     damage(path, reader, (ValueError, gemmlab.GemmlabError))
 
 
+@pytest.mark.skipif(find_spec("zarr") is None, reason="needs zarr")
+@pytest.mark.filterwarnings("ignore")  # Zarr's, of damaged metadata
+@pytest.mark.parametrize("version", [3, 2])
+def test_zarr(tmp_path, version):
+    """Products of a damaged matrix: what can be planned with its metadata can be computed, or is one line."""
+    import zarr
+
+    folder = tmp_path / "a.zarr"
+    array = zarr.create_array(str(folder), shape=(40, 30), chunks=(20, 15), dtype="f4", zarr_format=version)
+    array[...] = RNG.integers(1, 9, (40, 30)).astype("f4")
+    np.save(tmp_path / "b.npy", np.ones((30, 20), "f4"))
+    path = next(folder / name for name in ("zarr.json", ".zarray") if (folder / name).exists())
+    content = path.read_bytes()
+    for _ in range(MUTATIONS // 4):
+        path.write_bytes(mutated(content, RNG))
+        try:
+            with np.errstate(all="raise"):
+                product(folder, tmp_path / "b.npy", tmp_path / "c.npy", memory="64MiB")
+        except (ValueError, gemmlab.GemmlabError, OSError) as error:
+            try:
+                check(error, folder)
+            except AssertionError:
+                print(path.read_bytes()[:3000])
+                raise
+        except BaseException:
+            print(path.read_bytes()[:3000])
+            raise
+        for left in tmp_path.glob("c.npy*"):
+            if left.name.endswith("-journal") and (tmp_path / "c.npy.gemmlab-part").exists():
+                continue  # begun, to be resumed when the chunks are mended
+            assert left.name in ("c.npy", "c.npy.gemmlab-part"), left
+        for left in tmp_path.glob("c.npy*"):
+            left.unlink()
+
+
 def signed(content):
     """A journal's lines with the checksums that they should have."""
     from hashlib import sha256
@@ -232,3 +269,16 @@ def test_it_is_a_journal(begun):
     assert signed(begun.read_bytes()) == begun.read_bytes()
     with Journal(begun) as journal:
         assert journal.header is not None
+
+
+@pytest.mark.parametrize("reader", [
+    records.read, log.replay, problems._open_matrix, open_matrix, Index.read, read_queries,
+], ids=range(6))  # fmt: skip
+@pytest.mark.parametrize("special", ["a pipe", "/dev/zero", "/dev/null"])
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path, reader, special):
+    path = Path(special)
+    if special == "a pipe":
+        os.mkfifo(path := tmp_path / "pipe.npy")
+    with pytest.raises(ValueError, match=r"no regular file|no .npy file") as caught:
+        reader(path)
+    check(caught.value, path)

@@ -22,7 +22,7 @@ from typing import Any
 from gemmlab._backend import by_todays_names
 from gemmlab._config import config
 from gemmlab._errors import CannotWrite, GemmlabError
-from gemmlab._files import take_lock
+from gemmlab._files import check_regular, take_lock
 from gemmlab.tune.search.ranking import Entry, Fastest, Ranking, Values
 
 VERSION = 1
@@ -49,6 +49,7 @@ class Log:
 
     def __init__(self, path: Path, header: Header) -> None:
         self.path = path
+        check_regular(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open(path, "a+b")  # noqa: SIM115, closed by close
@@ -110,6 +111,7 @@ class Log:
 
 def read(path: Path) -> tuple[Header, list[Entry]]:
     """The header and the entries of a log. CannotGoOn if the file is none; OSError if it cannot be read."""
+    check_regular(path)
     if os.stat(path).st_size > 2 * MAX_BYTES:
         raise CannotGoOn(f"{path} is too large for a log of gemmlab tune")
     return parsed(path.read_bytes(), path)
