@@ -694,3 +694,11 @@ finally:
 )
 def test_a_forked_child_multiplies_on_one_thread_and_warns_once(products):
     output_of(FORK.format(products="\n".join(" " * 8 + line for line in products)))
+
+
+@pytest.mark.parametrize("shapes", [((50,), (50, 40)), ((40, 50), (50,)), ((50,), (50,)), ((40, 50), (50, 40))])
+def test_explain_does_not_say_what_was_not_measured(shapes, monkeypatch):
+    a, b = (np.ones(shape) for shape in shapes)
+    monkeypatch.setattr(gemmlab._registry._auto, "row_of", lambda problem: None)
+    rows = {name: why for name, _, why in gemmlab.explain(a, b).rows}
+    assert "faster here" not in rows["cpu-numpy"].replace("was not measured to be faster here", "")

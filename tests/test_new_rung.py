@@ -187,6 +187,24 @@ __kernel GROUP void gemm(OPERANDS)
 
 
 @on_opencl
+@pytest.mark.parametrize("kind", ["text", "file"])
+def test_what_the_compiler_says_names_the_users_file_and_line(tmp_path, kind):
+    damaged = KERNEL.replace("real sum = 0;", "real sum = wrong;")
+    line = damaged.splitlines().index(next(x for x in damaged.splitlines() if "wrong" in x)) + 1
+    (file := tmp_path / "my \"kernel.cl").write_text(damaged)
+    width = Param("width", 3, (1, 3), "columns of C per work-item")
+    backend = gemmlab.opencl_rung(
+        "opencl-made-up", file if kind == "file" else damaged, params=[width], group=lambda params: (8, 1),
+        block=lambda params: (8 * params["width"], 1),
+    )  # fmt: skip
+    name = "my kernel.cl" if kind == "file" else "opencl-made-up"
+    with registered(backend), pytest.raises(gemmlab.DeviceError) as caught:
+        gemmlab.matmul(np.ones((3, 3), "f4"), np.ones((3, 3), "f4"), backend="opencl-made-up")
+    assert str(caught.value).splitlines()[-1] == f"{name}:{line}: real sum = wrong;"
+    assert f"{name}:{line}:" in str(caught.value).rpartition("\n")[0]
+
+
+@on_opencl
 def test_an_opencl_rung_multiplies_with_its_parameter_as_a_macro():
     width = Param("width", 3, (1, 3), "columns of C per work-item")
     backend = gemmlab.opencl_rung(

@@ -208,7 +208,8 @@ def _considered(candidate: str, problem: Problem, wanted: str, asked: str) -> tu
     if why_not is not None:
         return candidate, False, why_not
     if candidate != wanted:
-        return candidate, False, _why_not_auto(candidate) if asked == "auto" else f"{asked} was asked for"
+        by_auto = asked == "auto"
+        return candidate, False, _why_not_auto(candidate, problem, wanted) if by_auto else f"{asked} was asked for"
     return candidate, True, f"asked for as {asked}" if asked != "auto" else _why_auto(problem, wanted)
 
 
@@ -227,5 +228,11 @@ def _why_auto(problem: Problem, taken: str) -> str:
     return f"auto: {problem.dtype} goes to NumPy, no other backend handles it"
 
 
-def _why_not_auto(candidate: str) -> str:
-    return "auto: another is faster here" if candidate in _registry.AUTO else "auto takes it only by name"
+def _why_not_auto(candidate: str, problem: Problem, taken: str) -> str:
+    if candidate not in _registry.AUTO:
+        return "auto takes it only by name"
+    if taken in _registry.faster_by_profile(problem):
+        return f"auto: gemmlab tune auto found {taken} faster for products of this size here"
+    if candidate == _registry.AUTO[0]:
+        return f"auto: was measured to be slower here than {taken} for this class of shape"
+    return "auto: was not measured to be faster here"

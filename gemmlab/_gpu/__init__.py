@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gemmlab._gpu.ladder.numbers import NUMBERS
 from gemmlab._gpu.ladder.rung import Rung, RungParams, Shape
@@ -39,6 +39,17 @@ if TYPE_CHECKING:
     from gemmlab._backend import Param
     from gemmlab._gpu.backend import DeviceBackend
     from gemmlab._gpu.runtime import Device, Runtime
+
+class Source(Protocol):
+    """A file with a text: a `pathlib.Path`, or what `importlib.resources.files` gives."""
+
+    @property
+    def name(self) -> str:
+        """Its name, without folders."""
+
+    def read_text(self, encoding: str | None = None) -> str:
+        """What it holds."""
+
 
 VENDORS = {"opencl": "clblast", "sycl": "onemkl", "cuda": "cublas"}
 
@@ -76,7 +87,7 @@ def backend_named(name: str) -> DeviceBackend:
 
 def opencl_rung(
     name: str,
-    text: str,
+    text: str | Source,
     *,
     params: Sequence[Param],
     group: Callable[[RungParams], Shape],
@@ -96,8 +107,9 @@ def opencl_rung(
     ----------
     name : str
         The backend's name: `opencl-` and a word.
-    text : str
-        The kernel in OpenCL C.
+    text : str or path
+        The kernel in OpenCL C, or its file (a `pathlib.Path`, or what `importlib.resources.files` gives). Messages of
+        the compiler name this file, or else the backend, with the line of this text.
     params : sequence of Param
         Positive integers with a default. The kernel sees each as a macro in capitals; each function below gets a
         mapping of their values by name.
@@ -152,9 +164,16 @@ def opencl_rung(
         raise ValueError(f"the default of a parameter must be an integer: {', '.join(wrong)}")
     rung = Rung(
         parsed.rung, summary, source, tuple(params), dict.fromkeys(("gpu", "cpu"), defaults), group, block, traffic,
-        local, registers, own_text=text,
+        local, registers, own_text=_with_lines_of(text, name),
     )  # fmt: skip
     return RungBackend(runtime_named(parsed.runtime), rung)
+
+
+def _with_lines_of(text: str | Source, name: str) -> str:
+    """A kernel's text, whose lines the compiler counts from 1, in its file or under its backend's name."""
+    content, file = (text, name) if isinstance(text, str) else (text.read_text(encoding="utf-8"), text.name)
+    label = "".join(letter for letter in file if letter.isprintable() and letter not in '"\\')
+    return f'#line 1 "{label}"\n{content}'
 
 
 def best_rung(family: BackendName) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from gemmlab._errors import DeviceError
@@ -28,8 +29,18 @@ def failed(device: Device, doing: str, error: Exception) -> DeviceError:
     )
 
 
-def build_failed(device: Device, log: str) -> DeviceError:
-    """The error for a source that the device's compiler rejects, with its log."""
-    return DeviceError(f"{device.label} cannot build the kernel; its compiler says:\n{log.strip()}")
+def build_failed(device: Device, log: str, text: str = "") -> DeviceError:
+    """The error for a text that the device's compiler rejects, with its log, and the lines that this names."""
+    said = [f"{device.label} cannot build the kernel; its compiler says:", log.strip(), *_lines_named(log, text)]
+    return DeviceError("\n".join(said))
+
+
+def _lines_named(log: str, text: str) -> list[str]:
+    """The first lines of a text with a name (`#line 1 "name"`) that a log names."""
+    if (named := re.search(r'^#line 1 "(.*)"\n', text, re.MULTILINE)) is None:
+        return []
+    lines, name = text[named.end() :].splitlines(), named[1]
+    numbers = dict.fromkeys(map(int, re.findall(rf"{re.escape(name)}\D{{1,3}}(\d{{1,6}})\b", log)))
+    return [f"{name}:{number}: {lines[number - 1].strip()}" for number in numbers if 0 < number <= len(lines)][:5]
 
 

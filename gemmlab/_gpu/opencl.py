@@ -218,7 +218,7 @@ class OpenCLQueue(Queue):
         try:
             program = _build(cl.Program(self.context, source), options)
         except cl.RuntimeError as error:
-            raise failures.build_failed(self.device, str(error)) from None
+            raise failures.build_failed(self.device, str(error), source) from None
         return _kernel_of(program, name), program.binaries[0]
 
     def _binary_to_cache(self, binary: bytes, name: str) -> bytes:
