@@ -206,8 +206,9 @@ def _check_chunks(backend: str, a: Operand, b: Operand) -> None:
 def _stand_in(x: AnyArray) -> Array:
     """An array of the same shape and dtype without memory."""
     x = x if hasattr(x, "shape") and hasattr(x, "dtype") else np.asarray(x)
-    shape = tuple(0 if side != side else int(side) for side in x.shape)  # NaN: not known
-    return np.broadcast_to(np.zeros((), x.dtype), shape)
+    if any(math.isnan(side) for side in x.shape):
+        raise ValueError("a Dask array has chunks of unknown size: call its compute_chunk_sizes() first")
+    return np.broadcast_to(np.zeros((), x.dtype), tuple(map(int, x.shape)))
 
 
 def _unit(a: AnyArray, b: AnyArray, out: AnyArray) -> tuple[int, ...]:

@@ -67,7 +67,7 @@ class Operand:
     def in_chunks(self, batch: Sequence[Chunks], outer: Chunks, inner: Chunks) -> Operand:
         """The same operand on another grid; axes of the batch that it lacks, or that have one element, stay so."""
         own = tuple(
-            of_result if sum(chunks) > 1 else chunks
+            (1,) if sum(chunks) == 1 else of_result if sum(chunks) else chunks
             for chunks, of_result in zip(self.batch, batch[len(batch) - len(self.batch) :], strict=True)
         )
         array = self.array
@@ -167,8 +167,6 @@ def _chunked(x: AnyArray, like: AnyArray) -> AnyArray:
         source = x.dask.layers.get(f"original-{x.name}", {}).get(f"original-{x.name}")
         if is_zarr(source) and source.shape == x.shape and type(x._meta) is np.ndarray:
             return _chunked(source, like)
-        if any(math.isnan(side) for side in x.shape):
-            raise ValueError("a Dask array has chunks of unknown size: call its compute_chunk_sizes() first")
         return x
     if is_zarr(x):
         return from_array(x) if current_client() is not None and is_in_this_process(x) else by_absolute_path(x)
@@ -198,7 +196,7 @@ def _common_batch(a: Operand, b: Operand) -> list[Chunks]:
     for axis in range(-count, 0):
         own = [x.batch[axis] for x in (a, b) if len(x.batch) >= -axis]
         wide = [chunks for chunks in own if sum(chunks) != 1]
-        found.append(common_blockdim(wide) if wide else own[0])
+        found.append(common_blockdim(wide) if wide else (1,))
     return found
 
 
