@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 MAX_THREADS = 1024
 MAX_BYTES = 2**63  # of a memory
+NO_CACHE = Path(os.devnull, "gemmlab")  # where no file can be, and nobody else can put one
 SETTINGS = ("backend", "block", "cache_dir", "device_memory", "threads")
 _UNITS = {"": 1, "b": 1} | {
     f"{prefix}{middle}b": base**power
@@ -102,6 +104,7 @@ class Config:
         self._block = _names(environ.get("GEMMLAB_BLOCK", ""))
         self._isa = environ.get("GEMMLAB_ISA") or None
         self._cache_dir = Path(environ.get("GEMMLAB_CACHE_DIR") or _default_cache(environ))
+        self._has_warned = False
         self._device_memory = _bytes_from(environ.get("GEMMLAB_DEVICE_MEMORY", ""))
 
     if not TYPE_CHECKING:  # type checkers reject unknown names only where they see no __setattr__
@@ -164,6 +167,16 @@ class Config:
     def cache_dir(self) -> Path:
         return self._cache_dir
 
+    def cache_to_write(self) -> Path:
+        """`cache_dir`; warns once where nothing can be kept there, since the user has no home."""
+        if self._cache_dir == NO_CACHE and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                "gemmlab keeps no cache, since there is no home folder: set GEMMLAB_CACHE_DIR to keep one",
+                RuntimeWarning, stacklevel=3,
+            )  # fmt: skip
+        return self._cache_dir
+
     @cache_dir.setter
     def cache_dir(self, directory: str | os.PathLike[str]) -> None:
         self._cache_dir = Path(directory)
@@ -211,11 +224,7 @@ def _default_cache(environ: Mapping[str, str]) -> Path:
         home, folder = environ.get("HOME", os.path.expanduser("~")), environ.get("XDG_CACHE_HOME", "")
         if not os.path.isabs(folder):  # so says XDG
             folder = os.path.join(home, ".cache") if os.path.isabs(home) and os.path.isdir(home) else "~"
-    if folder.startswith("~"):  # the user has no home directory, and none is made
-        from tempfile import gettempdir
-
-        folder = gettempdir()
-    return Path(folder) / "gemmlab"
+    return NO_CACHE if folder.startswith("~") else Path(folder) / "gemmlab"
 
 
 config = Config(os.environ)

@@ -111,6 +111,7 @@ def _put(table: Table, place: str, backend: str, found: Mapping[str, Any]) -> No
 
 
 def _write(content: Content) -> None:
+    config.cache_to_write()
     path().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     text = json.dumps({"version": VERSION, **content._asdict()}, indent=2, sort_keys=True)
     with replacing(path(), private=True) as file:

@@ -61,6 +61,7 @@ class Entry:
     def store(self, binary: bytes) -> None:
         """Store the binary atomically. A failure to write is ignored."""
         path, content = self._path(), self._header(binary) + b"\n" + binary
+        config.cache_to_write()
         with suppress(OSError):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if len(content) > LIMIT_BYTES or not _is_private(path.parent.stat()):

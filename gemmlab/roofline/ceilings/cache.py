@@ -86,6 +86,7 @@ def _read() -> list[Record]:
 
 
 def _write(records: Sequence[Record]) -> None:
+    config.cache_to_write()
     with suppress(CannotWrite, OSError):
         path().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write(path(), records)

@@ -176,7 +176,7 @@ def defaults_of(header: Header, dtype: str) -> Values:
 def usual_path(header: Header) -> Path:
     """The log in the cache of the searches that can go on from one another."""
     digest = sha256(repr([header[name] for name in SAME]).encode()).hexdigest()[:12]
-    return config.cache_dir / "tune" / f"{header['backend']}-{digest}.jsonl"
+    return config.cache_to_write() / "tune" / f"{header['backend']}-{digest}.jsonl"
 
 
 def shape_of(entry: Entry) -> tuple[int, int, int]:
