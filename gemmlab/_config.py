@@ -167,6 +167,10 @@ class Config:
     def cache_dir(self) -> Path:
         return self._cache_dir
 
+    @cache_dir.setter
+    def cache_dir(self, directory: str | os.PathLike[str]) -> None:
+        self._cache_dir = Path(directory)
+
     def cache_to_write(self) -> Path:
         """`cache_dir`; warns once where nothing can be kept there, since the user has no home."""
         if self._cache_dir == NO_CACHE and not self._has_warned:
@@ -176,10 +180,6 @@ class Config:
                 RuntimeWarning, stacklevel=3,
             )  # fmt: skip
         return self._cache_dir
-
-    @cache_dir.setter
-    def cache_dir(self, directory: str | os.PathLike[str]) -> None:
-        self._cache_dir = Path(directory)
 
     @property
     def device_memory(self) -> int | None:

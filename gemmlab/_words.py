@@ -89,9 +89,11 @@ def printable(text: str) -> str:
     return escaped(" ".join(text.split()))
 
 
-def escaped(line: str) -> str:
-    """A line without control characters."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in line)
+def escaped(text: str, keep: str = "") -> str:
+    """A text without control characters but those to `keep`."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter in keep else ascii(letter)[1:-1] for letter in text)
 
 
 def shortened(text: str, most: int = MOST_LETTERS) -> str:

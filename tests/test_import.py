@@ -59,7 +59,8 @@ def test_the_pytest_plugin_loads_the_standard_library_and_pytest():
     assert added - sys.stdlib_module_names == {"gemmlab"}
     modules = output_of("import sys, gemmlab.pytest_plugin; print(*sys.modules)").split()
     own = {module for module in modules if module.partition(".")[0] == "gemmlab"}
-    assert own == {"gemmlab", "gemmlab._above", "gemmlab._config", "gemmlab._version", "gemmlab.pytest_plugin"}
+    names = ("_above", "_config", "_version", "_words", "pytest_plugin")
+    assert own == {"gemmlab", *(f"gemmlab.{name}" for name in names)}
 
 
 # Public names

@@ -89,10 +89,8 @@ class OpenCL(Runtime):
             raise UnsupportedProblem("the pyopencl array has no queue: give it one with array.with_queue(queue)")
         region = None
         if hasattr(array.base_data, "svm_ptr"):  # freed beneath work that is under way, with some drivers
-            raise UnsupportedProblem(
-                "the pyopencl array is in shared virtual memory: copy it into a buffer, with "
-                "pyopencl.array.to_device(queue, array.get())"
-            )
+            fix = "copy it into a buffer, with pyopencl.array.to_device(queue, array.get())"
+            raise UnsupportedProblem(f"the pyopencl array is in shared virtual memory: {fix}")
         if array.base_data is not None:  # an empty array has no memory
             whole, begin = region_of(array.base_data, array.offset)
             region = whole.int_ptr, begin
@@ -266,9 +264,8 @@ class OpenCLQueue(Queue):
 class DriverCalls:
     """A block of calls of the driver, which several threads may be in at once; the program ends after them.
 
-    Python ends daemon threads where they take the GIL again. pyopencl does that in C++ code through which no thread can
-    be ended, and the whole process aborts. So at exit daemon threads start no more calls, and the others are
-    awaited.
+    Python ends daemon threads where they take the GIL again. pyopencl does that in C++ code, which aborts the process
+    then. So at exit daemon threads start no more calls, and the others are awaited.
     """
 
     def __init__(self) -> None:

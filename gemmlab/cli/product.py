@@ -7,7 +7,6 @@ from argparse import Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from gemmlab._words import escaped
 from gemmlab.cli.progress import progress
 from gemmlab.cli.streams import say
 
@@ -21,7 +20,7 @@ def run_product(arguments: Namespace) -> int:
     if arguments.json:
         print(json.dumps(_as_dict(found), indent=1))
     else:
-        print("\n".join(map(escaped, _text(arguments, found).splitlines())))
+        print(_text(arguments, found))
     return 0 if found.ok else 1
 
 

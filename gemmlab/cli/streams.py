@@ -1,6 +1,7 @@
 """What a command prints, whatever its streams are: closed, full, of an encoding without a file's letters.
 
 The work of a command does not depend on its streams: what cannot be printed is escaped, or lost if nobody can read it.
+So are control characters: a name in a file must not move a terminal's cursor.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any, TextIO, cast
 
-from gemmlab._words import printable
+from gemmlab._words import escaped, printable
 
 
 @contextmanager
@@ -23,10 +25,25 @@ def usable_streams() -> Iterator[None]:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, for all of the command
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    sys.stdout = cast("TextIO", _Escaping(sys.stdout))  # standard error has a progress bar, and `say`
     try:
         yield
     finally:
         sys.stdout, sys.stderr = before
+
+
+class _Escaping:
+    """A stream without control characters, but for tabs and the ends of lines."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text, escaped."""
+        return self._stream.write(escaped(text, "\n\t"))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def say(text: str) -> None:

@@ -9,6 +9,7 @@
     zarrs.py       Zarr arrays in folders, by whole chunks
     plan.py        the tiles, by what they make it read
     tiles.py       compute the tiles: read ahead, multiply, write, sync
+    reader.py      a thread that reads ahead
     journal.py     what was asked for and which tiles are whole; the lock
     identity.py    what bits depend on besides: build, machine, profile
     output.py      temporary and final names; full disks, and outputs that are inputs

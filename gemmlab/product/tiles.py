@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from time import perf_counter
 from typing import Any, TypeAlias, cast
@@ -18,6 +18,7 @@ from gemmlab.product.journal import Journal
 from gemmlab.product.matrices import Matrix, Range
 from gemmlab.product.output import full_disk_in_one_line
 from gemmlab.product.plan import Tiling
+from gemmlab.product.reader import Reader
 
 Progress: TypeAlias = Callable[[int, int, str], None]  # from the work that is done, all work, and what is done now
 Block: TypeAlias = tuple[Range, Range]
@@ -78,7 +79,7 @@ def compute(
         for depth in plan.depths
     ]  # fmt: skip
     seconds, done, total = Seconds(), 0, sum(step.work for step in steps)
-    with ThreadPoolExecutor(1, "gemmlab-reader") as reader:
+    with Reader() as reader:
         blocks = zip(
             steps,
             read_ahead(a, [(step.rows, step.depth) for step in steps], plan.tm * plan.tk, multiplier.dtype, reader),
@@ -111,19 +112,21 @@ def _keep(step: Step, sums: Array, out: Matrix, journal: Journal, tiles: int) ->
 
 
 def read_ahead(
-    matrix: Matrix, blocks: Sequence[Block], size: int, dtype: DType, reader: ThreadPoolExecutor
+    matrix: Matrix, blocks: Sequence[Block], size: int, dtype: DType, reader: Reader
 ) -> Iterator[Array]:
     """Each block in turn. While the caller uses one, the next that differs is read into the other of two buffers."""
     order = [block for block, _ in groupby(blocks)]
     buffers = [np.empty(size, dtype) for _ in order[:2]]
 
-    def start(number: int) -> Future[Array] | None:
-        return reader.submit(matrix.read, *order[number], buffers[number % 2]) if number < len(order) else None
+    def start(number: int) -> Callable[[], Array] | None:
+        if number >= len(order):
+            return None
+        return reader.start(partial(matrix.read, *order[number], buffers[number % 2]))
 
     pending = start(0)
     for number, (_, same) in enumerate(groupby(blocks)):
         assert pending is not None
-        block = pending.result()
+        block = pending()
         pending = start(number + 1)
         for _ in same:
             yield block

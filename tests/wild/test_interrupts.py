@@ -20,6 +20,7 @@ import os, signal, threading, time
 import numpy as np
 import gemmlab
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell may have had ignored
 small = np.arange(4200, dtype="f8").reshape(60, 70)
 
 def is_right():
@@ -96,6 +97,7 @@ import os, signal, threading
 import numpy as np
 import gemmlab
 
+signal.signal(signal.SIGINT, signal.default_int_handler)
 x, results = np.ones((2500, 2500)), []
 thread = threading.Thread(target=lambda: results.append(gemmlab.matmul(x, x)))
 thread.start()

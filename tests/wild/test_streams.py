@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -67,6 +69,7 @@ def test_a_message_is_one_line_without_control_characters(files, name):
 def test_streams_of_another_kind(files, stream):
     code = f"""
 import sys
+from pathlib import Path
 from gemmlab.cli import main
 sys.stdout = {stream}
 status = main(["product", "a.npy", "b.npy", "--out", "c.npy"])
@@ -83,3 +86,16 @@ def test_a_long_name_is_shortened():
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert len(done.stderr) <= 310
+
+
+@pytest.mark.parametrize("command", ["tune cpu-packed --replay LOG", "backends", "info"])
+def test_tables_have_no_control_characters(tmp_path, command):
+    lines = (Path(__file__).parents[1] / "tune" / "logs" / "cpu-packed-zen4.jsonl").read_text().splitlines()
+    header = json.loads(lines[0])
+    header["names"] = [f"{name}\x1b[31m" for name in header["names"]]
+    (log := tmp_path / "log.jsonl").write_text("\n".join([json.dumps(header), *lines[1:], ""]))
+    odd = {"GEMMLAB_CACHE_DIR": str(tmp_path / "a\x1b[31mred"), "GEMMLAB_BLOCK": "cuda-naive\x1b[0m"}
+    done = run_python("-m", "gemmlab", *command.replace("LOG", str(log)).split(), **odd)
+    assert "\x1b" not in done.stdout + done.stderr
+    if "replay" in command:
+        assert r"\x1b[31m" in done.stdout
