@@ -54,7 +54,8 @@ def test_only_another_run_is_said_to_be_one(files, failing_calls):
     assert "another process works on this output" in done.stderr
 
 
-@pytest.mark.parametrize("number", LACKING, ids=str)
+@pytest.mark.exhaustive  # it measures
+@pytest.mark.parametrize("number", LACKING[:2], ids=str)
 def test_records_are_written_without_locks(number, tmp_path, failing_calls):
     out = tmp_path / "records.jsonl"
     options = "--backends", "cpu-packed", "--sizes", "16", "--rounds", "1", "--budget", "0.01", "--out", out

@@ -17,8 +17,13 @@ BINDING = [
 two_cpus = pytest.mark.skipif(
     not hasattr(os, "sched_getaffinity") or not {0, 1} <= os.sched_getaffinity(0), reason="needs CPUs 0 and 1"
 )
-USE = """
+# What tests before have left in the environment, as Dask does, is not read.
+CLEAN = """
 import os
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.pop(name, None)
+"""
+USE = CLEAN + """
 before = os.sched_getaffinity(0)
 import numpy as np
 import gemmlab
@@ -51,8 +56,8 @@ assert usable_cpus() == max_threads() == threads() == threads("cpu-ikj") == 1
 @two_cpus
 @pytest.mark.parametrize("settings", BINDING, ids=str)
 def test_openmp_was_loaded_before(settings):
-    output_of(f"""
-import ctypes, os
+    output_of(f"""{CLEAN}
+import ctypes
 ctypes.CDLL("libgomp.so.1")
 narrow = os.sched_getaffinity(0)
 {USE}
