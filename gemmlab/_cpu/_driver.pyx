@@ -31,6 +31,7 @@ cdef extern from *:
 cdef extern from "openmp_or_serial.h" nogil:
     void set_schedule(int kind, int *old_kind, int *old_chunk)
     void restore_schedule(int kind, int chunk)
+    int may_be_main_thread()
 
 ctypedef void (*Sgemm)(char *, char *, int *, int *, int *, float *, float *, int *, float *, int *,
                        float *, float *, int *) noexcept nogil
@@ -60,12 +61,13 @@ cdef extern from *:
 
 # Ctrl-C ends a long product of a rung between two bands of C: some block rows, or some columns of one. Each number of C
 # is computed as without bands. Threads wait for each other at the end of a band, so bands grow until they take BAND_S.
-cdef double FIRST_FLOP = 2e7, FIRST_FLOP_OF_BLOCKS = 1e9  # the first band; a product of fewer is over soon enough
-cdef double BAND_S = 0.25
+cdef double FIRST_FLOP = 2e7, FIRST_FLOP_OF_BLOCKS = 1e9, BAND_S = 0.25  # of the first band; a further one
 
 
 cdef int ask_for_signals() except -1 nogil:
     """In the main thread, run the handlers of signals that have come, which may raise."""
+    if not may_be_main_thread():
+        return 0
     with gil:
         return PyErr_CheckSignals()
 

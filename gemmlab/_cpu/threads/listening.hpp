@@ -6,7 +6,7 @@
 namespace {
 
 constexpr double LONG_VECTORS = 1e8;  // multiplied and added: a product of fewer ends soon enough
-constexpr long long LISTENED_EACH_NS = 100000000;
+constexpr long long LISTENED_EACH_NS = 250000000;  // asking may wait for other threads of Python
 
 struct Listening {
     int (*ask)();
@@ -15,14 +15,14 @@ struct Listening {
 };
 thread_local Listening *listening = NULL;
 
-/* From now on, the product that the calling thread is in listens. */
+/* From now on, the product that the calling thread is in listens, if this is the main thread. */
 void listen(Listening *here, int (*ask)()) {
     *here = {ask, clock_ns(), false};
-    listening = here;
+    if (may_be_main_thread()) listening = here;
 }
 /* It has ended: whether early. */
 bool stop_listening() {
-    const bool is_over = listening->is_over;
+    const bool is_over = listening && listening->is_over;
     listening = NULL;
     return is_over;
 }

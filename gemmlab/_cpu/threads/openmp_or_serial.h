@@ -50,4 +50,13 @@ static inline int omp_get_num_threads(void) { return 1; }
 static inline void set_schedule(int kind, int *old_kind, int *old_chunk) { *old_kind = kind; *old_chunk = 0; }
 static inline void restore_schedule(int kind, int chunk) { (void)kind; (void)chunk; }
 #endif
+
+/* Whether the calling thread may be the main one, the only one that runs handlers of signals. */
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+static inline int may_be_main_thread(void) { return syscall(SYS_gettid) == getpid(); }
+#else
+static inline int may_be_main_thread(void) { return 1; }
+#endif
 #endif

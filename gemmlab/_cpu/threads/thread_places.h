@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 typedef struct {
@@ -46,7 +45,7 @@ static inline int cpus_of_thread(const cpus *of_main) {
     if (sched_getaffinity(0, sizeof now, now.sets)) return omp_get_num_procs();
     const int count = CPU_COUNT_S(sizeof now, now.sets), places = bound_places();
     int in_places = 0, is_place = 0;
-    if (syscall(SYS_gettid) == getpid() && memcmp(&now, of_main, sizeof now)) return count;
+    if (may_be_main_thread() && memcmp(&now, of_main, sizeof now)) return count;
     for (int i = 0; i < places; i++) {
         const cpus place = cpus_of_place(i);
         in_places += CPU_COUNT_S(sizeof place, place.sets);
