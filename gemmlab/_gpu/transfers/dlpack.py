@@ -15,6 +15,7 @@ import numpy as np
 
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._problem import AnyArray
+from gemmlab._words import printable
 
 UNSIGNED, BFLOAT = 1, 4  # codes of types, in dlpack.h
 VERSIONED, VERSIONED_OFFSET = b"dltensor_versioned", 32  # a capsule's name; a version and flags precede the tensor then
@@ -84,7 +85,7 @@ def on_host(x: AnyArray) -> AnyArray:
 
 
 def _not_given(x: object, error: Exception) -> UnsupportedProblem:
-    kind, why = f"{type(x).__module__}.{type(x).__qualname__}", " ".join(f"{type(error).__name__}: {error}".split())
+    kind, why = f"{type(x).__module__}.{type(x).__qualname__}", printable(f"{type(error).__name__}: {error}")
     return UnsupportedProblem(f"DLPack does not give this {kind} ({why}): pass another array of it, or NumPy's")
 
 
