@@ -48,7 +48,7 @@ class Lock:
 class Pool:
     """At most so many threads, started with the first tasks; new ones in the child of a fork.
 
-    A program that is ending starts no more threads: then a task is done by the thread that submits it.
+    Where the program gets no more threads, as when it is ending, a task is done by the thread that submits it.
     """
 
     def __init__(self, threads: int, name: str) -> None:
@@ -58,18 +58,28 @@ class Pool:
 
     def submit(self, task: Callable[[], T]) -> Future[T]:
         """Start a task, or do it."""
-        if not is_ending():
-            if self._executor is None:
-                from concurrent.futures import ThreadPoolExecutor  # its import would fail in a program that is ending
-
-                self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix=self._name)
-            return self._executor.submit(task)
         done: Future[T] = Future()
+        begun = threading.Lock()
+
+        def do() -> None:
+            if begun.acquire(blocking=False):  # a refused task may have got into the executor's queue before
+                try:
+                    done.set_result(task())
+                except BaseException as error:  # for whoever asks for the result
+                    done.set_exception(error)
+
         try:
-            done.set_result(task())
-        except BaseException as error:  # for whoever asks for the result
-            done.set_exception(error)
+            self._start(do)
+        except RuntimeError:
+            do()
         return done
+
+    def _start(self, do: Callable[[], None]) -> None:
+        if self._executor is None:
+            from concurrent.futures import ThreadPoolExecutor  # its import fails, too, in a program that is ending
+
+            self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix=self._name)
+        self._executor.submit(do)
 
     def forked(self) -> None:
         """The child has no threads of its parent."""
