@@ -125,6 +125,11 @@ class FullBackend(Backend, Protocol):
         """How the product is cut, with a `summary` and its `loops` in words; None if there is nothing to tell."""
         return None
 
+    def block_of_k(self, problem: Problem) -> int | None:
+        """k may be cut at multiples of this, into products with `whole_k` that are added in order: the sums have the
+        bits of the whole product. None if there is no such cut."""
+        return None
+
     def forecast(self, problem: Problem, **params: Any) -> str:
         """What it says of how it will compute the product."""
         return ""
@@ -147,7 +152,7 @@ class Adapted(FullBackend):
 
     OPTIONAL = (
         "accumulates", "reports_errors", "runtime", "resolve", "threads", "plan", "forecast", "predicted_s", "traffic",
-        "packing_share",
+        "packing_share", "block_of_k",
     )  # fmt: skip
 
     def __init__(self, plugin: Backend) -> None:

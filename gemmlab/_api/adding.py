@@ -7,6 +7,10 @@ from typing import Any
 import numpy as np
 
 from gemmlab import _front, _registry
+from gemmlab._api.calls import run
+from gemmlab._backend import FullBackend
+from gemmlab._config import Scope, scope
+from gemmlab._cpu.threads.threadpool import follow_threadpoolctl
 from gemmlab._problem import AnyArray, Array, DType, Problem
 
 
@@ -41,3 +45,16 @@ def add_product(
             np.add(out, product, out=out)
     else:
         out += product
+
+
+def add_block(
+    a: Array, b: Array, out: Array, *, backend: FullBackend, is_first: bool, whole_k: int, threads: int | None
+) -> None:
+    """As `add_product`, for a block of k of a product of `whole_k`, cut at multiples of the backend's `block_of_k`.
+
+    The sums, in the dtype of `out`, are then those of the whole product, to the last bit.
+    """
+    follow_threadpoolctl()
+    problem = Problem.from_call(a, b, out, dtype=out.dtype, threads=threads, accumulate=not is_first)
+    problem.whole_k = whole_k
+    run(backend, problem, {}, (scope.get() or Scope()).traces)

@@ -59,11 +59,13 @@ class Problem:
         The caller's `out`, if a kernel must not write into it directly.
     accumulate : bool
         Whether the product is added to what `out` holds.
+    whole_k : int
+        k of the product that this one is a block of, for `block_of_k` of a backend; 0: it is whole.
     """
 
     __slots__ = (
         "_a", "_b", "_is_scalar", "_result", "accumulate", "batch", "caller_out", "copies", "dtype", "k", "m", "n",
-        "out", "packed", "queue", "threads", "unconverted",
+        "out", "packed", "queue", "threads", "unconverted", "whole_k",
     )  # fmt: skip
 
     def __init__(self, a: AnyArray, b: AnyArray, out: AnyArray, *, threads: int | None = None, copies: int = 0) -> None:
@@ -80,6 +82,7 @@ class Problem:
         self.packed: PackedOperand | None = None
         self.caller_out: AnyArray = None
         self.accumulate = False
+        self.whole_k = 0
         self._result: AnyArray = out
         self._is_scalar = False
 

@@ -51,8 +51,9 @@ def _text(arguments: Namespace, found: Result) -> str:
         *_plan(found),
         f"backend   {found.backend}",
     ]
-    if found.tiles_found and found.plan is not None:
-        lines.append(f"resumed   {found.tiles_found} of {len(found.plan.tiles)} tiles were there")
+    if found.share_found and found.plan is not None:
+        whole = f"{found.tiles_found} of {len(found.plan.tiles)} tiles whole"
+        lines.append(f"resumed   {found.share_found:.0%} of the work was there, {whole}")
     parts = ", ".join(f"{name} {in_words(part)}" for name, part in found.parts_s.items())
     lines.append(f"time      {in_words(found.seconds)}" + f": {parts}" * bool(parts))
     if found.gflop_per_s:

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from gemmlab._errors import UnsupportedProblem
 from gemmlab._problem import DType
 from gemmlab.product import identity
 from gemmlab.product.journal import Journal, check_system
-from gemmlab.product.matrices import Matrix, result_dtype
-from gemmlab.product.opening import open_matrix
+from gemmlab.product.matrices import Matrix, is_zarr, result_dtype
+from gemmlab.product.npy import NpyMatrix
 from gemmlab.product.output import Output
 from gemmlab.product.plan import Tiling
+from gemmlab.product.zarrs import ZarrMatrix
+from gemmlab.verify.dtypes import DTYPES
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -40,6 +43,8 @@ class Result:
         The tiles; None on a cluster.
     tiles_found : int
         Tiles that an earlier run had finished.
+    share_found : float
+        The share of all work that earlier runs had done, of 0 to 1.
     checked_by : str
         How the product was checked.
     error : float
@@ -49,7 +54,7 @@ class Result:
     parts_s : dict of str to float
         Where the time went: read, multiply, write, check.
     gflop : float
-        Work of this run, 2 m n k / 10^9 without the tiles that were found.
+        Work of this run, 2 m n k / 10^9 without what was found.
     """
 
     path: Path
@@ -61,6 +66,7 @@ class Result:
     backend: str
     plan: Tiling | None
     tiles_found: int
+    share_found: float
     checked_by: str
     error: float
     seconds: float
@@ -127,6 +133,20 @@ def prepared(*paths: PathLike) -> Iterator[Job]:
         dtype, shape = result_dtype(a, b), (a.shape[0], b.shape[1])
         output = Output(out_path, a_path, b_path)
         yield Job(a, b, dtype, shape, output, stack.enter_context(Journal(output.journal)))
+
+
+def open_matrix(path: Path, *, writable: bool = False) -> Matrix:
+    """The matrix in a file, by its name. ValueError or UnsupportedProblem if it holds none that can be multiplied."""
+    found: Matrix
+    if is_zarr(path):
+        found = ZarrMatrix(path, writable=writable)
+    else:
+        found = NpyMatrix(path, writable=writable)
+    if len(found.shape) != 2:
+        raise ValueError(f"{path} must hold a matrix, and is of shape {found.shape}: reshape it to two dimensions")
+    if found.dtype.name not in DTYPES:
+        raise UnsupportedProblem(f"{path} is of {found.dtype}: convert it to one of {', '.join(DTYPES)}")
+    return found
 
 
 def _of_inputs(a: Matrix, b: Matrix) -> dict[str, object]:

@@ -1,9 +1,10 @@
 """The journal of an output that is not finished: what was asked for, and which tiles are whole.
 
 It is a file of JSON lines beside the output. The first line says how the product is computed; each later line names a
-tile, and is written, and synced, after the tile's data were. The last member of a line is a checksum of the line and of
-all before it, so that no line can be changed, left out or added. A last line that a kill, or a loss of power, has cut
-or garbled is ignored. While a process works on the output it holds a lock on the journal.
+tile, or how much of one is in its partial sums, and is written, and synced, after these data were. The last member of a
+line is a checksum of the line and of all before it, so that no line can be changed, left out or added. A last line that
+a kill, or a loss of power, has cut or garbled is ignored. While a process works on the output it holds a lock on the
+journal.
 """
 
 from __future__ import annotations
@@ -15,15 +16,23 @@ from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from gemmlab._errors import CannotWrite, GemmlabError
 from gemmlab._files import HAS_LOCKS, sync, sync_path, take_lock
 from gemmlab._words import escaped, shortened
 
-VERSION = 2
+VERSION = 3
 MAX_BYTES = 1 << 26  # of a journal: a million tiles
 SUM = b', "sha256": "'  # before the checksum
+
+
+class Part(NamedTuple):
+    """A tile of which so many steps are in a copy of its sums."""
+
+    tile: int
+    steps: int
+    copy: int
 
 
 class CannotResume(GemmlabError, ValueError):
@@ -40,6 +49,8 @@ class Journal:
         The first line; None if nothing has begun.
     whole : set of int
         The tiles that are on disk.
+    part : Part or None
+        What is on disk of a tile that is not whole.
     checked : bool
         Whether the product has passed its check.
 
@@ -55,6 +66,7 @@ class Journal:
         self.path = path
         self.header: dict[str, Any] | None = None
         self.whole: set[int] = set()
+        self.part: Part | None = None
         self.checked = False
         self._sum = b""  # of all lines
         self._descriptor = _locked(path)
@@ -105,6 +117,9 @@ class Journal:
                 raise self.cannot_resume("its journal is of another version of gemmlab")
         elif type(tile := entry.get("tile")) is int:
             self.whole.add(tile)
+            self.part = None
+        elif "part" in entry:
+            self.part = Part(*(number for number in entry["part"] if type(number) is int))
         elif 0 <= float(entry["checked"]) <= 1:
             self.checked = True
         else:
@@ -124,6 +139,12 @@ class Journal:
         """Say that a tile is on disk."""
         self._append({"tile": number})
         self.whole.add(number)
+        self.part = None
+
+    def add_part(self, part: Part) -> None:
+        """Say that a copy of a tile's sums is on disk."""
+        self._append({"part": part})
+        self.part = part
 
     def add_check(self, error: float) -> None:
         """Say that the product has passed its check, with this error over its bound."""

@@ -83,7 +83,7 @@ def product_on_dask(
         m, n, k = job.sizes
         return Result(
             path, m, n, k, dtype=job.dtype.name, engine="dask", backend=backend or "auto", plan=None,
-            tiles_found=0, checked_by=checked.by, error=checked.error, seconds=perf_counter() - start,
+            tiles_found=0, share_found=0.0, checked_by=checked.by, error=checked.error, seconds=perf_counter() - start,
             parts_s=parts, gflop=2e-9 * m * n * k,
         )  # fmt: skip
 

@@ -3,6 +3,7 @@
     C.npy                     there only when it is whole and checked; an earlier file of this name stays until then
     C.npy.gemmlab-part        the output while it is computed
     C.npy.gemmlab-journal     what is done (journal.py)
+    C.npy.gemmlab-sums        sums of a tile that is not finished (sums.py)
     C.zarr.gemmlab-old        an earlier folder, for the moment in which the new one takes its place
 """
 
@@ -29,7 +30,7 @@ class Output:
 
     Attributes
     ----------
-    path, part, journal, old : Path
+    path, part, journal, sums, old : Path
         See the head of this module; a symbolic link is followed, so that what it points to is replaced.
     is_zarr : bool
 
@@ -45,10 +46,11 @@ class Output:
         if path.suffix not in FORMATS:
             raise ValueError(f"the output must end in {' or '.join(FORMATS)}, not be {path}")
         self.path = Path(os.path.realpath(path)) if path.is_symlink() else path
-        self.part, self.journal, self.old = (self.path.with_name(f"{self.path.name}.gemmlab-{name}")
-                                             for name in ("part", "journal", "old"))  # fmt: skip
+        self.part, self.journal, self.sums, self.old = (
+            self.path.with_name(f"{self.path.name}.gemmlab-{name}") for name in ("part", "journal", "sums", "old")
+        )
         self.is_zarr = path.suffix == ".zarr"
-        for own in (self.path, self.part, self.journal, self.old):
+        for own in (self.path, self.part, self.journal, self.sums, self.old):
             for source in inputs:
                 if _touches(own, source):
                     raise ValueError(f"the output would overwrite the input {source}: choose another name")
@@ -85,6 +87,7 @@ class Output:
 
     def discard(self) -> None:
         """Remove the temporary output."""
+        self.sums.unlink(missing_ok=True)
         if self.part.is_dir():
             shutil.rmtree(self.part)
         else:
@@ -92,6 +95,7 @@ class Output:
 
     def finish(self) -> None:
         """Give the output its final name. May be called again where an earlier call was killed."""
+        self.sums.unlink(missing_ok=True)
         if not self.is_zarr:
             if self.part.exists():
                 os.replace(self.part, self.path)

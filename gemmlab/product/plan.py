@@ -11,7 +11,7 @@ order of rows,
 
     A is read   once if tk = k, else ceil(n/tn) times
     B is read   once if tk = k and tn = n, else ceil(m/tm) times
-    memory      (x tm tk + y tk tn) item + s tm tn item
+    memory      (x tm tk + y tk tn) item + s tm tn sum_item
 
 where x and y are 2, or 1 for an operand that is a single block, and s is 2 for a backend that cannot add to what C
 holds, else 1. Order of columns is the same with A and B exchanged. With tk = k a panel of A stays while all of B passes
@@ -21,11 +21,14 @@ A kernel packs, or a device gets, each block of each step anew: A moves ceil(n/t
 times. On a CPU a byte that is packed costs about a quarter of one that is read at 2 GB/s, so the cost of a plan is what
 it reads and `MOVED` times what it moves. The search goes through all three extents and takes the least cost.
 
-A tile is what a killed process loses. So tiles of up to `TILE_FLOP`, or as little more as can be, are preferred among
-plans that cost at most a tenth more, and among those that read at most a tenth more and whose moves take no more than
-a hundredth of the time of the multiplications on a CPU.
+What is in memory alone is lost with the process. So tiles of up to `TILE_FLOP`, or as little more as can be, are
+preferred among plans that cost at most a tenth more, and among those that read at most a tenth more and whose moves
+take no more than a hundredth of the time of the multiplications on a CPU. A step of a long product is done in bands of
+rows, after each of which the tile's sums can be kept (sums.py).
 
-The blocks of k are part of the order of summation, so a plan is kept with the tiles that it made.
+Bits do not depend on the plan where the backend says at which blocks k may be cut (`block_of_k`): tk is a multiple of
+one. No tile is of one column, whose sums have another order, unless all of C is. Elsewhere blocks of k are part of the
+order of summation. So a plan is kept with the tiles that it made.
 """
 
 from __future__ import annotations
@@ -42,6 +45,9 @@ TILE_FLOP = 1e12  # some seconds
 STEP = 64  # extents of blocks are multiples of it, where no chunk says otherwise
 LEAST_DEPTH = 512  # of a block of k: about as deep as the blocks of a kernel, which add to C as often
 MOVED = 0.25
+BANDS = 32  # of all work, or fewer, so that each is of
+BAND_FLOP = 5e9  # at least, some seconds of the slowest rung,
+LEAST_BAND = 256  # and of so many rows: for each band B is packed again
 WORK_OF_BYTE = 25  # multiply-adds in the time of reading a byte: at 100 GFLOP/s and 2 GB/s
 TOLERANCE = 1.1
 FINENESS = 1.25  # of the numbers of parts that are tried
@@ -57,10 +63,8 @@ class Sizes:
     m, n, k : int
     a_item, b_item : int
         Bytes of a number in the files.
-    item : int
-        Bytes of a number in a block.
-    sum_item : int
-        The same where k is cut: sums of float16 are kept in float32.
+    items, cut_items : tuple of int
+        Bytes of a number in a block and of a sum, where k is not cut and where it is.
     adds : bool
         Whether the backend adds to what C holds.
     steps : tuple of int
@@ -72,8 +76,8 @@ class Sizes:
     k: int
     a_item: int
     b_item: int
-    item: int
-    sum_item: int
+    items: tuple[int, int]
+    cut_items: tuple[int, int]
     adds: bool = True
     steps: tuple[int, int, int] = (STEP, STEP, STEP)
 
@@ -103,6 +107,13 @@ class Tiling:
         """The blocks of k; an empty one if there is no k, so that C gets its zeros."""
         return cut(self.k, self.tk) or [(0, 0)]
 
+    @cached_property
+    def band(self) -> int:
+        """Rows of a tile that are multiplied at once."""
+        work = max(BAND_FLOP / 2, self.m * self.n * self.k / BANDS)
+        rows = work / max(1, self.tn * self.tk)
+        return self.tm if rows >= self.tm else max(LEAST_BAND, int(rows) // STEP * STEP)
+
     def as_dict(self) -> dict[str, Any]:
         """For a journal."""
         return asdict(self)
@@ -119,10 +130,7 @@ class Tiling:
 
 def choose(sizes: Sizes, memory: int, overhead: int = 0) -> Tiling:
     """The plan of least cost within `memory` bytes, of which files take `overhead`. ValueError if none fits."""
-    sides = ((sizes.m, sizes.steps[0]), (sizes.n, sizes.steps[1]))
-    of_c = (extents(extent, step, -(-extent // step), FINENESS) for extent, step in sides)
-    of_k = depths(sizes.k, sizes.steps[2], max(sizes.steps[2], LEAST_DEPTH))
-    tried = [_tiling(sizes, tm, tn, tk, overhead) for tm, tn, tk in product(*of_c, of_k)]
+    tried = candidates(sizes, overhead)
     costs = {id(one): one.bytes_read + MOVED * _bytes_moved(sizes, one) for one in tried}
     slack = 0.01 * sizes.m * sizes.n * sizes.k / WORK_OF_BYTE
 
@@ -147,6 +155,15 @@ def choose(sizes: Sizes, memory: int, overhead: int = 0) -> Tiling:
     return found
 
 
+def candidates(sizes: Sizes, overhead: int = 0) -> list[Tiling]:
+    """The plans worth trying, in any memory."""
+    m, n, step = sizes.steps
+    of_m, of_n = (extents(size, one, -(-size // one), FINENESS) for size, one in ((sizes.m, m), (sizes.n, n)))
+    of_k = depths(sizes.k, step, max(step, LEAST_DEPTH // step * step))
+    found = product(of_m, (tn for tn in of_n if not _is_column(sizes.n, tn)), of_k)
+    return [_tiling(sizes, tm, tn, tk, overhead) for tm, tn, tk in found]
+
+
 def _tiling(sizes: Sizes, tm: int, tn: int, tk: int, overhead: int) -> Tiling:
     by_rows, by_columns = _bytes_read(sizes, tm, tn, tk)
     memory = _memory(sizes, tm, tn, tk) + overhead
@@ -155,12 +172,18 @@ def _tiling(sizes: Sizes, tm: int, tn: int, tk: int, overhead: int) -> Tiling:
     )  # fmt: skip
 
 
+def _is_column(n: int, tn: int) -> bool:
+    """Whether some tile, but not all of C, is of one column."""
+    return n > 1 and 1 in (tn, n % tn)
+
+
 def _memory(sizes: Sizes, tm: int, tn: int, tk: int) -> int:
     is_whole = tk >= sizes.k
     of_a = (1 if is_whole and tm >= sizes.m else 2) * tm * tk
     of_b = (1 if is_whole and tn >= sizes.n else 2) * tk * tn
     of_c = (1 if is_whole or sizes.adds else 2) * tm * tn
-    return (of_a + of_b + of_c) * (sizes.item if is_whole else sizes.sum_item)
+    item, sum_item = sizes.items if is_whole else sizes.cut_items
+    return (of_a + of_b) * item + of_c * sum_item
 
 
 def _bytes_read(sizes: Sizes, tm: int, tn: int, tk: int) -> tuple[int, int]:
@@ -175,4 +198,4 @@ def _bytes_read(sizes: Sizes, tm: int, tn: int, tk: int) -> tuple[int, int]:
 def _bytes_moved(sizes: Sizes, one: Tiling) -> int:
     """Operands to the kernel, through memory."""
     rows, columns = -(-sizes.m // one.tm), -(-sizes.n // one.tn)
-    return int(sizes.item * entering(rows, columns, sizes.m * sizes.k, sizes.k * sizes.n))
+    return int(sizes.items[0] * entering(rows, columns, sizes.m * sizes.k, sizes.k * sizes.n))

@@ -20,9 +20,9 @@ from gemmlab._name import BackendName
 from gemmlab._problem import DType, Problem, sums_of
 from gemmlab.product import identity, tiles, zarrs
 from gemmlab.product.check import Check, check
-from gemmlab.product.job import Job, PathLike, Result, prepared
-from gemmlab.product.opening import open_matrix
+from gemmlab.product.job import Job, PathLike, Result, open_matrix, prepared
 from gemmlab.product.plan import STEP, Sizes, Tiling, choose
+from gemmlab.product.sums import PartialSums
 
 SAMPLE = 4096  # "auto" chooses for a product of up to so many rows, columns and terms
 CHUNK = 2048  # rows and columns of a chunk at most, where no input is in chunks
@@ -41,9 +41,9 @@ def product(
 ) -> Result:
     """Multiply the matrices in two files, of any size, into a third.
 
-    A call that was interrupted or killed goes on where it was when it is made again; on a CPU it gives the bits that it
-    would have given. The output has a temporary name until a random vector has checked it; an earlier output is
-    replaced then.
+    A call that was interrupted or killed goes on about where it was when it is made again; on a CPU it gives the bits
+    that it would have given. "cpu-packed" gives the same bits in any `memory`. The output has a temporary name until a
+    random vector has checked it; an earlier output is replaced then.
 
     Parameters
     ----------
@@ -101,17 +101,17 @@ def product(
             plan = _begun(job, chosen, limit or free_memory_bytes() // 2, asked)
         else:
             plan = _resumed(job, limit)
-        found = len(job.journal.whole)
-        work = _work(plan, job.journal.whole)
-        parts = {}
-        if len(job.journal.whole) < len(plan.tiles):
-            parts = _computed(job, tiles.Multiplier(chosen, threads, plan, _dtype(job, plan)), plan, show)
+        found, work = len(job.journal.whole), 0
+        parts: dict[str, float] = {}
+        if found < len(plan.tiles):
+            work, parts = _computed(job, chosen, threads, plan, show)
+        all_work = plan.m * plan.n * plan.k
         checked, parts["check"] = _checked(job, plan, show)
         path = finished(job, checked)
         return Result(
             path, plan.m, plan.n, plan.k, dtype=job.dtype.name, engine="tiles", backend=chosen.name, plan=plan,
-            tiles_found=found, checked_by=checked.by, error=checked.error, seconds=perf_counter() - start,
-            parts_s=parts, gflop=2e-9 * work,
+            tiles_found=found, share_found=1 - work / all_work if all_work else 0.0, checked_by=checked.by,
+            error=checked.error, seconds=perf_counter() - start, parts_s=parts, gflop=2e-9 * work,
         )  # fmt: skip
 
 
@@ -192,30 +192,48 @@ def _overhead(job: Job, chunks: tuple[int, int]) -> int:
 
 
 def _sizes(job: Job, backend: FullBackend, chunks: tuple[int, int]) -> Sizes:
-    """Tiles are of whole chunks of the output; blocks are of whole chunks of the inputs, where those agree."""
+    """Tiles are of whole chunks of the output; blocks are of whole chunks of the inputs, where those agree, and k is
+    cut where the backend says."""
     of_a, of_b = job.a.chunks, job.b.chunks
     rows, columns = chunks if job.output.is_zarr else (of_a[0] if of_a else STEP, of_b[1] if of_b else STEP)
     depth = max(of_a[1] if of_a else STEP, of_b[0] if of_b else STEP)
+    step = _block_of_k(job, backend)
+    (block, wide), (cut_block, cut_wide) = (_dtypes(job, step, is_cut) for is_cut in (False, True))
     return Sizes(
-        *job.sizes, job.a.dtype.itemsize, job.b.dtype.itemsize, job.dtype.itemsize,
-        sums_of(job.dtype).itemsize, adds(backend.name, sums_of(job.dtype)), (rows, columns, depth),
+        *job.sizes, job.a.dtype.itemsize, job.b.dtype.itemsize, (block.itemsize, wide.itemsize),
+        (cut_block.itemsize, cut_wide.itemsize), adds(backend.name, sums_of(job.dtype)),
+        (rows, columns, depth if step is None else -(-depth // step) * step),
     )  # fmt: skip
 
 
-def _dtype(job: Job, plan: Tiling) -> DType:
-    """The dtype of blocks and of sums."""
-    return job.dtype if len(plan.depths) == 1 else sums_of(job.dtype)
+def _block_of_k(job: Job, backend: FullBackend) -> int | None:
+    """See `FullBackend.block_of_k`."""
+    m, n, k = job.sizes
+    a, b = (np.broadcast_to(np.zeros((), job.dtype), shape) for shape in ((min(m, 2), k), (k, min(n, 2))))
+    return backend.block_of_k(Problem.from_call(a, b, dtype=sums_of(job.dtype)))
 
 
-def _work(plan: Tiling, whole: set[int]) -> int:
-    """Multiply-adds of the tiles that are left."""
-    left = [tile for number, tile in enumerate(plan.tiles) if number not in whole]
-    return plan.k * sum((rows[1] - rows[0]) * (columns[1] - columns[0]) for rows, columns in left)
+def _dtypes(job: Job, block: int | None, is_cut: bool) -> tuple[DType, DType]:
+    """The dtypes of blocks of operands and of sums. Sums over several blocks of k are not rounded between them; with
+    `block_of_k` a backend takes operands of half the width for them."""
+    wide = sums_of(job.dtype)
+    if block is not None:
+        return job.dtype, wide
+    return (wide, wide) if is_cut else (job.dtype, job.dtype)
 
 
-def _computed(job: Job, multiplier: tiles.Multiplier, plan: Tiling, show: Progress) -> dict[str, float]:
-    with closing(open_matrix(job.output.part, writable=True)) as out:
-        return vars(tiles.compute(job.a, job.b, out, plan, multiplier, job.journal, show))
+def _computed(
+    job: Job, backend: FullBackend, threads: int | None, plan: Tiling, show: Progress
+) -> tuple[int, dict[str, float]]:
+    """Compute what is left: its work in multiply-adds, and where the time went."""
+    block = _block_of_k(job, backend)
+    dtypes = _dtypes(job, block, len(plan.depths) > 1)
+    multiplier = tiles.Multiplier(backend, threads, plan, dtypes, 0 if block is None else plan.k)
+    copy_bytes = plan.tm * plan.tn * dtypes[1].itemsize
+    with closing(open_matrix(job.output.part, writable=True)) as out, PartialSums(job.output.sums, copy_bytes) as kept:
+        steps = tiles.left(plan, job.journal, kept, multiplier)
+        seconds = tiles.compute(job.a, job.b, out, plan, multiplier, job.journal, kept, steps, show)
+    return sum(step.work for step in steps), vars(seconds)
 
 
 def _checked(job: Job, plan: Tiling, show: Progress) -> tuple[Check, float]:

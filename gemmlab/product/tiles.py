@@ -1,24 +1,27 @@
-"""Compute the tiles of a plan: read ahead, multiply, write, sync, and say so in the journal."""
+"""Compute the tiles of a plan, step by step: read ahead, multiply, write, sync, and say so in the journal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import groupby, product
+from pathlib import Path
 from time import perf_counter
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias
 
 import numpy as np
 
-from gemmlab._api.adding import add_product, adds
+from gemmlab._api.adding import add_block, add_product, adds
 from gemmlab._backend import FullBackend
 from gemmlab._problem import Array, DType
-from gemmlab.product.journal import Journal
+from gemmlab._tiles import cut
+from gemmlab.product.journal import Journal, Part
 from gemmlab.product.matrices import Matrix, Range
 from gemmlab.product.output import full_disk_in_one_line
 from gemmlab.product.plan import Tiling
 from gemmlab.product.reader import Reader
+from gemmlab.product.sums import COPIES, PartialSums
 
 Progress: TypeAlias = Callable[[int, int, str], None]  # from the work that is done, all work, and what is done now
 Block: TypeAlias = tuple[Range, Range]
@@ -35,50 +38,91 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Step:
-    """One block of k of one tile."""
+    """A band of rows of a tile, for one block of k: the `number`th step of the tile, of so many."""
 
     tile: int
-    rows: Range
+    rows: Range  # of the tile
     columns: Range
     depth: Range
+    band: Range  # among these rows
+    number: int
+    of: int
 
     @property
     def work(self) -> int:
-        """Multiply-adds, at least one, so that a product without any has progress too."""
-        return max(1, _length(self.rows) * _length(self.columns) * _length(self.depth))
+        """Multiply-adds."""
+        return _length(self.band) * _length(self.columns) * _length(self.depth)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the tile is whole after it."""
+        return self.number + 1 == self.of
+
+
+def all_steps(plan: Tiling) -> Iterator[Step]:
+    """The steps of all tiles."""
+    for tile, (rows, columns) in enumerate(plan.tiles):
+        parts = list(product(plan.depths, cut(_length(rows), plan.band)))
+        for number, (depth, band) in enumerate(parts):
+            yield Step(tile, rows, columns, depth, band, number, len(parts))
 
 
 class Multiplier:
-    """Products of blocks by one backend, added up in the space of one tile."""
+    """Products of blocks by one backend, added up in the space of one tile.
 
-    def __init__(self, backend: FullBackend, threads: int | None, plan: Tiling, dtype: DType) -> None:
-        self.dtype = dtype
-        self._options: dict[str, Any] = {"backend": backend.name, "threads": threads}
-        self._sums: Array = np.empty(plan.tm * plan.tn, dtype)
-        is_added = len(plan.depths) == 1 or adds(backend.name, dtype)
-        self._product: Array | None = None if is_added else np.empty_like(self._sums)
+    `whole_k`: k of the whole product, for a backend whose sums depend on where k is cut; else 0.
+    """
 
-    def add(self, a: Array, b: Array, *, is_first: bool) -> Array:
-        """The sums of the tile, with the product of these blocks in it."""
-        shape = len(a), b.shape[1]
-        sums, product = (
-            None if space is None else space[: shape[0] * shape[1]].reshape(shape)
-            for space in (self._sums, self._product)
-        )
-        add_product(a, b, sums, is_first=is_first, temporary=product, **self._options)
-        return cast("Array", sums)
+    def __init__(
+        self, backend: FullBackend, threads: int | None, plan: Tiling, dtypes: tuple[DType, DType], whole_k: int
+    ) -> None:
+        self.dtype, sums = dtypes
+        self._backend, self._threads, self._whole_k = backend, threads, whole_k
+        self._first = plan.depths[0]
+        self._space: Array = np.empty(plan.tm * plan.tn, sums)
+        is_added = len(plan.depths) == 1 or whole_k or adds(backend.name, sums)
+        self._product: Array | None = None if is_added else np.empty(plan.band * plan.tn, sums)
+
+    def sums(self, step: Step) -> Array:
+        """The sums of the tile."""
+        return _in_shape(self._space, _length(step.rows), _length(step.columns))
+
+    def add(self, step: Step, a: Array, b: Array) -> None:
+        """Add the product of a band of A's block and B's block to the sums of the tile."""
+        band, is_first = slice(*step.band), step.depth == self._first
+        sums = self.sums(step)[band]
+        if self._whole_k:
+            add_block(
+                a[band], b, sums, backend=self._backend, is_first=is_first, whole_k=self._whole_k, threads=self._threads
+            )
+        else:
+            temporary = None if self._product is None else _in_shape(self._product, *sums.shape)
+            add_product(
+                a[band], b, sums, backend=self._backend.name, is_first=is_first, temporary=temporary,
+                threads=self._threads,
+            )  # fmt: skip
+
+
+def left(plan: Tiling, journal: Journal, kept: PartialSums, multiplier: Multiplier) -> list[Step]:
+    """The steps that are left. What an earlier run had kept of a tile is read into the multiplier's sums."""
+    steps = [step for step in all_steps(plan) if step.tile not in journal.whole]
+    if (part := journal.part) is None:
+        return steps
+    of_tile = [step for step in steps if step.tile == part.tile]
+    if not (of_tile and 0 < part.steps < len(of_tile) and 0 <= part.copy < COPIES):
+        raise journal.cannot_resume("its journal has a part of a tile that its plan has not")
+    if steps[0].tile != part.tile or not kept.read(part.copy, multiplier.sums(of_tile[0])):
+        return steps
+    return steps[part.steps :]
 
 
 def compute(
-    a: Matrix, b: Matrix, out: Matrix, plan: Tiling, multiplier: Multiplier, journal: Journal, progress: Progress
-) -> Seconds:
-    """Compute all tiles that the journal does not have; operands are converted to the dtype of the multiplier."""
-    steps = [
-        Step(number, *tile, depth)
-        for number, tile in enumerate(plan.tiles) if number not in journal.whole
-        for depth in plan.depths
-    ]  # fmt: skip
+    a: Matrix, b: Matrix, out: Matrix, plan: Tiling, multiplier: Multiplier, journal: Journal, kept: PartialSums,
+    steps: Sequence[Step], progress: Progress,
+) -> Seconds:  # fmt: skip
+    """Do the steps that are left; operands are converted to the dtype of the multiplier."""
     seconds, done, total = Seconds(), 0, sum(step.work for step in steps)
+    all_work = plan.m * plan.n * plan.k
     with Reader() as reader:
         blocks = zip(
             steps,
@@ -86,15 +130,19 @@ def compute(
             read_ahead(b, [(step.depth, step.columns) for step in steps], plan.tk * plan.tn, multiplier.dtype, reader),
             strict=True,
         )
-        start = perf_counter()
+        begun = last_kept = start = perf_counter()
         for step, of_a, of_b in blocks:
             read = perf_counter()
-            sums = multiplier.add(of_a, of_b, is_first=step.depth == plan.depths[0])
+            multiplier.add(step, of_a, of_b)
             multiplied = perf_counter()
-            if step.depth == plan.depths[-1]:
-                _keep(step, sums, out, journal, len(plan.tiles))
             done += step.work
-            progress(done, total, f"tile {len(journal.whole)} of {len(plan.tiles)}")
+            if step.is_last:
+                _keep(step, multiplier.sums(step), out, journal, len(plan.tiles))
+                last_kept = perf_counter()
+            elif kept.is_due(multiplied - last_kept, multiplied - start, (multiplied - begun) / done * all_work):
+                _keep_part(step, multiplier.sums(step), kept, out.path, journal, len(plan.tiles))
+                last_kept = perf_counter()
+            progress(done if total else 1, total or 1, f"tile {len(journal.whole)} of {len(plan.tiles)}")
             seconds.read += read - start
             seconds.multiply += multiplied - read
             start = perf_counter()
@@ -104,11 +152,21 @@ def compute(
 
 def _keep(step: Step, sums: Array, out: Matrix, journal: Journal, tiles: int) -> None:
     """Write a tile. The journal's line follows only when the numbers are on disk."""
-    go_on = f"{len(journal.whole)} of {tiles} tiles are kept; make room, and run the same command again"
-    with full_disk_in_one_line(out.path, go_on):
+    with full_disk_in_one_line(out.path, _go_on(journal, tiles)):
         out.write(step.rows, step.columns, sums)
         out.sync(step.rows, step.columns)
         journal.add_tile(step.tile)
+
+
+def _keep_part(step: Step, sums: Array, kept: PartialSums, path: Path, journal: Journal, tiles: int) -> None:
+    """The same for a tile that is not whole, in the file of partial sums."""
+    with full_disk_in_one_line(path, _go_on(journal, tiles)):
+        if (copy := kept.keep(sums)) is not None:
+            journal.add_part(Part(step.tile, step.number + 1, copy))
+
+
+def _go_on(journal: Journal, tiles: int) -> str:
+    return f"{len(journal.whole)} of {tiles} tiles are kept; make room, and run the same command again"
 
 
 def read_ahead(
@@ -134,3 +192,8 @@ def read_ahead(
 
 def _length(part: Range) -> int:
     return part[1] - part[0]
+
+
+def _in_shape(space: Array, rows: int, columns: int) -> Array:
+    """So many numbers of it, from its beginning."""
+    return space[: rows * columns].reshape(rows, columns)

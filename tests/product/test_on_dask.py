@@ -17,7 +17,7 @@ from randomness import RNG
 import gemmlab.dask
 from gemmlab import GemmlabError, verify
 from gemmlab.product import CannotResume, on_dask, product, product_on_dask
-from gemmlab.product.opening import open_matrix
+from gemmlab.product.job import open_matrix
 
 zarr = pytest.importorskip("zarr")
 dask = pytest.importorskip("dask")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -9,14 +10,14 @@ import pytest
 from randomness import RNG
 
 from gemmlab.product import npy, product
-from gemmlab.product.plan import STEP, Sizes, choose
+from gemmlab.product.plan import BAND_FLOP, BANDS, LEAST_BAND, STEP, Sizes, choose
 
 
 def random_sizes():
     m, n, k = (int(x) for x in RNG.integers(1, [3000, 3000, 9000]))
     item = int(RNG.choice([1, 2, 4, 8, 16]))
     steps = tuple(int(x) for x in RNG.choice([STEP, 100, 250], 3))
-    return Sizes(m, n, k, item, item, item, max(item, 4) if item == 2 else item, bool(RNG.integers(2)), steps)
+    return Sizes(m, n, k, item, item, (item, item), (item, max(item, 4)), bool(RNG.integers(2)), steps)
 
 
 def blocks(plan):
@@ -43,40 +44,58 @@ def test_a_plan_covers_the_product_and_says_what_it_reads_and_takes(repeat):
     assert plan.depths[-1][1] == sizes.k
     assert all(one[1] == other[0] for one, other in pairwise(plan.depths))
     read = taken = 0
-    item = sizes.item if len(plan.depths) == 1 else sizes.sum_item
+    item, sum_item = sizes.items if len(plan.depths) == 1 else sizes.cut_items
     for operand, bytes_of in ((0, sizes.a_item), (1, sizes.b_item)):
         changes = [block for block, _ in groupby(step[operand] for step in blocks(plan))]
         read += bytes_of * sum(map(size, changes))
         taken += min(2, len(changes)) * max(map(size, changes)) * item
-    taken += plan.tm * plan.tn * item * (1 if sizes.adds or len(plan.depths) == 1 else 2)
+    taken += plan.tm * plan.tn * sum_item * (1 if sizes.adds or len(plan.depths) == 1 else 2)
     assert read == plan.bytes_read
     assert taken <= plan.bytes_memory <= memory
 
 
 def test_more_memory_never_costs_more():
-    sizes = Sizes(40_000, 40_000, 40_000, 4, 4, 4, 4)
+    sizes = Sizes(40_000, 40_000, 40_000, 4, 4, (4, 4), (4, 4))
     read = [choose(sizes, 2**power).bytes_read for power in range(24, 36)]
     assert all(more <= 1.1 * less for less, more in pairwise(read))
     assert read[-1] == 2 * 40_000**2 * 4, "both operands once"
 
 
 def test_a_tile_is_small_where_that_costs_nothing():
-    plan = choose(Sizes(40_000, 40_000, 40_000, 4, 4, 4, 4), 2**36)
+    plan = choose(Sizes(40_000, 40_000, 40_000, 4, 4, (4, 4), (4, 4)), 2**36)
     assert plan.bytes_read == 2 * 40_000**2 * 4
     assert len(plan.tiles) > 10
-    assert len(choose(Sizes(5_000, 5_000, 5_000, 4, 4, 4, 4), 2**36).tiles) == 1, "all of it is less than a tile"
+    small = choose(Sizes(5_000, 5_000, 5_000, 4, 4, (4, 4), (4, 4)), 2**36)
+    assert len(small.tiles) == 1, "all of it is less than a tile"
 
 
 def test_a_panel_stays_where_k_is_short_and_tiles_are_large_where_it_is_long():
-    short = choose(Sizes(100_000, 100_000, 500, 4, 4, 4, 4), 2**29)
+    short = choose(Sizes(100_000, 100_000, 500, 4, 4, (4, 4), (4, 4)), 2**29)
     assert len(short.depths) == 1
-    long = choose(Sizes(20_000, 20_000, 200_000, 4, 4, 4, 4), 2**29)
+    long = choose(Sizes(20_000, 20_000, 200_000, 4, 4, (4, 4), (4, 4)), 2**29)
     assert len(long.depths) > 1
     assert min(long.tm, long.tn) > 5000
 
 
+@pytest.mark.parametrize("repeat", range(20))
+def test_no_tile_is_of_one_column_but_of_a_product_with_one(repeat):
+    n = int(RNG.choice([1, 65, 129, 193, 1025, 2 * int(RNG.integers(100, 2000)) + 1]))
+    sizes = dataclasses.replace(random_sizes(), n=n, steps=(STEP, int(RNG.choice([1, STEP])), STEP))
+    plan = choose(sizes, int(RNG.integers(16, 200)) << 20)
+    assert n == 1 or min(high - low for _, (low, high) in plan.tiles) > 1
+
+
+@pytest.mark.parametrize("repeat", range(20))
+def test_a_band_is_a_small_share_of_a_long_product(repeat):
+    m, n, k = (int(x) for x in 10 ** RNG.uniform(2, 5.5, 3))
+    plan = choose(Sizes(m, n, k, 8, 8, (8, 8), (8, 8)), 2**31)
+    work = plan.band * plan.tn * plan.tk
+    assert plan.band == plan.tm or plan.band % STEP == 0
+    assert plan.band <= LEAST_BAND or work <= max(BAND_FLOP / 2, m * n * k / BANDS)
+
+
 def test_too_little_memory_says_how_much_it_takes():
-    sizes = Sizes(4000, 4000, 4000, 8, 8, 8, 8)
+    sizes = Sizes(4000, 4000, 4000, 8, 8, (8, 8), (8, 8))
     with pytest.raises(ValueError, match="1 MiB of memory are too few for this product: give at least 2MiB"):
         choose(sizes, 2**20)
     choose(sizes, 2 * 2**20)

@@ -11,12 +11,12 @@ import pytest
 from helpers import output_of
 from randomness import RNG
 
-from gemmlab import UnsupportedProblem, verify
-from gemmlab.product import product
+from gemmlab import UnsupportedProblem, matmul, verify
+from gemmlab.product import product, run
 from gemmlab.product.check import check
+from gemmlab.product.job import open_matrix
 from gemmlab.product.matrices import pieces
-from gemmlab.product.opening import open_matrix
-from gemmlab.product.plan import LEAST_DEPTH, STEP
+from gemmlab.product.plan import LEAST_DEPTH, STEP, candidates
 
 KINDS = {"b": [0, 1], "i": range(-100, 100), "u": range(200)}
 DTYPES = ("float32", "float64", "float16", "complex64", "complex128", "int8", "uint16", "int64", "bool")
@@ -34,9 +34,9 @@ def matrix(shape, dtype, order="C"):
 
 
 def little(dtype):
-    """Hardly more memory than the smallest tiles take."""
-    item = 4 if dtype == "float16" else np.dtype(dtype).itemsize
-    return (4 * STEP * LEAST_DEPTH + 2 * STEP**2) * item
+    """Hardly more memory than the smallest tiles take: blocks of k are of one or two blocks of a kernel."""
+    item = 3 if dtype == "float16" else np.dtype(dtype).itemsize  # blocks of 2 bytes, sums of 4
+    return (6 * STEP * LEAST_DEPTH + 2 * STEP**2) * item
 
 
 def stored(path, array, chunks=None):
@@ -71,7 +71,7 @@ def test_tiles_give_the_product_in_every_dtype(tmp_path, dtype, order):
     paths = stored(tmp_path / "a.npy", a), stored(tmp_path / "b.npy", b)
     found = product(*paths, tmp_path / "c.npy", memory=little(dtype), threads=1)
     assert found.ok
-    assert len(found.plan.tiles) > 1
+    assert len(found.plan.tiles) * len(found.plan.depths) > 1
     assert_product(a, b, np.load(tmp_path / "c.npy"))
     assert sorted(os.listdir(tmp_path)) == ["a.npy", "b.npy", "c.npy"]
 
@@ -85,6 +85,36 @@ def test_k_is_cut_also_for_a_backend_that_cannot_add(tmp_path, backend, dtype):
     assert found.ok
     assert len(found.plan.depths) > 1
     assert_product(a, b, np.load(tmp_path / "c.npy"))
+
+
+SHAPES = [(300, 2500, 200), (70, 9001, 1), (1, 5003, 300), (260, 1700, 129), (513, 900, 65)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "float16", pytest.param("int8", id="int8")])
+def test_bits_are_those_of_matmul_for_any_memory(tmp_path, monkeypatch, dtype, shape):
+    m, k, n = shape
+    a, b = matrix((m, k), dtype), matrix((k, n), dtype)
+    paths = stored(tmp_path / "a.npy", a), stored(tmp_path / "b.npy", b)
+    expected = matmul(a, b, backend="cpu-packed")
+    for _ in range(3):
+        monkeypatch.setattr(run, "choose", lambda sizes, memory, overhead: RNG.choice(candidates(sizes, overhead)))
+        plan = product(*paths, tmp_path / "c.npy", backend="cpu-packed", threads=1).plan
+        assert np.load(tmp_path / "c.npy").tobytes() == expected.tobytes(), plan
+
+
+@pytest.mark.parametrize("chunks", [(100, 33), (64, 1), (7, 250)], ids=str)
+def test_bits_do_not_depend_on_chunks(tmp_path, chunks):
+    pytest.importorskip("zarr")
+    a, b = matrix((130, 1900), "float64"), matrix((1900, 101), "float64")
+    expected = matmul(a, b, backend="cpu-packed")
+    paths = stored(tmp_path / "a.zarr", a, chunks), stored(tmp_path / "b.zarr", b, chunks[::-1])
+    ways = set()
+    for memory in ("14MiB", "15MiB", "1GB"):
+        plan = product(*paths, tmp_path / "c.zarr", memory=memory, backend="cpu-packed", threads=1).plan
+        ways.add((plan.tm, plan.tn, plan.tk))
+        assert read(tmp_path / "c.zarr").tobytes() == expected.tobytes()
+    assert len(ways) > 1
 
 
 @pytest.mark.parametrize(
@@ -185,7 +215,7 @@ def test_memory_stays_near_the_limit(tmp_path):
     code = """
 import re, sys
 from pathlib import Path
-from gemmlab.product import product
+from gemmlab.product import product, run
 def peak(): return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) << 10
 import numpy as np
 np.save("small.npy", np.ones((65, 65)))
@@ -208,7 +238,7 @@ def test_memory_stays_near_the_limit_with_zarr(tmp_path):
 import re
 from pathlib import Path
 import numpy as np, zarr
-from gemmlab.product import product
+from gemmlab.product import product, run
 def peak(): return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) << 10
 zarr.create_array("small.zarr", shape=(65, 65), dtype="f8")[:] = 1
 product("small.zarr", "small.zarr", "first.zarr")
@@ -281,8 +311,9 @@ def test_a_wrong_product_keeps_its_temporary_name(tmp_path, monkeypatch):
     from gemmlab.product import tiles
 
     class Wrong(tiles.Multiplier):
-        def add(self, a, b, *, is_first):
-            return super().add(a, b, is_first=is_first) + 1
+        def add(self, step, a, b):
+            super().add(step, a, b)
+            self.sums(step)[...] += 1
 
     monkeypatch.setattr(tiles, "Multiplier", Wrong)
     a, b = matrix((30, 41), "float64"), matrix((41, 12), "float64")
@@ -347,7 +378,7 @@ def test_without_zarr_the_fix_is_named(tmp_path):
     np.save(tmp_path / "a.npy", np.ones((2, 2)))
     code = f"""
 import sys; sys.modules["zarr"] = None
-from gemmlab.product import product
+from gemmlab.product import product, run
 try: product({str(tmp_path / "a.npy")!r}, {str(tmp_path / "a.npy")!r}, {str(tmp_path / "c.zarr")!r})
 except Exception as error: print(error)
 """

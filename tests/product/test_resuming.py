@@ -21,11 +21,11 @@ from randomness import RNG
 from gemmlab import CannotWrite, UnsupportedProblem, _profile, _registry, config
 from gemmlab._backend import Availability
 from gemmlab._cpu import isa
-from gemmlab.product import CannotResume, identity, job, product
+from gemmlab.product import CannotResume, identity, job, plan, product, sums
+from gemmlab.product.job import open_matrix
 from gemmlab.product.journal import Journal
-from gemmlab.product.opening import open_matrix
 
-MEMORY = {"npy": 1_100_000, "zarr": 7_400_000}  # of which files take 6 MiB
+MEMORY = {"npy": 1_300_000, "zarr": 7_400_000}  # of which files take 6 MiB
 PROGRAM = """
 import sys
 from gemmlab.product import product
@@ -136,6 +136,125 @@ def test_tiles_that_were_whole_are_not_computed_again(files, kind):
     assert (found.ok, found.tiles_found) == (True, 3)
     assert found.gflop < undisturbed.gflop
     assert content(files / name) == content(files / f"undisturbed.{kind}")
+
+
+# Within a tile
+
+
+@pytest.fixture
+def in_bands(monkeypatch):
+    """Each step keeps its sums, and a tile has several bands."""
+    monkeypatch.setattr(sums.PartialSums, "is_due", lambda self, *seconds: True)
+    monkeypatch.setattr(plan, "LEAST_BAND", 64)
+    monkeypatch.setattr(plan, "BAND_FLOP", 0)
+
+
+def ended_after(files, steps, name="c.npy", **options):
+    """The product, ended when so many steps were done."""
+    count = []
+
+    def stop(done, total, doing):
+        count.append(done)
+        if len(count) == steps:
+            raise Stop
+
+    with pytest.raises(Stop):
+        multiplied(files, name, progress=stop, memory="1GB", **options)
+
+
+@pytest.mark.parametrize("backend", ["cpu-naive", "cpu-packed", "cpu-numpy"])
+@pytest.mark.parametrize("kind", ["npy", "zarr"])
+def test_a_tile_goes_on_where_it_was(files, in_bands, kind, backend):
+    name = f"c.{in_zarr_too(kind)}"
+    undisturbed = multiplied(files, f"undisturbed.{kind}", memory="1GB", backend=backend)
+    assert len(undisturbed.plan.tiles) == 1
+    for done in (1, 2, 1):
+        ended_after(files, done, name, backend=backend)
+    found = multiplied(files, name, memory="1GB", backend=backend)
+    assert (found.ok, found.tiles_found) == (True, 0)
+    assert found.share_found == pytest.approx(4 * 64 / 330)
+    assert content(files / name) == content(files / f"undisturbed.{kind}")
+    assert not (files / f"{name}.gemmlab-sums").exists()
+
+
+def test_a_tile_goes_on_in_any_block_of_k(files, in_bands, monkeypatch):
+    """Also where a kill came while a copy was written: it names the other."""
+    options = {"backend": "cpu-packed"}
+    undisturbed = multiplied(files, "undisturbed.npy", **options)
+    depths, bands = len(undisturbed.plan.depths), -(-undisturbed.plan.tm // 64)
+    assert depths * bands > 3
+    for steps in range(1, depths * bands):
+
+        def stop(done, total, doing, left=[steps]):  # noqa: B006
+            left[0] -= 1
+            if not left[0]:
+                raise Stop
+
+        with pytest.raises(Stop):
+            multiplied(files, progress=stop, **options)
+        journal = Journal(files / "c.npy.gemmlab-journal")
+        part, whole = journal.part, journal.whole
+        os.close(journal._descriptor)
+        kept = files / "c.npy.gemmlab-sums"
+        if part:
+            torn = np.fromfile(kept)
+            half = undisturbed.plan.tm * undisturbed.plan.tn
+            torn[: half] = np.nan if part.copy else torn[:half]
+            torn[half:] = torn[half:] if part.copy else np.nan
+            torn.tofile(kept)
+        found = multiplied(files, **options)
+        assert found.ok
+        assert found.share_found > 0
+        assert (found.tiles_found, bool(whole)) == (len(whole), not part or part.tile > 0)
+        assert content(files / "c.npy") == content(undisturbed.path)
+        (files / "c.npy").unlink()
+
+
+@pytest.mark.parametrize("damage", ["missing", "short"])
+def test_without_the_partial_sums_a_tile_begins_anew(files, in_bands, damage):
+    undisturbed = multiplied(files, "undisturbed.npy", memory="1GB")
+    ended_after(files, 2)
+    kept = files / "c.npy.gemmlab-sums"
+    if damage == "short":
+        os.truncate(kept, 1000)
+    else:
+        kept.unlink()
+    found = multiplied(files, memory="1GB")
+    assert (found.ok, found.share_found) == (True, 0)
+    assert content(files / "c.npy") == content(undisturbed.path)
+
+
+PARTS = [[0, 99, 0], [7, 1, 0], [0, 1, 2], [0, -1, 0], [0, 1], [0, 1, "a"], None, "abc"]
+
+
+@pytest.mark.parametrize("part", PARTS, ids=str)
+def test_a_part_that_cannot_be_refuses_to_resume(files, in_bands, part):
+    ended_after(files, 2)
+    with Journal(files / "c.npy.gemmlab-journal") as journal:
+        journal._append({"part": part})
+        journal._append({"part": part})  # a last line that is damaged would be ignored
+    with pytest.raises(CannotResume, match="journal"):
+        multiplied(files, memory="1GB")
+
+
+def test_a_disk_that_is_full_is_done_without_partial_sums(files, in_bands, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    assert multiplied(files, memory="1GB").ok
+    assert sorted(os.listdir(files)) == ["a.npy", "b.npy", "c.npy"]
+
+
+def test_sums_are_kept_before_ten_seconds_or_a_twentieth_are_lost():
+    kept = sums.PartialSums(Path("none"), 0)
+    kept._took_s = 0.5
+    for all_s in (60, 240, 4000):
+        assert not kept.is_due(1.0, 0.5, all_s)
+        assert kept.is_due(0.04 * max(200, all_s), 0.5, all_s)
+    kept._took_s = 30.0  # a slow disk: not all of the time is spent on it
+    assert not kept.is_due(60.0, 1.0, 240.0)
+    assert kept.is_due(200.0, 1.0, 240.0)
 
 
 def test_a_kill_after_the_check_needs_the_name_only(files, monkeypatch):
@@ -262,7 +381,7 @@ def test_an_input_in_zarr_that_has_changed_refuses_to_resume(files):
 
 @pytest.mark.parametrize(
     ("options", "says"),
-    [({"backend": "cpu-ikj"}, "backend was cpu-naive and is now cpu-ikj"), ({"memory": "3MiB"}, "memory was 1100000")],
+    [({"backend": "cpu-ikj"}, "backend was cpu-naive and is now cpu-ikj"), ({"memory": "3MiB"}, "memory was 1300000")],
     ids=str,
 )
 def test_another_way_refuses_to_resume(files, options, says):

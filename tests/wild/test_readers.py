@@ -17,8 +17,8 @@ from gemmlab import _profile
 from gemmlab._config import Config, config
 from gemmlab.measure import problems, records
 from gemmlab.product import product
+from gemmlab.product.job import open_matrix
 from gemmlab.product.journal import SUM, Journal
-from gemmlab.product.opening import open_matrix
 from gemmlab.roofline.ceilings import cache as ceilings
 from gemmlab.tune.search import log
 from gemmlab.workloads.postings_index import Index, read_queries, write_queries

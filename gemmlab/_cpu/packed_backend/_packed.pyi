@@ -50,4 +50,5 @@ class PackedKernel(CompiledWay):
         packed: PackedOperand | None = None,
         accumulate: bool = False,
         clocked: bool = False,
+        whole_k: int = 0,
     ) -> float | None: ...

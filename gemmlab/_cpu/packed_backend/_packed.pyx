@@ -12,8 +12,8 @@ from gemmlab._cpu._driver cimport CompiledWay, is_columns, is_rows
 from gemmlab._cpu.packed_backend.arrays cimport apart_in_memory, broadcast, dim, step
 from gemmlab._cpu.packed_backend.loops cimport (
     DOT_KC, MAX_AXES, Batch, Buffer, Call, ClockedKernel, Extents, Kernel, Machine, Plan, Product, Recorder,
-    RecordingKernel, clocked_kernel, drop_buffer, drop_buffers, even, extents_of, fits_in_memory, give_buffer,
-    has_any_order, is_dots, new_buffer, pack_operand, plan_of, products_in, recording_kernel, run, take_buffer,
+    RecordingKernel, clocked_kernel, drop_buffer, drop_buffers, even, even_in, extents_of, fits_in_memory,
+    give_buffer, has_any_order, is_dots, new_buffer, pack_operand, plan_of, products_in, recording_kernel, run, take_buffer,
     vectors_of,
 )
 from gemmlab._cpu.packed_backend.threads cimport LARGE, LONG_VECTORS, Listening, begin_product, end_product, listen
@@ -279,10 +279,10 @@ cdef class PackedKernel(CompiledWay):
         return packed
 
     def run(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, int threads=1, Py_ssize_t mc=0, Py_ssize_t kc=0,
-            Py_ssize_t nc=0, PackedOperand packed=None, bint accumulate=False, bint clocked=False):
+            Py_ssize_t nc=0, PackedOperand packed=None, bint accumulate=False, bint clocked=False, Py_ssize_t whole_k=0):
         """Fill `out` with a @ b: matrices, or batches of one leading shape, in any strides. `a` and `b` are of one
         dtype, and `out` is too, or is of one that `widens`. If `accumulate`, add to what `out` holds. If `clocked`,
-        return the seconds that all threads together spent packing.
+        return the seconds that all threads together spent packing. `whole_k`: see `Problem`.
 
         No extent of m, n, k and the batch is 0, and `out` shares no memory with `a` and `b`: nothing is checked here.
         """
@@ -290,7 +290,7 @@ cdef class PackedKernel(CompiledWay):
         cdef Product x
         cdef Batch batch
         cdef ClockedKernel clock
-        self.prepare(&x, a, b, out, threads, mc, kc, nc, packed)
+        self.prepare(&x, a, b, out, threads, mc, kc, nc, packed, whole_k)
         x.accumulate = accumulate
         broadcast(a, b, cnp.PyArray_NDIM(out) - 2, shape, &batch)
         if clocked:
@@ -337,7 +337,7 @@ cdef class PackedKernel(CompiledWay):
         return calls
 
     cdef int prepare(self, Product *x, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads, Py_ssize_t mc,
-                     Py_ssize_t kc, Py_ssize_t nc, PackedOperand packed) except -1:
+                     Py_ssize_t kc, Py_ssize_t nc, PackedOperand packed, Py_ssize_t whole_k=0) except -1:
         """All of a product but its buffer, with block sizes where they are given."""
         cdef const Entry *entry = self.entry(a, out)
         if entry == NULL:
@@ -345,8 +345,8 @@ cdef class PackedKernel(CompiledWay):
         self.describe(x, entry, a, b, out)
         check_size(x[0])
         x.mc, x.nc = mc or x.mc, nc or x.nc
-        if kc and not is_dots(x[0]):
-            x.kc = even(x.k, kc, x.kernel.group)
+        if kc:
+            x.kc = even_in(x.k, whole_k, DOT_KC if is_dots(x[0]) else kc, x.kernel.group)
         if packed is not None:
             x.packed, x.kc = packed.buffer.memory, packed.kc
             if x.n > 1:  # the kernel that packed it

@@ -135,7 +135,7 @@ class Packed(FullBackend):
         (a, b), blocks = self._operands(problem), self.resolve(problem, params)
         threads = self._asked_threads(problem)
         given: dict[str, Any] = {"packed": problem.packed, "accumulate": problem.accumulate, **blocks}
-        self.kernel.run(a, b, problem.out, threads=threads, **given)
+        self.kernel.run(a, b, problem.out, threads=threads, whole_k=problem.whole_k, **given)
 
     def packing_share(self, problem: Problem, **params: Any) -> float:
         """The share of its threads' time that a product spends packing A and B: of the fastest of some runs."""
@@ -155,6 +155,10 @@ class Packed(FullBackend):
             return None
         (a, b), blocks = self._operands(problem), self.resolve(problem, params)
         return self.kernel.plan(a, b, problem.out, threads=self.threads(problem), packed=problem.packed, **blocks)
+
+    def block_of_k(self, problem: Problem) -> int | None:
+        plan = self.plan(problem)
+        return plan.kc if plan else None
 
     def pack(self, b: np.ndarray[Any, Any]) -> PackedOperand:
         """The panels of a matrix, for products with many others."""

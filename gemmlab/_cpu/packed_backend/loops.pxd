@@ -129,3 +129,8 @@ cdef inline Py_ssize_t even(Py_ssize_t k, Py_ssize_t kc, Py_ssize_t group) noexc
     bit."""
     cdef Py_ssize_t blocks = max(1, (k + kc - 1) // kc)
     return max(1, ((k + blocks - 1) // blocks + group - 1) // group) * group
+
+
+cdef inline Py_ssize_t even_in(Py_ssize_t k, Py_ssize_t whole, Py_ssize_t kc, Py_ssize_t group) noexcept nogil:
+    """A block of k where k is a part of a longer one, which begins at one of its blocks: as there."""
+    return min(even(max(k, whole), kc, group), even(k, k, group))
