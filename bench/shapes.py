@@ -26,7 +26,7 @@ import numpy as np
 
 import gemmlab
 from gemmlab._cpu.baselines import mkl_library
-from gemmlab.measure.isolated.process import WorkerProcess
+from gemmlab._process.children import WorkerProcess
 from gemmlab.measure.problems import SUITES, Case
 
 SAMPLE_S, CASE_S = 2e-4, 0.01

@@ -120,14 +120,20 @@ def check_name(name: object) -> None:
     if not isinstance(name, str):
         raise TypeError(f"backend must be a name such as 'cpu-blocked', not {name!r}")
     parsed = BackendName.of(name)
-    if name in ("auto", *BY_NAME_ONLY) or name in _loaded or parsed.plain in BUILT_IN or parsed.plain in FAMILIES:
-        return
-    if parsed.members:
+    if parsed.members and name not in _loaded:
         _check_members(parsed)
-        return
-    if name not in _plugins():
+    elif name not in _loaded and is_of_this_process(name):
         near = near_names(name)
         raise UnknownBackend(f"no backend is named {name!r}: {suggestion(near, ['auto', *FAMILIES, *names()])}")
+
+
+def is_of_this_process(name: str) -> bool:
+    """Whether a backend can be known by `registered` alone, so that a child process does not have it."""
+    parsed = BackendName.of(name)
+    if parsed.members:
+        return any(is_of_this_process(part.text) for part in parsed.members)
+    is_ours = name in ("auto", *BY_NAME_ONLY) or parsed.plain in BUILT_IN or parsed.plain in FAMILIES
+    return not is_ours and name not in _plugins()
 
 
 def _check_members(name: BackendName) -> None:

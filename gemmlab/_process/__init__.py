@@ -1,1 +1,6 @@
-"""The process that gemmlab runs in: `forks.py` has what works after a fork and at the end of the program."""
+"""The process that gemmlab runs in, and its children.
+
+    forks.py         what works after a fork and at the end of the program
+    children.py      a child process: started, asked, suspended, ended
+    child_server.py  the child's side: answers one line of JSON with one line of JSON
+"""

@@ -62,8 +62,7 @@ def _tiny_product(name: str) -> str:
 
 def run_verify(arguments: Namespace) -> int:
     """gemmlab verify"""
-    from gemmlab.verify import verify
-    from gemmlab.verify.audit import supported
+    from gemmlab.verify.audit import audit
 
     audits = []
     names = named(arguments.backend)
@@ -75,17 +74,14 @@ def run_verify(arguments: Namespace) -> int:
             def step(checks: int, of: int, what: str, done: int = done, name: str = name) -> None:
                 show(done * of + checks, len(names) * of, f"{name}: {what}")
 
-            audits.append(
-                verify(name, dtypes=arguments.dtype or supported(name), seed=arguments.seed,
-                       thorough=arguments.thorough, progress=step)
-            )  # fmt: skip
+            audits.append(audit(name, arguments.dtype, arguments.seed, arguments.thorough, step))
         show(1, 1, "")
     if arguments.json:
-        print(json.dumps([audit.to_dict() for audit in audits], indent=1))
+        print(json.dumps([one.to_dict() for one in audits], indent=1))
     else:
-        shown = (audit for audit in audits if arguments.details or not audit.passed)
-        print("\n\n".join(["\n".join(wrapped(audit.line) for audit in audits), *map(str, shown)]))
-    return 0 if all(audit.passed for audit in audits) else 1
+        shown = (one for one in audits if arguments.details or not one.passed)
+        print("\n\n".join(["\n".join(wrapped(one.line) for one in audits), *map(str, shown)]))
+    return 0 if all(one.passed for one in audits) else 1
 
 
 def _with_any(names: Sequence[str], dtypes: Sequence[str]) -> list[str]:

@@ -10,9 +10,9 @@ from itertools import chain
 from statistics import median
 
 from gemmlab._name import BackendName
+from gemmlab._process.children import CAN_SUSPEND, Answer
 from gemmlab.measure import noise
 from gemmlab.measure.isolated.backend import IsolatedBackend, NotMeasured, Params
-from gemmlab.measure.isolated.process import CAN_SUSPEND, Answer
 from gemmlab.measure.problems import Case
 from gemmlab.measure.records import Record
 

@@ -26,8 +26,7 @@ from time import perf_counter
 from gemmlab._config import config
 from gemmlab._cpu import machine
 from gemmlab.measure.environment import environment
-from gemmlab.measure.isolated.backend import IsolatedBackend, Params, SpeedProbe
-from gemmlab.measure.isolated.process import WORKER_COMMAND
+from gemmlab.measure.isolated.backend import WORKER_COMMAND, IsolatedBackend, Params, SpeedProbe
 from gemmlab.measure.measurement import Measurement
 from gemmlab.measure.noise import MIN_ROUNDS
 from gemmlab.measure.problems import Case

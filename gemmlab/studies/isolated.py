@@ -15,7 +15,7 @@ from typing import TypeVar
 from gemmlab._cpu import machine
 from gemmlab._errors import BackendUnavailable, GemmlabError, UnsupportedProblem
 from gemmlab._name import BackendName
-from gemmlab.measure.isolated.process import ChildFailed, ask_child
+from gemmlab._process.children import ChildFailed, ask_child
 from gemmlab.measure.noise import summarise
 from gemmlab.measure.problems import Case
 from gemmlab.measure.records import Record

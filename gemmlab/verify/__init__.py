@@ -5,7 +5,8 @@
     inputs.py    the inputs of the checks: values, sizes, layouts in memory
     context.py   what a check is given: a backend, a dtype and methods to test them
     checks.py    the checks, each a promise and a function that tests it
-    audit.py     runs all checks; the table of results
+    running.py   runs one check; child.py does so in a process of its own
+    audit.py     all checks; the table of results
 
 `gemmlab.verify("cpu-packed")` runs the audit.
 """
@@ -16,9 +17,10 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-from gemmlab.verify.audit import Audit, Progress, Result, verify
+from gemmlab.verify.audit import Audit, Progress, verify
 from gemmlab.verify.bounds import error_over_bound, gamma
 from gemmlab.verify.random_vector import freivalds
+from gemmlab.verify.running import Result
 
 __all__ = ["Audit", "Result", "error_over_bound", "freivalds", "gamma", "verify"]
 

@@ -1,48 +1,23 @@
-"""The audit: runs every check on every dtype, and makes a table of the results."""
+"""The audit: every check on every dtype, and a table of the results."""
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import partial
 from textwrap import fill
-from typing import Literal
 
 import numpy as np
 
 from gemmlab import _registry
-from gemmlab._api import matmul, trace
-from gemmlab._backend import Backend
-from gemmlab._errors import UnsupportedProblem
-from gemmlab._problem import DType
-from gemmlab.verify.checks import CHECKS, Check
-from gemmlab.verify.context import CheckContext, Fault
-from gemmlab.verify.dtypes import DTYPES, dtype_of
+from gemmlab.verify.checks import CHECKS
+from gemmlab.verify.child import Auditor, Crashed
+from gemmlab.verify.dtypes import dtype_of
+from gemmlab.verify.running import TWO, Result
 
-TWO = ("float32", "float64")
 WIDTH = 80
 _A_ROW = 2  # dtypes beside each other in a table
 
-Status = Literal["passed", "failed", "not supported"]
 Progress = Callable[[int, int, str], None]
-
-
-@dataclass(frozen=True)
-class Result:
-    """The result of one check for one dtype.
-
-    `error_over_bound` is the largest error divided by its bound; None if the check does not measure errors.
-    `detail` says what failed, or which cases the backend does not support.
-    """
-
-    check: str
-    dtype: str
-    status: Status
-    detail: str
-    error_over_bound: float | None
-    cases: int
 
 
 @dataclass(frozen=True)
@@ -97,7 +72,8 @@ def verify(
 
     Every check runs in float32 and float64, or in the `dtypes` asked for, on new random inputs through
     `gemmlab.matmul`: exact products of integers, error bounds, NaN and infinity, layouts, overlap, empty sizes,
-    batches, concurrent calls.
+    batches, concurrent calls. The checks run in a process of their own, whose crash is a failed check; backends that
+    are registered in this process alone are audited here.
 
     Parameters
     ----------
@@ -130,89 +106,34 @@ def verify(
     >>> gemmlab.verify("cpu-naive").passed
     True
     """
+    for dtype in dtypes:
+        dtype_of(dtype)
+    return audit(backend, dtypes, seed, thorough, progress)
+
+
+def audit(
+    backend: str, dtypes: Sequence[str] | None = None, seed: int | None = None, thorough: bool = False,
+    progress: Progress | None = None,
+) -> Audit:  # fmt: skip
+    """As `verify`; without dtypes, in all that the backend does not refuse."""
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])
-    work = [(check, dtype_of(dtype)) for dtype in dtypes for check in CHECKS]
-    results = []
-    for done, (check, dtype) in enumerate(work):
-        if progress is not None:
-            progress(done, len(work), f"{check.name}, {dtype.name}")
-        result = _run(check, _context(backend, dtype, check, seed, thorough))
-        if result.cases or result.status != "passed":  # the check of parameters has no cases if there are none
-            results.append(result)
-    return Audit(backend, seed, thorough, tuple(results))
-
-
-def supported(backend: str) -> list[str]:
-    """The names of the dtypes that a backend does not refuse; bfloat16 only where ml_dtypes is installed."""
-    found = []
-    for name in DTYPES:
-        try:
-            ones = np.ones((2, 2), dtype_of(name))
-        except ValueError:
-            continue
-        try:
-            matmul(ones, ones, backend=backend)
-        except UnsupportedProblem:
-            continue
-        except Exception:  # the checks report it
-            pass
-        found.append(name)
-    return found or list(TWO)
-
-
-def _context(backend: str, dtype: DType, check: Check, seed: int, thorough: bool) -> CheckContext:
-    chosen = _registry.get(backend)
-    return CheckContext(
-        multiply=partial(matmul, backend=backend),
-        dtype=dtype,
-        params=chosen.params,
-        blocks=_blocks(chosen, dtype),
-        any_thread_count=chosen.kind == "rung" and backend != "auto",  # which may take NumPy
-        accumulates=chosen.accumulates,
-        thorough=thorough,
-        # Each check has a separate random generator, so that a check can be repeated without the ones before it.
-        rng=np.random.default_rng([seed, zlib.crc32(f"{check.name}, {dtype.name}".encode())]),
-    )
-
-
-def _blocks(backend: Backend, dtype: DType) -> list[int]:
-    """The integer parameters: the defaults, and the values that the backend chooses for a product."""
-    values: dict[str, int | str | None] = {name: param.default for name, param in backend.params.items()}
-    ones = np.ones((64, 64), dtype)
-    with trace() as calls, suppress(Exception):  # the checks report what is wrong with this product
-        matmul(ones, ones, backend=backend.name)
-    for call in calls:
-        values |= call.params
-    return [value for value in values.values() if isinstance(value, int)]
-
-
-def _run(check: Check, context: CheckContext) -> Result:
-    status: Status = "passed"
-    detail = _refusal(context)
-    if detail:
-        return Result(check.name, context.dtype.name, "not supported", detail, None, 0)
+    _registry.get(backend)
+    results: list[Result] = []
+    name, dtype = "first products", "all"
     try:
-        check.run(context)
-    except Fault as fault:
-        status, detail = "failed", str(fault)
-    else:
-        if context.refused:
-            some = "; ".join(context.refused[:3]) + ("; ..." if len(context.refused) > 3 else "")
-            detail = f"{len(context.refused)} of {context.cases} cases not supported: {some}"
-            status = "not supported" if len(context.refused) == context.cases else "passed"
-    return Result(check.name, context.dtype.name, status, detail, context.worst, context.cases)
-
-
-def _refusal(context: CheckContext) -> str:
-    """Why the backend does not support this dtype; empty if it does."""
-    ones = np.ones((2, 2), context.dtype)
-    with suppress(Exception):  # the checks report any other error
-        try:
-            context.multiply(ones, ones)
-        except UnsupportedProblem as error:
-            return str(error)
-    return ""
+        with Auditor(backend) as auditor:
+            work = [(dtype, number) for dtype in dtypes or auditor.supported() for number in range(len(CHECKS))]
+            for done, (dtype, number) in enumerate(work):
+                name = CHECKS[number].name
+                if progress is not None:
+                    progress(done, len(work), f"{name}, {dtype}")
+                result = auditor.check(number, dtype, seed, thorough)
+                if result.cases or result.status != "passed":  # the check of parameters has no cases if there are none
+                    results.append(result)
+    except Crashed as crash:
+        results.append(Result(name, dtype, "failed", f"{crash}; the checks after it were not run", None, 0))
+    return Audit(backend, seed, thorough, tuple(results))
 
 
 def _table(results: Iterable[Result]) -> list[str]:

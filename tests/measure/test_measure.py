@@ -17,6 +17,7 @@ from helpers import DOCS, SUPPORT
 
 import gemmlab
 from gemmlab._cpu import machine
+from gemmlab._process.children import CAN_SUSPEND, WorkerDied, WorkerProcess
 from gemmlab.measure import (
     Case,
     Column,
@@ -35,7 +36,6 @@ from gemmlab.measure import (
 )
 from gemmlab.measure.isolated import backend as isolated_backend
 from gemmlab.measure.isolated.backend import IsolatedBackend
-from gemmlab.measure.isolated.process import CAN_SUSPEND, WorkerDied, WorkerProcess
 from gemmlab.measure.isolated.worker import CHECK_ALL, MIN_SAMPLE_S, calls_per_sample, check, seconds_a_call
 from gemmlab.measure.measurement import wait_policy
 from gemmlab.measure.session import _that_fit
@@ -339,8 +339,9 @@ def test_a_dead_worker_says_why(start):
 def test_a_suspended_worker_ends_with_its_parent():
     code = f"""
 import sys; sys.path[:0] = {HOMES}
-from gemmlab.measure.isolated.process import WorkerProcess
-worker = WorkerProcess(1)
+from gemmlab._process.children import WorkerProcess
+from gemmlab.measure.isolated.backend import WORKER_COMMAND
+worker = WorkerProcess(1, WORKER_COMMAND)
 worker.ask("hello", 60, backend="cpu-naive", threads=1)
 print(worker._process.pid, flush=True)
 import os; os._exit(0)

@@ -7,11 +7,11 @@ from contextlib import suppress
 import pytest
 from helpers import output_of
 
+from gemmlab._process.children import WorkerProcess
 from gemmlab.measure import Session, Settings, noise, sized
 from gemmlab.measure import session as session_module
 from gemmlab.measure.isolated import backend as isolated_backend
 from gemmlab.measure.isolated.affinity import cpu_numbers, pin_threads
-from gemmlab.measure.isolated.process import WorkerProcess
 from gemmlab.measure.measurement import Measurement
 from gemmlab.roofline.ceilings import probe_loop
 

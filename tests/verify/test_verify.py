@@ -20,10 +20,10 @@ import gemmlab
 from gemmlab._backend import Param
 from gemmlab._registry import registered
 from gemmlab.verify import bounds, error_over_bound, freivalds, gamma
-from gemmlab.verify.audit import supported
 from gemmlab.verify.checks import CHECKS
 from gemmlab.verify.context import CheckContext, Fault
 from gemmlab.verify.inputs import CANARY, EDGES, OPERAND_LAYOUTS, RESULT_LAYOUTS, around, owner, triples
+from gemmlab.verify.running import supported
 
 ON_THE_CPU = [name for name, info in gemmlab.backends().items() if info.available and name.startswith("cpu-")]
 

@@ -2,7 +2,8 @@
 
 An operating system may run two threads of one product on one core for a whole round, with another core idle. The
 product then takes twice as long in that round, and not in the next. OpenMP's threads get their affinity from
-environment variables (`OPENMP_AFFINITY` in `process.py`). The threads of other libraries get it here, once they exist.
+environment variables (`OPENMP_AFFINITY` in `_process/children.py`). The threads of other libraries get it here, once
+they exist.
 """
 
 from __future__ import annotations

@@ -13,11 +13,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 
 from gemmlab._name import BackendName
+from gemmlab._process.children import Answer, WorkerDied, WorkerProcess, child_command
 from gemmlab.measure.isolated.affinity import cpu_numbers
-from gemmlab.measure.isolated.process import Answer, WorkerDied, WorkerProcess
 from gemmlab.measure.problems import Case
 from gemmlab.measure.records import titled
 
+WORKER_COMMAND = child_command("gemmlab.measure.isolated.worker")
 _TRIAL_GFLOP = 2e-9 * 128**3  # any backend does it in well under a second
 _TRIAL_SHARE = 1 / 8  # of the cap: what a trial may take
 _TRIAL_GROWTH = 1.5  # a trial must be this much larger than what was run before

@@ -9,8 +9,8 @@ reads one JSON command a line and answers with one JSON object a line:
     time           budget_s, min_samples, max_samples, cold    time it
     release                                            check the last timed product, free the operands
 
-With `resident`, a device's operands are on the device beforehand; on a CPU that changes nothing. `process.py` starts
-this process, `child_server.py` reads the commands. By hand: `python -m gemmlab.measure.isolated.worker`.
+With `resident`, a device's operands are on the device beforehand; on a CPU that changes nothing. `_process/children.py`
+starts this process, `child_server.py` reads the commands. By hand: `python -m gemmlab.measure.isolated.worker`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from gemmlab._cpu import machine
 from gemmlab._cpu.baselines import thread_scope
 from gemmlab._name import BackendName
 from gemmlab._problem import Array, Problem
+from gemmlab._process.child_server import serve_timed
+from gemmlab._process.children import Answer
 from gemmlab.measure.environment import thread_pools
 from gemmlab.measure.isolated.affinity import pin_threads
-from gemmlab.measure.isolated.child_server import serve
 from gemmlab.measure.isolated.cold import CacheFlush
-from gemmlab.measure.isolated.process import Answer
 from gemmlab.measure.problems import Case, laid_out, operands
 from gemmlab.verify.bounds import error_over_bound
 from gemmlab.verify.dtypes import is_exact, poison
@@ -290,7 +290,7 @@ def _some_of(count: int, sample: int, rng: np.random.Generator) -> NDArray[np.in
 def main() -> None:
     """Answer commands from standard input."""
     worker = Worker()
-    serve({name: getattr(worker, name) for name in COMMANDS})
+    serve_timed({name: getattr(worker, name) for name in COMMANDS})
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any
 from gemmlab import _registry
 from gemmlab._config import config
 from gemmlab._cpu.machine import usable_cpus
-from gemmlab.measure.isolated.process import OPENMP_AFFINITY, ChildFailed, ask_child
+from gemmlab._process.children import OPENMP_AFFINITY, ChildFailed, ask_child
 from gemmlab.measure.records import Record
 from gemmlab.roofline.ceilings.cpu import measure_ceilings
 from gemmlab.roofline.ceilings.device import measure_device_ceilings

@@ -6,8 +6,8 @@ session (`gemmlab.measure.Session`) asks for it before and after each round, and
 
 from __future__ import annotations
 
-from gemmlab.measure.isolated.child_server import serve
-from gemmlab.measure.isolated.process import Answer, child_command
+from gemmlab._process.child_server import serve_timed
+from gemmlab._process.children import Answer, child_command
 from gemmlab.roofline._fma import Loops
 
 DTYPE = "float32"
@@ -39,4 +39,4 @@ class Probe:
 def main() -> None:
     """Answer commands from standard input."""
     probe = Probe()
-    serve({"hello": probe.hello, "probe": probe.probe})
+    serve_timed({"hello": probe.hello, "probe": probe.probe})

@@ -27,8 +27,8 @@ from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.configurations import device_key
 from gemmlab._gpu.configurations.check import fault, odd_size, rounded
 from gemmlab._gpu.ladder.rung import row_major
-from gemmlab.measure.isolated.child_server import serve
-from gemmlab.measure.isolated.process import Answer
+from gemmlab._process.child_server import serve_timed
+from gemmlab._process.children import Answer
 from gemmlab.measure.isolated.worker import ResidentProduct, check
 from gemmlab.measure.problems import Case, operands
 from gemmlab.tune.search.ranking import ratio
@@ -138,7 +138,7 @@ def kernel_s(product: ResidentProduct, parameters: Parameters) -> float:
 def main() -> None:
     """Answer commands from standard input."""
     child = Child()
-    serve({name: getattr(child, name) for name in COMMANDS})
+    serve_timed({name: getattr(child, name) for name in COMMANDS})
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ from gemmlab._gpu import configurations
 from gemmlab._gpu.backend import RungBackend
 from gemmlab._gpu.runtime import Device
 from gemmlab._name import BackendName
+from gemmlab._process.children import Answer
 from gemmlab._version import __version__
-from gemmlab.measure.isolated.process import Answer
 from gemmlab.tune.devices import workers
 from gemmlab.tune.devices.space import RungSpace
 from gemmlab.tune.search import log as logs

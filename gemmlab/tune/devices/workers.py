@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from gemmlab._errors import BackendUnavailable, DeviceError
-from gemmlab.measure.isolated.process import Answer, WorkerDied, WorkerProcess, child_command
+from gemmlab._process.children import Answer, WorkerDied, WorkerProcess, child_command
 
 COMMAND = child_command("gemmlab.tune.devices.child")
 START_S = 120.0  # for the first context on a device, and what is probed there

@@ -1,6 +1,6 @@
 """The child's side of a process that is asked: one line of JSON in, one out, until "quit" or the end of input.
 
-An exception becomes an answer {"error": "Type: message"}, and the child goes on. `process.py` is the parent's side.
+An exception becomes an answer {"error": "Type: message"}, and the child goes on. `children.py` is the parent's side.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import IO
 
-import gemmlab
-from gemmlab.measure.isolated.process import Answer
+from gemmlab._errors import BackendUnavailable, UnsupportedProblem
+from gemmlab._process.children import Answer
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
@@ -26,13 +26,18 @@ def serve(commands: Commands) -> None:
     """Answer from standard input; everything else that is printed goes to standard error."""
     answers = _take_stdout()
     _end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the session handles Ctrl-C
-    gc.disable()  # no collection inside a sample
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     for line in sys.stdin:
         request = json.loads(line)
         if request["command"] == "quit":
             break
         print(json.dumps(answer(commands, **request)), file=answers, flush=True)
+
+
+def serve_timed(commands: Commands) -> None:
+    """As `serve`, for a child that times something."""
+    gc.disable()  # no collection inside a sample
+    serve(commands)
 
 
 def answer(commands: Commands, command: str, **arguments: object) -> Answer:
@@ -42,7 +47,7 @@ def answer(commands: Commands, command: str, **arguments: object) -> Answer:
             raise ValueError(f"no command {command!r}; commands: {', '.join(commands)}")
         return commands[command](**arguments)
     except Exception as error:
-        unsupported = isinstance(error, gemmlab.UnsupportedProblem | gemmlab.BackendUnavailable)
+        unsupported = isinstance(error, UnsupportedProblem | BackendUnavailable)
         return {"error": f"{type(error).__name__}: {error}", "unsupported": unsupported}
 
 

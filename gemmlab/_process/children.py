@@ -28,7 +28,7 @@ def child_command(module: str, *arguments: str) -> tuple[str, ...]:
     The child runs the same gemmlab as its parent, installed or not. That one's directory is first on the search path
     for one import only, and -P keeps the working directory off the path: a source tree there may have no extensions.
     """
-    home = str(Path(__file__).parents[3])
+    home = str(Path(__file__).parents[2])
     start = f"""import sys
 sys.path.insert(0, {home!r})
 import gemmlab
@@ -64,7 +64,6 @@ def ask_child(
 
 
 OPENMP_AFFINITY = {"OMP_PROC_BIND": "spread", "OMP_PLACES": "cores"}  # each thread stays on a core, far from the others
-WORKER_COMMAND = child_command("gemmlab.measure.isolated.worker")
 CAN_SUSPEND = hasattr(signal, "SIGSTOP")
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 _EXIT_S = 2.0  # for a process to end by itself
@@ -77,11 +76,12 @@ class WorkerDied(Exception):
 class WorkerProcess:
     """One worker process: ask it, then close it.
 
-    `threads` is set in its environment, where libraries look for it when they are loaded. With `affinity`, OpenMP keeps
-    each thread on a separate core. Not for a device: its driver's threads would all inherit the core of the first.
+    `threads` is set in its environment, where libraries look for it when they are loaded; None: they have their own
+    number. With `affinity`, OpenMP keeps each thread on a separate core. Not for a device: its driver's threads would
+    all inherit the core of the first.
     """
 
-    def __init__(self, threads: int, command: Sequence[str] = WORKER_COMMAND, affinity: bool = True) -> None:
+    def __init__(self, threads: int | None, command: Sequence[str], affinity: bool = True) -> None:
         # What a library prints goes to a file: not among the answers, and not across a progress bar.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115, closed by close
         self._exceeded_s: float | None = None
@@ -155,8 +155,10 @@ class WorkerProcess:
         return ": ".join(filter(None, [f"its process ended ({ending})", *last_lines]))
 
 
-def _environment(threads: int, defaults: Mapping[str, str]) -> dict[str, str]:
+def _environment(threads: int | None, defaults: Mapping[str, str]) -> dict[str, str]:
     """Our environment with the number of threads, which GEMMLAB_THREADS would override, and defaults for the rest."""
+    if threads is None:
+        return {**defaults, **os.environ}
     inherited = {name: value for name, value in os.environ.items() if name != "GEMMLAB_THREADS"}
     return {**defaults, **inherited} | dict.fromkeys(_THREAD_VARIABLES, str(threads))
 

@@ -1,0 +1,105 @@
+"""An audit in a process of its own, so that a crash is a result: of the backend that crashed, and of no other.
+
+The parent sends the number of a check and a dtype, and gets the result. What is registered in this process alone is
+audited here: the child would not know it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from gemmlab import _registry
+from gemmlab._config import Scope, config, scope
+from gemmlab._process.child_server import serve
+from gemmlab._process.children import Answer, WorkerDied, WorkerProcess, child_command
+from gemmlab.verify.running import Result, run_check, supported
+
+COMMAND = child_command("gemmlab.verify.child")
+NO_LIMIT_S = float("inf")
+
+
+class Crashed(Exception):
+    """The process ended; the message says how."""
+
+
+class Auditor:
+    """Runs the checks of one backend, in a child where that can be; a context manager."""
+
+    def __init__(self, backend: str) -> None:
+        self.backend = backend
+        self._process = None if _registry.is_of_this_process(backend) else _started()
+
+    def __enter__(self) -> Auditor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.close(gently=False)
+
+    def supported(self) -> list[str]:
+        """See `running.supported`."""
+        if self._process is None:
+            return supported(self.backend)
+        found: list[str] = self._answer("supported", backend=self.backend)["dtypes"]
+        return found
+
+    def check(self, number: int, dtype: str, seed: int, thorough: bool) -> Result:
+        """The result of a check. Crashed if there is none, and none will be of the others."""
+        if self._process is None:
+            return run_check(self.backend, number, dtype, seed, thorough)
+        what = {"number": number, "dtype": dtype, "seed": seed, "thorough": thorough}
+        return Result(**self._answer("check", backend=self.backend, **what))
+
+    def _answer(self, command: str, **arguments: object) -> Answer:
+        assert self._process is not None
+        try:
+            answer = self._process.ask(command, NO_LIMIT_S, **arguments)
+        except WorkerDied as death:
+            raise Crashed(str(death)) from None
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer
+
+
+def _started() -> WorkerProcess | None:
+    """A child with the settings of this process; None where no process can be started."""
+    process = None
+    try:
+        process = WorkerProcess(None, COMMAND, affinity=False)
+        process.ask("hello", NO_LIMIT_S, settings=_settings())
+    except WorkerDied:
+        if process is not None:
+            process.close(gently=False)
+        return None
+    return process
+
+
+def _settings() -> Answer:
+    """What may be other than its default, as JSON."""
+    return {
+        "threads": (scope.get() or Scope()).threads or config.threads, "block": sorted(config.block),
+        "cache_dir": str(config.cache_dir), "device_memory": config.device_memory,
+    }  # fmt: skip
+
+
+# In the child
+
+
+def _hello(settings: dict[str, object]) -> Answer:
+    for name, value in settings.items():
+        setattr(config, name, value)
+    return {}
+
+
+def _supported(backend: str) -> Answer:
+    return {"dtypes": supported(backend)}
+
+
+def _check(**what: Any) -> Answer:
+    return asdict(run_check(**what))
+
+
+def main() -> None:
+    """Answer commands from standard input."""
+    serve({"hello": _hello, "settings": _settings, "supported": _supported, "check": _check})
