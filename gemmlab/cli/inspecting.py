@@ -6,6 +6,7 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from textwrap import fill
 from typing import TYPE_CHECKING
@@ -63,18 +64,22 @@ def _tiny_product(name: str) -> str:
 def run_verify(arguments: Namespace) -> int:
     """gemmlab verify"""
     from gemmlab.verify.audit import audit
+    from gemmlab.verify.child import Auditor
 
     audits = []
     names = named(arguments.backend)
     if arguments.dtype:
         names = _with_any(names, arguments.dtype)
-    with progress() as show:
+    with progress() as show, ExitStack() as stack:
+        auditors = [stack.enter_context(Auditor(names[0]))]
         for done, name in enumerate(names):
+            for following in names[done + 1 : done + 2]:  # its process starts while this one is audited
+                auditors.append(stack.enter_context(Auditor(following)))
 
             def step(checks: int, of: int, what: str, done: int = done, name: str = name) -> None:
                 show(done * of + checks, len(names) * of, f"{name}: {what}")
 
-            audits.append(audit(name, arguments.dtype, arguments.seed, arguments.thorough, step))
+            audits.append(audit(auditors[done], arguments.dtype, arguments.seed, arguments.thorough, step))
         show(1, 1, "")
     if arguments.json:
         print(json.dumps([one.to_dict() for one in audits], indent=1))

@@ -8,7 +8,6 @@ from textwrap import fill
 
 import numpy as np
 
-from gemmlab import _registry
 from gemmlab.verify.checks import CHECKS
 from gemmlab.verify.child import Auditor, Crashed
 from gemmlab.verify.dtypes import dtype_of
@@ -108,21 +107,19 @@ def verify(
     """
     for dtype in dtypes:
         dtype_of(dtype)
-    return audit(backend, dtypes, seed, thorough, progress)
+    return audit(Auditor(backend), dtypes, seed, thorough, progress)
 
 
 def audit(
-    backend: str, dtypes: Sequence[str] | None = None, seed: int | None = None, thorough: bool = False,
-    progress: Progress | None = None,
-) -> Audit:  # fmt: skip
+    auditor: Auditor, dtypes: Sequence[str] | None, seed: int | None, thorough: bool, progress: Progress | None
+) -> Audit:
     """As `verify`; without dtypes, in all that the backend does not refuse."""
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])
-    _registry.get(backend)
     results: list[Result] = []
     name, dtype = "first products", "all"
     try:
-        with Auditor(backend) as auditor:
+        with auditor:
             work = [(dtype, number) for dtype in dtypes or auditor.supported() for number in range(len(CHECKS))]
             for done, (dtype, number) in enumerate(work):
                 name = CHECKS[number].name
@@ -133,7 +130,7 @@ def audit(
                     results.append(result)
     except Crashed as crash:
         results.append(Result(name, dtype, "failed", f"{crash}; the checks after it were not run", None, 0))
-    return Audit(backend, seed, thorough, tuple(results))
+    return Audit(auditor.backend, seed, thorough, tuple(results))
 
 
 def _table(results: Iterable[Result]) -> list[str]:

@@ -6,6 +6,7 @@ audited here: the child would not know it.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -24,32 +25,53 @@ class Crashed(Exception):
 
 
 class Auditor:
-    """Runs the checks of one backend, in a child where that can be; a context manager."""
+    """Runs the checks of one backend, in a child where that can be; a context manager.
+
+    UnknownBackend or BackendUnavailable where there is nothing to audit. Where there are several backends, the next
+    one's can be made before it is needed: its child takes its time to start.
+    """
 
     def __init__(self, backend: str) -> None:
+        _registry.get(backend)
         self.backend = backend
-        self._process = None if _registry.is_of_this_process(backend) else _started()
+        self._starting: WorkerProcess | None = None
+        self._process: WorkerProcess | None = None
+        if not _registry.is_of_this_process(backend):
+            with suppress(WorkerDied):
+                self._starting = WorkerProcess(None, COMMAND, affinity=False)
 
     def __enter__(self) -> Auditor:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process is not None:
-            self._process.close(gently=False)
+        for process in filter(None, (self._process, self._starting)):
+            process.close(gently=False)
+        self._process = self._starting = None
 
     def supported(self) -> list[str]:
         """See `running.supported`."""
-        if self._process is None:
+        if self._child() is None:
             return supported(self.backend)
         found: list[str] = self._answer("supported", backend=self.backend)["dtypes"]
         return found
 
     def check(self, number: int, dtype: str, seed: int, thorough: bool) -> Result:
         """The result of a check. Crashed if there is none, and none will be of the others."""
-        if self._process is None:
+        if self._child() is None:
             return run_check(self.backend, number, dtype, seed, thorough)
         what = {"number": number, "dtype": dtype, "seed": seed, "thorough": thorough}
         return Result(**self._answer("check", backend=self.backend, **what))
+
+    def _child(self) -> WorkerProcess | None:
+        """The child, with the settings of this process; None where no process can be started."""
+        starting, self._starting = self._starting, None
+        if starting is not None:
+            try:
+                starting.ask("hello", NO_LIMIT_S, settings=_settings())
+                self._process = starting
+            except WorkerDied:
+                starting.close(gently=False)
+        return self._process
 
     def _answer(self, command: str, **arguments: object) -> Answer:
         assert self._process is not None
@@ -60,19 +82,6 @@ class Auditor:
         if "error" in answer:
             raise RuntimeError(answer["error"])
         return answer
-
-
-def _started() -> WorkerProcess | None:
-    """A child with the settings of this process; None where no process can be started."""
-    process = None
-    try:
-        process = WorkerProcess(None, COMMAND, affinity=False)
-        process.ask("hello", NO_LIMIT_S, settings=_settings())
-    except WorkerDied:
-        if process is not None:
-            process.close(gently=False)
-        return None
-    return process
 
 
 def _settings() -> Answer:

@@ -120,6 +120,7 @@ gemmlab.config.block = "cpu-blis"
 gemmlab.config.device_memory = "1GiB"
 from gemmlab.verify import child
 with child.Auditor("cpu-naive") as auditor:
+    assert auditor.supported() == ["float32", "float64"]
     found = auditor._answer("settings")
 assert found == {{
     "threads": 1, "block": ["cpu-blis"], "cache_dir": {str(tmp_path)!r}, "device_memory": 1 << 30
