@@ -24,7 +24,7 @@ it reads and `MOVED` times what it moves. The search goes through all three exte
 What is in memory alone is lost with the process. So tiles of up to `TILE_FLOP`, or as little more as can be, are
 preferred among plans that cost at most a tenth more, and among those that read at most a tenth more and whose moves
 take no more than a hundredth of the time of the multiplications on a CPU. A step of a long product is done in bands of
-rows, after each of which the tile's sums can be kept (sums.py).
+the tile's longer side, after each of which its sums can be kept (sums.py).
 
 Bits do not depend on the plan where the backend says at which blocks k may be cut (`block_of_k`): tk is a multiple of
 one. No tile is of one column, whose sums have another order, unless all of C is. Elsewhere blocks of k are part of the
@@ -45,9 +45,9 @@ TILE_FLOP = 1e12  # some seconds
 STEP = 64  # extents of blocks are multiples of it, where no chunk says otherwise
 LEAST_DEPTH = 512  # of a block of k: about as deep as the blocks of a kernel, which add to C as often
 MOVED = 0.25
-BANDS = 32  # of all work, or fewer, so that each is of
+BANDS = 64  # of all work, or fewer, so that each is of
 BAND_FLOP = 5e9  # at least, some seconds of the slowest rung,
-LEAST_BAND = 256  # and of so many rows: for each band B is packed again
+LEAST_BAND = 256  # and of so many rows or columns: for each band the other operand is packed again
 WORK_OF_BYTE = 25  # multiply-adds in the time of reading a byte: at 100 GFLOP/s and 2 GB/s
 TOLERANCE = 1.1
 FINENESS = 1.25  # of the numbers of parts that are tried
@@ -107,12 +107,14 @@ class Tiling:
         """The blocks of k; an empty one if there is no k, so that C gets its zeros."""
         return cut(self.k, self.tk) or [(0, 0)]
 
-    @cached_property
-    def band(self) -> int:
-        """Rows of a tile that are multiplied at once."""
+    def bands(self, height: int, width: int) -> list[tuple[Range, Range]]:
+        """Rows and columns of the parts of a tile of this size that are multiplied at once; none is of one column."""
         work = max(BAND_FLOP / 2, self.m * self.n * self.k / BANDS)
-        rows = work / max(1, self.tn * self.tk)
-        return self.tm if rows >= self.tm else max(LEAST_BAND, int(rows) // STEP * STEP)
+        extent = int(work / max(1, min(self.tm, self.tn) * self.tk))
+        band = max(LEAST_BAND, extent // STEP * STEP)
+        if self.tm >= self.tn:
+            return [(rows, (0, width)) for rows in cut(height, band)]
+        return [((0, height), columns) for columns in cut(width, band + STEP * (width % band == 1))]
 
     def as_dict(self) -> dict[str, Any]:
         """For a journal."""

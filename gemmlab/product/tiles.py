@@ -15,7 +15,6 @@ import numpy as np
 from gemmlab._api.adding import add_block, add_product, adds
 from gemmlab._backend import FullBackend
 from gemmlab._problem import Array, DType
-from gemmlab._tiles import cut
 from gemmlab.product.journal import Journal, Part
 from gemmlab.product.matrices import Matrix, Range
 from gemmlab.product.output import full_disk_in_one_line
@@ -38,20 +37,21 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Step:
-    """A band of rows of a tile, for one block of k: the `number`th step of the tile, of so many."""
+    """A band of a tile, for one block of k: the `number`th step of the tile, of so many."""
 
     tile: int
     rows: Range  # of the tile
     columns: Range
     depth: Range
-    band: Range  # among these rows
+    band: Block  # rows and columns within the tile
     number: int
     of: int
 
     @property
     def work(self) -> int:
         """Multiply-adds."""
-        return _length(self.band) * _length(self.columns) * _length(self.depth)
+        rows, columns = self.band
+        return _length(rows) * _length(columns) * _length(self.depth)
 
     @property
     def is_last(self) -> bool:
@@ -62,7 +62,7 @@ class Step:
 def all_steps(plan: Tiling) -> Iterator[Step]:
     """The steps of all tiles."""
     for tile, (rows, columns) in enumerate(plan.tiles):
-        parts = list(product(plan.depths, cut(_length(rows), plan.band)))
+        parts = list(product(plan.depths, plan.bands(_length(rows), _length(columns))))
         for number, (depth, band) in enumerate(parts):
             yield Step(tile, rows, columns, depth, band, number, len(parts))
 
@@ -81,7 +81,7 @@ class Multiplier:
         self._first = plan.depths[0]
         self._space: Array = np.empty(plan.tm * plan.tn, sums)
         is_added = len(plan.depths) == 1 or whole_k or adds(backend.name, sums)
-        self._product: Array | None = None if is_added else np.empty(plan.band * plan.tn, sums)
+        self._product: Array | None = None if is_added else np.empty_like(self._space)
 
     def sums(self, step: Step) -> Array:
         """The sums of the tile."""
@@ -89,16 +89,16 @@ class Multiplier:
 
     def add(self, step: Step, a: Array, b: Array) -> None:
         """Add the product of a band of A's block and B's block to the sums of the tile."""
-        band, is_first = slice(*step.band), step.depth == self._first
-        sums = self.sums(step)[band]
+        rows, columns = (slice(*part) for part in step.band)
+        a, b, sums, is_first = a[rows], b[:, columns], self.sums(step)[rows, columns], step.depth == self._first
         if self._whole_k:
             add_block(
-                a[band], b, sums, backend=self._backend, is_first=is_first, whole_k=self._whole_k, threads=self._threads
+                a, b, sums, backend=self._backend, is_first=is_first, whole_k=self._whole_k, threads=self._threads
             )
         else:
             temporary = None if self._product is None else _in_shape(self._product, *sums.shape)
             add_product(
-                a[band], b, sums, backend=self._backend.name, is_first=is_first, temporary=temporary,
+                a, b, sums, backend=self._backend.name, is_first=is_first, temporary=temporary,
                 threads=self._threads,
             )  # fmt: skip
 

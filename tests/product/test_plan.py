@@ -89,9 +89,16 @@ def test_no_tile_is_of_one_column_but_of_a_product_with_one(repeat):
 def test_a_band_is_a_small_share_of_a_long_product(repeat):
     m, n, k = (int(x) for x in 10 ** RNG.uniform(2, 5.5, 3))
     plan = choose(Sizes(m, n, k, 8, 8, (8, 8), (8, 8)), 2**31)
-    work = plan.band * plan.tn * plan.tk
-    assert plan.band == plan.tm or plan.band % STEP == 0
-    assert plan.band <= LEAST_BAND or work <= max(BAND_FLOP / 2, m * n * k / BANDS)
+    count = np.zeros((plan.tm, plan.tn), np.int8) if plan.tm * plan.tn < 1e8 else None
+    for rows, columns in plan.bands(plan.tm, plan.tn):
+        (height, width) = (high - low for low, high in (rows, columns))
+        assert width > 1
+        assert min(height, width) <= LEAST_BAND + STEP or height * width * plan.tk <= max(
+            BAND_FLOP / 2, m * n * k / BANDS
+        ) + STEP * plan.tm * plan.tk
+        if count is not None:
+            count[slice(*rows), slice(*columns)] += 1
+    assert count is None or (count == 1).all()
 
 
 def test_too_little_memory_says_how_much_it_takes():

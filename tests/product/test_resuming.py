@@ -181,7 +181,8 @@ def test_a_tile_goes_on_in_any_block_of_k(files, in_bands, monkeypatch):
     """Also where a kill came while a copy was written: it names the other."""
     options = {"backend": "cpu-packed"}
     undisturbed = multiplied(files, "undisturbed.npy", **options)
-    depths, bands = len(undisturbed.plan.depths), -(-undisturbed.plan.tm // 64)
+    bands = len(undisturbed.plan.bands(undisturbed.plan.tm, undisturbed.plan.tn))
+    depths = len(undisturbed.plan.depths)
     assert depths * bands > 3
     for steps in range(1, depths * bands):
 

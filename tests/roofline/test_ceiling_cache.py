@@ -67,12 +67,26 @@ def test_a_peak_of_another_machine_replaces_nothing(change):
     assert cache.cached("CPU", 1)[0]["gflop_per_s"] == 5.0
 
 
-def test_a_damaged_file_counts_as_none_and_is_replaced():
+DAMAGED = [b"{nonsense\n", b"\xff\0", b"3\n", b'{"kind": "ceiling"}\n', b"[" * 9000]
+
+
+@pytest.mark.parametrize("content", DAMAGED, ids=range(len(DAMAGED)))
+def test_a_damaged_file_counts_as_none_with_one_warning_and_is_replaced(content):
     cache.path().parent.mkdir(parents=True)
-    cache.path().write_text("{nonsense\n")
-    assert cache.cached("CPU", 1) == []
-    cache.store([ceiling()])
+    cache.path().write_bytes(content)
+    with pytest.warns(RuntimeWarning, match=r"^the stored ceilings are not used: .*ceilings\.jsonl") as warned:
+        assert cache.cached("CPU", 1) == []
+    assert len(warned) == 1
+    assert len(str(warned[0].message)) <= 300
+    with pytest.warns(RuntimeWarning, match="the stored ceilings are not used"):
+        cache.store([ceiling()])
     assert len(cache.cached("CPU", 1)) == 1
+
+
+def test_a_folder_in_place_of_the_file_is_one_warning():
+    cache.path().mkdir(parents=True)
+    with pytest.warns(RuntimeWarning, match="the stored ceilings are not used: .*directory"):
+        assert cache.cached("CPU", 1) == []
 
 
 def test_a_folder_that_cannot_be_written_stores_nothing(tmp_path, monkeypatch):

@@ -115,6 +115,7 @@ def test_the_profile(cache_dir):
     damage(_profile.path(), read, ())
 
 
+@pytest.mark.filterwarnings("ignore:the stored ceilings are not used")
 def test_the_cache_of_ceilings(cache_dir):
     source = next(path for path in RECORDS.rglob("*.jsonl") if b'"ceiling"' in path.read_bytes())
     lines = [line for line in source.read_bytes().splitlines(keepends=True) if b'"kind": "ceiling"' in line][:4]

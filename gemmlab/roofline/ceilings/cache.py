@@ -8,6 +8,7 @@ that a later run exceeds is replaced.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -80,8 +81,13 @@ def _loop(record: Record) -> tuple[object, ...]:
 
 
 def _read() -> list[Record]:
-    with suppress(OSError, ValueError):
+    """All that is stored; without what cannot be read, which one warning names."""
+    try:
         return read(path())
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:
+        warnings.warn(f"the stored ceilings are not used: {error}", RuntimeWarning, stacklevel=3)
     return []
 
 
