@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemmlab._above import hand_down
+from gemmlab._process.importing import Importing
 from gemmlab._version import __version__
 
 # What lower layers call in higher ones; loaded on first use.
@@ -142,11 +143,12 @@ _HOME_OF = {name: module for module, names in _HOME.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
-    if name == "verify":  # a module that can be called
-        return import_module("gemmlab.verify")
-    if name not in _HOME_OF:
+    if name not in _HOME_OF and name != "verify":
         raise AttributeError(f"module 'gemmlab' has no attribute {name!r}")
-    value = getattr(import_module(f"gemmlab.{_HOME_OF[name]}"), name)
+    with Importing():
+        if name == "verify":  # a module that can be called
+            return import_module("gemmlab.verify")
+        value = getattr(import_module(f"gemmlab.{_HOME_OF[name]}"), name)
     globals()[name] = value
     return value
 

@@ -25,6 +25,7 @@ from gemmlab._gpu.plans import table
 from gemmlab._name import JOINT, RUNTIMES, BackendName
 from gemmlab._problem import Problem
 from gemmlab._process import forks
+from gemmlab._process.importing import Importing
 from gemmlab.scale import all_devices
 
 GROUP = "gemmlab.backends"
@@ -205,7 +206,9 @@ def availability(name: str) -> Availability:
     """Whether a backend can run here. Never raises for a known name."""
     if is_blocked(name):
         return Availability(False, "blocked by GEMMLAB_BLOCK or gemmlab.config.block", f"take {name} off that list")
-    with _lock:
+    if (found := _probed.get(name)) is not None:
+        return found
+    with Importing(), _lock:
         if name not in _probed:
             _probed[name] = _probe(name)
         return _probed[name]
@@ -227,7 +230,9 @@ def _probe(name: str) -> Availability:
 
 def _load(name: str) -> FullBackend | Exception:
     """The backend, or the exception that its plugin raised."""
-    with _lock:
+    if (found := _loaded.get(name)) is not None:
+        return found
+    with Importing(), _lock:
         if name not in _loaded:
             parsed = BackendName.of(name)
             if parsed.members:

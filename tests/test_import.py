@@ -59,7 +59,7 @@ def test_the_pytest_plugin_loads_the_standard_library_and_pytest():
     assert added - sys.stdlib_module_names == {"gemmlab"}
     modules = output_of("import sys, gemmlab.pytest_plugin; print(*sys.modules)").split()
     own = {module for module in modules if module.partition(".")[0] == "gemmlab"}
-    names = ("_above", "_config", "_version", "_words", "pytest_plugin")
+    names = ("_above", "_config", "_process", "_process.importing", "_version", "_words", "pytest_plugin")
     assert own == {"gemmlab", *(f"gemmlab.{name}" for name in names)}
 
 

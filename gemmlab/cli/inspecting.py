@@ -11,6 +11,7 @@ from dataclasses import asdict
 from textwrap import fill
 from typing import TYPE_CHECKING
 
+from gemmlab._words import escaped
 from gemmlab.cli.progress import progress
 from gemmlab.cli.selection import WIDTH, named, that_do, wrapped
 
@@ -108,9 +109,9 @@ def run_cache(arguments: Namespace) -> int:
     if arguments.json:
         print(json.dumps(_as_json(programs), indent=1))
     elif arguments.action == "clear":
-        print(f"removed {_counted(programs)} from {programs.folder}")
+        print(f"removed {_counted(programs)} from {escaped(str(programs.folder))}")
     else:
-        print(f"{_counted(programs)} in {programs.folder}")
+        print(f"{_counted(programs)} in {escaped(str(programs.folder))}")
     return 0
 
 
@@ -132,7 +133,7 @@ def run_info(arguments: Namespace) -> int:
     for name, value in facts.items():
         for line in value if isinstance(value, list) and value and isinstance(value[0], dict) else [value]:
             print(f"{name:<20}{_in_words(line)}")
-    print(f"{'program cache':<20}{_counted(programs)} in {programs.folder};")
+    print(f"{'program cache':<20}{_counted(programs)} in {escaped(str(programs.folder))};")
     print(f"{'':<20}opencl and cuda (sycl programs cannot be stored)")
     for runtime, own in found.items():
         rows = [own] if isinstance(own, str) else [f"{d.index}: {d.label} ({d.kind}), driver {d.driver}" for d in own]

@@ -287,6 +287,7 @@ def _compare(arguments: Namespace) -> int:
 def run_study(arguments: Namespace) -> int:
     """gemmlab study"""
     from gemmlab import studies
+    from gemmlab._words import escaped
     from gemmlab.measure.records import read
 
     if arguments.name is None:
@@ -306,5 +307,5 @@ def run_study(arguments: Namespace) -> int:
     if arguments.json:
         print(json.dumps(outcome.to_dict(), indent=1))
     else:
-        print("\n".join([outcome.text, "", *map(str, outcome.files)]))
+        print("\n".join([outcome.text, "", *(escaped(str(path)) for path in outcome.files)]))
     return 1 if outcome.failed else 0

@@ -43,7 +43,7 @@ def _computed(arguments: Namespace) -> Result:
 
 
 def _text(arguments: Namespace, found: Result) -> str:
-    from gemmlab._words import number, size
+    from gemmlab._words import escaped, number, size
     from gemmlab.measure.table import seconds as in_words
 
     lines = [
@@ -66,7 +66,7 @@ def _text(arguments: Namespace, found: Result) -> str:
     )
     if not found.ok:
         lines.append(f"          delete {found.path.with_suffix('.gemmlab-journal')} to compute it again")
-    return "\n".join(lines)
+    return "\n".join(map(escaped, lines))  # a file's name may have an end of line
 
 
 def _plan(found: Result) -> list[str]:

@@ -25,7 +25,8 @@ def usable_streams() -> Iterator[None]:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, for all of the command
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    sys.stdout = cast("TextIO", _Escaping(sys.stdout))  # standard error has a progress bar, and `say`
+    sys.stdout = cast("TextIO", _Escaping(sys.stdout, "\n\t"))
+    sys.stderr = cast("TextIO", _Escaping(sys.stderr, "\n\t\r"))  # which a progress bar needs
     try:
         yield
     finally:
@@ -33,14 +34,14 @@ def usable_streams() -> Iterator[None]:
 
 
 class _Escaping:
-    """A stream without control characters, but for tabs and the ends of lines."""
+    """A stream without control characters but those that are kept."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    def __init__(self, stream: TextIO, kept: str) -> None:
+        self._stream, self._kept = stream, kept
 
     def write(self, text: str) -> int:
         """Write a text, escaped."""
-        return self._stream.write(escaped(text, "\n\t"))
+        return self._stream.write(escaped(text, self._kept))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

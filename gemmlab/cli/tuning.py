@@ -77,6 +77,7 @@ def _only(arguments: Namespace, of: str, others: Sequence[str]) -> None:
 def _print(found: Sequence[Any], as_json: bool, stored: bool = True) -> None:
     """Print what was found, and where it is stored unless noise disturbed all of it."""
     from gemmlab import _profile, tune
+    from gemmlab._words import escaped
 
     if as_json:
         print(json.dumps([asdict(one) for one in found], indent=1))
@@ -84,7 +85,7 @@ def _print(found: Sequence[Any], as_json: bool, stored: bool = True) -> None:
     for one in found:
         print(one)
     if stored and not all(isinstance(one, tune.Disturbed) for one in found):
-        print(f"stored in {_profile.path()}")
+        print(f"stored in {escaped(str(_profile.path()))}")
 
 
 def _draw(log: Path) -> None:

@@ -171,3 +171,34 @@ with multiprocessing.get_context("fork").Pool(3) as pool:
     assert pool.map(work, range(9)) == [70.0 * n * n for n in range(9)]
 """
     output_of(code, timeout=60)
+
+
+# Python does not free the locks of modules in a child: a thread that imports at the fork would leave them taken.
+FIRST_USE = """
+import os, signal, sys, threading, time
+import numpy as np
+import gemmlab
+
+x = np.ones((30, 40))
+def use():
+    FIRST
+
+threading.Thread(target=use).start()
+time.sleep(PAUSE)
+if not (child := os.fork()):
+    signal.alarm(30)
+    use()
+    os._exit(0)
+print("status", os.waitpid(child, 0)[1])
+"""
+FIRSTS = {
+    "a product": "gemmlab.matmul(x, x.T, backend='cpu-packed')", "einsum": "gemmlab.einsum('ij,kj->ik', x, x)",
+    "explain": "gemmlab.explain(x, x.T)", "backends": "gemmlab.backends()", "asarray": "gemmlab.asarray(x) @ x.T",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("first", FIRSTS.values(), ids=FIRSTS)
+def test_a_fork_while_a_thread_imports_on_first_use(first):
+    for _ in range(6):
+        code = FIRST_USE.replace("FIRST", first).replace("PAUSE", str(RNG.uniform(0, 0.15)))
+        assert output_of(code, timeout=60) == "status 0\n"
