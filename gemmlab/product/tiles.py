@@ -136,10 +136,11 @@ def compute(
             multiplier.add(step, of_a, of_b)
             multiplied = perf_counter()
             done += step.work
+            all_s = (multiplied - begun) * all_work / max(1, done)
             if step.is_last:
                 _keep(step, multiplier.sums(step), out, journal, len(plan.tiles))
                 last_kept = perf_counter()
-            elif kept.is_due(multiplied - last_kept, multiplied - start, (multiplied - begun) / done * all_work):
+            elif kept.is_due(multiplied - last_kept, multiplied - start, all_s):
                 _keep_part(step, multiplier.sums(step), kept, out.path, journal, len(plan.tiles))
                 last_kept = perf_counter()
             progress(done if total else 1, total or 1, f"tile {len(journal.whole)} of {len(plan.tiles)}")

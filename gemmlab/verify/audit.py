@@ -114,8 +114,9 @@ def audit(
     auditor: Auditor, dtypes: Sequence[str] | None, seed: int | None, thorough: bool, progress: Progress | None
 ) -> Audit:
     """As `verify`; without dtypes, in all that the backend does not refuse."""
+    entropy = np.random.SeedSequence(seed)  # ValueError for a negative seed
     if seed is None:
-        seed = int(np.random.SeedSequence().generate_state(1)[0])
+        seed = int(entropy.generate_state(1)[0])
     results: list[Result] = []
     name, dtype = "first products", "all"
     try:

@@ -12,6 +12,7 @@ from typing import Any
 
 from gemmlab import _registry
 from gemmlab._config import Scope, config, scope
+from gemmlab._errors import GemmlabError
 from gemmlab._process.child_server import serve
 from gemmlab._process.children import Answer, WorkerDied, WorkerProcess, child_command
 from gemmlab.verify.running import Result, run_check, supported
@@ -80,7 +81,7 @@ class Auditor:
         except WorkerDied as death:
             raise Crashed(str(death)) from None
         if "error" in answer:
-            raise RuntimeError(answer["error"])
+            raise GemmlabError(f"the audit of {self.backend} cannot go on: {answer['error']}")
         return answer
 
 

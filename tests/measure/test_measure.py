@@ -35,7 +35,7 @@ from gemmlab.measure import (
     text_table,
 )
 from gemmlab.measure.isolated import backend as isolated_backend
-from gemmlab.measure.isolated.backend import IsolatedBackend
+from gemmlab.measure.isolated.backend import WORKER_COMMAND, IsolatedBackend
 from gemmlab.measure.isolated.worker import CHECK_ALL, MIN_SAMPLE_S, calls_per_sample, check, seconds_a_call
 from gemmlab.measure.measurement import wait_policy
 from gemmlab.measure.session import _that_fit
@@ -242,8 +242,8 @@ def test_check_accepts_regular_data_whose_errors_add_up():
 def start():
     started = []
 
-    def starter(*arguments):
-        started.append(WorkerProcess(*arguments))
+    def starter(threads, command=WORKER_COMMAND):
+        started.append(WorkerProcess(threads, command))
         return started[-1]
 
     yield starter

@@ -199,6 +199,6 @@ FIRSTS = {
 
 @pytest.mark.parametrize("first", FIRSTS.values(), ids=FIRSTS)
 def test_a_fork_while_a_thread_imports_on_first_use(first):
-    for _ in range(6):
+    for _ in range(3):
         code = FIRST_USE.replace("FIRST", first).replace("PAUSE", str(RNG.uniform(0, 0.15)))
         assert output_of(code, timeout=60) == "status 0\n"
