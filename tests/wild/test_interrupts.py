@@ -65,6 +65,7 @@ def test_a_product_of_seconds_ends_early(backend, threads):
 
 
 @pytest.mark.parametrize("shapes", [name for name in SHAPES if name != "square"])
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("backend", ["cpu-packed", "cpu-naive", "cpu-blocked"])
 def test_shapes(backend, shapes):
     assert "interrupted" in interrupted(backend, SHAPES[shapes], threads=int(RNG.integers(1, 3)))
