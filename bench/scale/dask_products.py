@@ -1,7 +1,8 @@
-"""gemmlab.dask on a LocalCluster of two workers of one thread: python bench/scale/dask_products.py zarr | chunks
+"""gemmlab.dask on a LocalCluster of two workers of one thread: python bench/scale/dask_products.py CASE
 
     zarr      from Zarr to Zarr: makes the inputs, multiplies, checks; memory of each worker, share of time in products
     chunks    against dask.array.matmul on chunks that are in the workers: bytes into tasks, seconds in turns
+    first     what the first product of a fresh cluster takes beyond the second, also dask.array.matmul's
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ GIB = 2**30
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("case", choices=("zarr", "chunks"))
-    parser.add_argument("--size", type=int, help="of the square matrices; 40000 and 16000")
-    parser.add_argument("--chunk", type=int, help="their square chunks; 4000 and 1000")
+    parser.add_argument("case", choices=("zarr", "chunks", "first"))
+    parser.add_argument("--size", type=int, help="of the square matrices; 40000, 16000 and 6000")
+    parser.add_argument("--chunk", type=int, help="their square chunks; 4000, and 1000")
     parser.add_argument("--memory", default="2GiB", help="of a worker")
     parser.add_argument("--backend", help="of the chunks")
     parser.add_argument("--codec", choices=CODECS, default="lz4")
@@ -51,7 +52,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(dir=arguments.folder))
     try:
         with dask.config.set({"temporary-directory": str(folder)}):
-            {"zarr": from_zarr_to_zarr, "chunks": against_dask}[arguments.case](arguments, folder)
+            CASES[arguments.case](arguments, folder)
     finally:
         shutil.rmtree(folder)
 
@@ -104,6 +105,29 @@ def against_dask(arguments: argparse.Namespace, folder: Path) -> None:
     mine, theirs = seconds.values()
     print(f"median {statistics.median(mine):.1f} s against {statistics.median(theirs):.1f} s: "
           f"{statistics.median(t / o for o, t in zip(mine, theirs, strict=True)):.2f} times")  # fmt: skip
+
+
+def first_products(arguments: argparse.Namespace, folder: Path) -> None:
+    size, chunk = arguments.size or 6000, arguments.chunk or 1000
+    print(f"float64 {size} x {size}, chunks {chunk} x {chunk}: seconds of a cluster's first two products")
+    for name, multiply in {"gemmlab.dask.matmul": gemmlab.dask.matmul, "dask.array.matmul": da.matmul}.items():
+        beyond = []
+        for _ in range(arguments.rounds):
+            with cluster(arguments.memory) as client:
+                a, b = (da.random.default_rng(seed).random((size, size), chunks=chunk) for seed in (1, 2))
+                a, b = client.persist([a, b])
+                wait([a, b])
+                seconds = []
+                for _ in range(2):
+                    start = time.perf_counter()
+                    wait(client.persist(multiply(a, b)))
+                    seconds.append(time.perf_counter() - start)
+            beyond.append(seconds[0] - seconds[1])
+            print(f"{name}: {seconds[0]:.2f}, {seconds[1]:.2f}", flush=True)
+        print(f"{name}: the first takes {statistics.median(beyond):.2f} s more, median of {len(beyond)}")
+
+
+CASES = {"zarr": from_zarr_to_zarr, "chunks": against_dask, "first": first_products}
 
 
 def part(block: Any, x: Any, block_info: Any) -> Any:

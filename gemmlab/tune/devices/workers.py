@@ -13,6 +13,7 @@ from typing import Any
 
 from gemmlab._errors import BackendUnavailable, DeviceError
 from gemmlab._process.children import Answer, WorkerDied, WorkerProcess, child_command
+from gemmlab._words import printable, shortened
 
 COMMAND = child_command("gemmlab.tune.devices.child")
 START_S = 120.0  # for the first context on a device, and what is probed there
@@ -20,7 +21,7 @@ BUILD_S = 30.0  # no kernel is worth more
 FIRST_S = 60.0  # for a trial before anything is known of the kernel's speed
 KERNEL_S = 10.0  # for the checks of a trial, and what the driver does besides
 RUNS_OF_BEST = 100  # times as long as the best: a trial that is slow, but ends, is no hang
-FIRST_LETTERS, LAST_LETTERS = 150, 350  # of a compiler's message
+MESSAGE_LETTERS = 500  # of a compiler's message at most
 
 
 class Worker:
@@ -69,7 +70,7 @@ class Worker:
             answer = {"error": str(death)}
         if "error" in answer:
             self.close()
-            return {"outcome": "failed", "reason": _shortened(" ".join(str(answer["error"]).split()))}
+            return {"outcome": "failed", "reason": shortened(printable(str(answer["error"])), MESSAGE_LETTERS)}
         return answer
 
     def close(self) -> None:
@@ -131,7 +132,3 @@ class Builders:
         for worker in self._workers:
             worker.close()
         self._threads.shutdown()
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= FIRST_LETTERS + LAST_LETTERS else f"{text[:FIRST_LETTERS]} ... {text[-LAST_LETTERS:]}"
