@@ -69,6 +69,8 @@ class Sizes:
         Whether the backend adds to what C holds.
     steps : tuple of int
         Multiples of which tm, tn and tk are.
+    read_steps : tuple of int
+        Rows of A and columns of B that are best read together.
     """
 
     m: int
@@ -80,6 +82,7 @@ class Sizes:
     cut_items: tuple[int, int]
     adds: bool = True
     steps: tuple[int, int, int] = (STEP, STEP, STEP)
+    read_steps: tuple[int, int] = (STEP, STEP)
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,8 @@ class Tiling:
     tm: int
     tn: int
     tk: int
+    read_m: int
+    read_n: int
     by_columns: bool
     bytes_read: int
     bytes_memory: int
@@ -110,11 +115,16 @@ class Tiling:
     def bands(self, height: int, width: int) -> list[tuple[Range, Range]]:
         """Rows and columns of the parts of a tile of this size that are multiplied at once; none is of one column."""
         work = max(BAND_FLOP / 2, self.m * self.n * self.k / BANDS)
-        extent = int(work / max(1, min(self.tm, self.tn) * self.tk))
-        band = max(LEAST_BAND, extent // STEP * STEP)
+        extent = max(LEAST_BAND, int(work / max(1, min(self.tm, self.tn) * self.tk)))
+        step = self.read_m if self.tm >= self.tn else self.read_n
+        if step > 2 * extent:  # then parts of chunks are read again
+            step = STEP
+        band = max(1, extent // step) * step
         if self.tm >= self.tn:
             return [(rows, (0, width)) for rows in cut(height, band)]
-        return [((0, height), columns) for columns in cut(width, band + STEP * (width % band == 1))]
+        while band < width and width % band == 1:
+            band += step
+        return [((0, height), columns) for columns in cut(width, band)]
 
     def as_dict(self) -> dict[str, Any]:
         """For a journal."""
@@ -122,11 +132,12 @@ class Tiling:
 
     def is_of(self, sizes: tuple[int, int, int]) -> bool:
         """Whether this, from a journal, is a plan of a product of m, n and k."""
-        tile, others = (self.tm, self.tn, self.tk), (self.bytes_read, self.bytes_memory)
+        tile, others = (self.tm, self.tn, self.tk), (self.read_m, self.read_n, self.bytes_read, self.bytes_memory)
         are_sizes = all(type(x) is int and x >= 0 for x in (self.m, self.n, self.k, *tile, *others))
         return (
             are_sizes and type(self.by_columns) is bool and (self.m, self.n, self.k) == sizes
             and all(1 <= extent <= max(1, size) for extent, size in zip(tile, sizes, strict=True))
+            and min(self.read_m, self.read_n) >= 1
         )  # fmt: skip
 
 
@@ -170,7 +181,7 @@ def _tiling(sizes: Sizes, tm: int, tn: int, tk: int, overhead: int) -> Tiling:
     by_rows, by_columns = _bytes_read(sizes, tm, tn, tk)
     memory = _memory(sizes, tm, tn, tk) + overhead
     return Tiling(
-        sizes.m, sizes.n, sizes.k, tm, tn, tk, by_columns < by_rows, min(by_rows, by_columns), memory
+        sizes.m, sizes.n, sizes.k, tm, tn, tk, *sizes.read_steps, by_columns < by_rows, min(by_rows, by_columns), memory
     )  # fmt: skip
 
 

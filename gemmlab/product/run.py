@@ -203,6 +203,7 @@ def _sizes(job: Job, backend: FullBackend, chunks: tuple[int, int]) -> Sizes:
         *job.sizes, job.a.dtype.itemsize, job.b.dtype.itemsize, (block.itemsize, wide.itemsize),
         (cut_block.itemsize, cut_wide.itemsize), adds(backend.name, sums_of(job.dtype)),
         (rows, columns, depth if step is None else -(-depth // step) * step),
+        (of_a[0] if of_a else STEP, of_b[1] if of_b else STEP),
     )  # fmt: skip
 
 

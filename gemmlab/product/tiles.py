@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, product
+from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
 from typing import TypeAlias
@@ -43,7 +44,7 @@ class Step:
     rows: Range  # of the tile
     columns: Range
     depth: Range
-    band: Block  # rows and columns within the tile
+    band: Block  # of its rows and columns, those of this step
     number: int
     of: int
 
@@ -63,7 +64,8 @@ def all_steps(plan: Tiling) -> Iterator[Step]:
     """The steps of all tiles."""
     for tile, (rows, columns) in enumerate(plan.tiles):
         parts = list(product(plan.depths, plan.bands(_length(rows), _length(columns))))
-        for number, (depth, band) in enumerate(parts):
+        for number, (depth, (band_rows, band_columns)) in enumerate(parts):
+            band = _moved(band_rows, rows[0]), _moved(band_columns, columns[0])
             yield Step(tile, rows, columns, depth, band, number, len(parts))
 
 
@@ -88,9 +90,9 @@ class Multiplier:
         return _in_shape(self._space, _length(step.rows), _length(step.columns))
 
     def add(self, step: Step, a: Array, b: Array) -> None:
-        """Add the product of a band of A's block and B's block to the sums of the tile."""
-        rows, columns = (slice(*part) for part in step.band)
-        a, b, sums, is_first = a[rows], b[:, columns], self.sums(step)[rows, columns], step.depth == self._first
+        """Add the product of panels of A and of B to the sums of the tile."""
+        rows, columns = _moved(step.band[0], -step.rows[0]), _moved(step.band[1], -step.columns[0])
+        sums, is_first = self.sums(step)[slice(*rows), slice(*columns)], step.depth == self._first
         if self._whole_k:
             add_block(
                 a, b, sums, backend=self._backend, is_first=is_first, whole_k=self._whole_k, threads=self._threads
@@ -124,16 +126,18 @@ def compute(
     seconds, done, total = Seconds(), 0, sum(step.work for step in steps)
     all_work = plan.m * plan.n * plan.k
     with Reader() as reader:
-        blocks = zip(
+        of_a = [((step.rows, step.depth), (step.band[0], step.depth)) for step in steps]
+        of_b = [((step.depth, step.columns), (step.depth, step.band[1])) for step in steps]
+        panels = zip(
             steps,
-            read_ahead(a, [(step.rows, step.depth) for step in steps], plan.tm * plan.tk, multiplier.dtype, reader),
-            read_ahead(b, [(step.depth, step.columns) for step in steps], plan.tk * plan.tn, multiplier.dtype, reader),
+            read_ahead(a, of_a, plan.tm * plan.tk, multiplier.dtype, reader),
+            read_ahead(b, of_b, plan.tk * plan.tn, multiplier.dtype, reader),
             strict=True,
         )
         begun = last_kept = start = perf_counter()
-        for step, of_a, of_b in blocks:
+        for step, panel_of_a, panel_of_b in panels:
             read = perf_counter()
-            multiplier.add(step, of_a, of_b)
+            multiplier.add(step, panel_of_a, panel_of_b)
             multiplied = perf_counter()
             done += step.work
             all_s = (multiplied - begun) * all_work / max(1, done)
@@ -171,28 +175,46 @@ def _go_on(journal: Journal, tiles: int) -> str:
 
 
 def read_ahead(
-    matrix: Matrix, blocks: Sequence[Block], size: int, dtype: DType, reader: Reader
+    matrix: Matrix, panels: Sequence[tuple[Block, Block]], size: int, dtype: DType, reader: Reader
 ) -> Iterator[Array]:
-    """Each block in turn. While the caller uses one, the next that differs is read into the other of two buffers."""
-    order = [block for block, _ in groupby(blocks)]
-    buffers = [np.empty(size, dtype) for _ in order[:2]]
+    """The panel of each step in turn, each a part of a block of `size` numbers.
 
-    def start(number: int) -> Callable[[], Array] | None:
-        if number >= len(order):
-            return None
-        return reader.start(partial(matrix.read, *order[number], buffers[number % 2]))
+    The panels of a block are read in the order of their first use. Once the first is there, those of the next block
+    that differs follow, into the other of two buffers.
+    """
+    blocks = [[panel for _, panel in same] for _, same in groupby(panels, key=itemgetter(0))]
+    buffers = [np.empty(size, dtype) for _ in blocks[:2]]
 
-    pending = start(0)
-    for number, (_, same) in enumerate(groupby(blocks)):
-        assert pending is not None
-        block = pending()
-        pending = start(number + 1)
-        for _ in same:
-            yield block
+    def start(number: int) -> dict[Block, Callable[[], Array]]:
+        begun: dict[Block, Callable[[], Array]] = {}
+        if number == len(blocks):
+            return begun
+        free = buffers[number % 2]
+        for rows, columns in dict.fromkeys(blocks[number]):
+            begun[rows, columns] = reader.start(partial(matrix.read, rows, columns, free))
+            free = free[_length(rows) * _length(columns) :]
+        return begun
+
+    def in_turn(begun: dict[Block, Callable[[], Array]]) -> Iterator[Array]:
+        for number, steps in enumerate(blocks):
+            there: dict[Block, Array] = {}
+            following = None
+            for panel in steps:
+                if panel not in there:
+                    there[panel] = begun[panel]()
+                following = following or start(number + 1)
+                yield there[panel]
+            begun = following or {}
+
+    return in_turn(start(0))  # before the other operand's second block
 
 
 def _length(part: Range) -> int:
     return part[1] - part[0]
+
+
+def _moved(part: Range, by: int) -> Range:
+    return part[0] + by, part[1] + by
 
 
 def _in_shape(space: Array, rows: int, columns: int) -> Array:

@@ -101,6 +101,17 @@ def test_a_band_is_a_small_share_of_a_long_product(repeat):
     assert count is None or (count == 1).all()
 
 
+@pytest.mark.parametrize("repeat", range(10))
+def test_bands_are_of_whole_columns_of_chunks_and_never_of_one_column(repeat):
+    sizes = Sizes(1000, 60_000, 60_000, 8, 8, (8, 8), (8, 8), read_steps=(STEP, int(RNG.choice([1, 64, 500, 2000]))))
+    plan = dataclasses.replace(choose(sizes, 2**31), tm=1000, tn=60_000)
+    for width in (1281, 1 + 64 * int(RNG.integers(1, 900)), int(RNG.integers(2, 60_000))):
+        bands = [columns for _, columns in plan.bands(1000, width)]
+        assert all(low % min(sizes.read_steps[1], 2000) == 0 for low, _ in bands)
+        assert min(high - low for low, high in bands) > 1
+        assert (bands[0][0], bands[-1][1]) == (0, width)
+
+
 def test_too_little_memory_says_how_much_it_takes():
     sizes = Sizes(4000, 4000, 4000, 8, 8, (8, 8), (8, 8))
     with pytest.raises(ValueError, match="1 MiB of memory are too few for this product: give at least 2MiB"):
