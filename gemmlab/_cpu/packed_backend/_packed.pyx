@@ -13,8 +13,8 @@ from gemmlab._cpu.packed_backend.arrays cimport apart_in_memory, broadcast, dim,
 from gemmlab._cpu.packed_backend.loops cimport (
     DOT_KC, MAX_AXES, Batch, Buffer, Call, ClockedKernel, Extents, Kernel, Machine, Plan, Product, Recorder,
     RecordingKernel, clocked_kernel, drop_buffer, drop_buffers, even, even_in, extents_of, fits_in_memory,
-    give_buffer, has_any_order, is_dots, new_buffer, pack_operand, plan_of, products_in, recording_kernel, run, take_buffer,
-    vectors_of,
+    give_buffer, has_any_order, is_dots, new_buffer, pack_operand, plan_of, products_in, recording_kernel, run,
+    take_buffer, vectors_of,
 )
 from gemmlab._cpu.packed_backend.threads cimport LARGE, LONG_VECTORS, Listening, begin_product, end_product, listen
 from gemmlab._cpu.packed_backend.threads cimport signals_raise, stop_listening, team_threads, threads_allowed
@@ -279,7 +279,8 @@ cdef class PackedKernel(CompiledWay):
         return packed
 
     def run(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, int threads=1, Py_ssize_t mc=0, Py_ssize_t kc=0,
-            Py_ssize_t nc=0, PackedOperand packed=None, bint accumulate=False, bint clocked=False, Py_ssize_t whole_k=0):
+            Py_ssize_t nc=0, PackedOperand packed=None, bint accumulate=False, bint clocked=False,
+            Py_ssize_t whole_k=0):
         """Fill `out` with a @ b: matrices, or batches of one leading shape, in any strides. `a` and `b` are of one
         dtype, and `out` is too, or is of one that `widens`. If `accumulate`, add to what `out` holds. If `clocked`,
         return the seconds that all threads together spent packing. `whole_k`: see `Problem`.
@@ -345,8 +346,7 @@ cdef class PackedKernel(CompiledWay):
         self.describe(x, entry, a, b, out)
         check_size(x[0])
         x.mc, x.nc = mc or x.mc, nc or x.nc
-        if kc:
-            x.kc = even_in(x.k, whole_k, DOT_KC if is_dots(x[0]) else kc, x.kernel.group)
+        x.kc = even_in(x.k, whole_k, DOT_KC if is_dots(x[0]) else kc or entry.kc, x.kernel.group)
         if packed is not None:
             x.packed, x.kc = packed.buffer.memory, packed.kc
             if x.n > 1:  # the kernel that packed it
