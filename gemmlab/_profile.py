@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from gemmlab._config import config
 from gemmlab._files import replacing
+from gemmlab._process.importing import Importing
 
 VERSION = 2
 VERSIONS = (1, 2)  # of files that are read
@@ -126,9 +127,10 @@ def _own() -> Content:
 
 @cache
 def _shipped() -> Content:
-    from importlib.resources import files
+    with Importing():
+        from importlib.resources import files
 
-    return _content(files("gemmlab").joinpath("data", "devices.json").read_text(encoding="utf-8"))
+        return _content(files("gemmlab").joinpath("data", "devices.json").read_text(encoding="utf-8"))
 
 
 def _read() -> Content:

@@ -26,6 +26,7 @@ from gemmlab._cpu import _features, isa
 from gemmlab._cpu._driver import CompiledWay, layout, numpys
 from gemmlab._cpu.threads._threads import max_threads
 from gemmlab._problem import Problem
+from gemmlab._process.importing import Importing
 
 DTYPES = tuple(np.dtype(code).name for code in "?bBhHiIqQefdFD")
 NUMPY = "cpu-numpy"
@@ -69,7 +70,8 @@ class Row:
 @cache
 def shipped() -> tuple[Row, ...]:
     """All rows of the table."""
-    text = files("gemmlab").joinpath("data/auto.json").read_text(encoding="utf-8")
+    with Importing():  # of what reads a package's files
+        text = files("gemmlab").joinpath("data/auto.json").read_text(encoding="utf-8")
     return tuple(_row(**row) for row in json.loads(text)["rows"])
 
 
