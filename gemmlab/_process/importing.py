@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
+from functools import cache
 from types import TracebackType
 
 MAX_WAIT_S = 10.0  # of a fork
@@ -21,6 +22,7 @@ class Importing:
     """A context manager around imports on first use."""
 
     def __enter__(self) -> None:
+        _register()
         with _changed:
             _inside[threading.get_ident()] += 1
 
@@ -51,5 +53,10 @@ def _in_child() -> None:
     _inside = Counter({threading.get_ident(): _inside[threading.get_ident()]})
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
+@cache
+def _register() -> None:
+    """Have forks wait. The hook that is registered last is called first: logging's takes a lock that imports need."""
+    import logging  # noqa: F401
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
