@@ -8,7 +8,6 @@ import numpy as np
 
 from gemmlab import _front, _registry
 from gemmlab._api.calls import run
-from gemmlab._backend import FullBackend
 from gemmlab._config import Scope, scope
 from gemmlab._cpu.threads.threadpool import follow_threadpoolctl
 from gemmlab._problem import AnyArray, Array, DType, Problem
@@ -27,12 +26,17 @@ def adds(backend: str, dtype: DType) -> bool:
 
 def add_product(
     a: AnyArray, b: AnyArray, out: AnyArray, *, backend: str, is_first: bool, temporary: Array | None = None,
-    **options: Any,
+    whole_k: int = 0, **options: Any,
 ) -> None:  # fmt: skip
     """Let `out` be the product, if it is the first; else add the product to it.
 
-    `temporary` is memory for the product where the backend does not add; None: new memory each time.
+    `temporary` is memory for the product where the backend does not add; None: new memory each time. `whole_k`: these
+    are a block of k of a product of so much, cut at multiples of the backend's `block_of_k`; the sums, in the dtype of
+    `out`, are then those of the whole product, to the last bit.
     """
+    if whole_k:
+        _add_block(a, b, out, backend, is_first, whole_k, **options)
+        return
     is_plain = type(a) is type(b) is type(out) is np.ndarray
     if is_plain and (is_first or adds(backend, out.dtype)):
         _front.matmul(a, b, out=out, backend=backend, accumulate=not is_first, **options)
@@ -47,14 +51,9 @@ def add_product(
         out += product
 
 
-def add_block(
-    a: Array, b: Array, out: Array, *, backend: FullBackend, is_first: bool, whole_k: int, threads: int | None
-) -> None:
-    """As `add_product`, for a block of k of a product of `whole_k`, cut at multiples of the backend's `block_of_k`.
-
-    The sums, in the dtype of `out`, are then those of the whole product, to the last bit.
-    """
+def _add_block(a: Array, b: Array, out: Array, backend: str, is_first: bool, whole_k: int, threads: int | None) -> None:
+    """In place, with operands that may be narrower than their sums in `out`."""
     follow_threadpoolctl()
     problem = Problem.from_call(a, b, out, dtype=out.dtype, threads=threads, accumulate=not is_first)
     problem.whole_k = whole_k
-    run(backend, problem, {}, (scope.get() or Scope()).traces)
+    run(_registry.get(backend), problem, {}, (scope.get() or Scope()).traces)

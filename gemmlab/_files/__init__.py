@@ -6,6 +6,7 @@
     sync_path(path)     the same of a file, or of a folder's list of files, by its name
     check_regular(path) refuses pipes and devices, before they are read
     reserve(file, n)    a new file's space, so that no later write finds the disk full
+    read_at, write_at   some bytes of an open file, all of them
 
 Some file systems (over a network, in user space) have no locks, cannot reserve space, or do not sync a folder: the work
 goes on without that, and a warning says so once.
@@ -30,6 +31,23 @@ except ImportError:  # Windows
 
 HAS_LOCKS = fcntl is not None
 NOT_HERE = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOLCK}  # of a file system without it
+
+
+def read_at(descriptor: int, numbers: memoryview, offset: int) -> bool:
+    """Fill some bytes from an open file; False if it ends before."""
+    while numbers:
+        count = os.preadv(descriptor, [numbers], offset)
+        if count == 0:
+            return False
+        offset, numbers = offset + count, numbers[count:]
+    return True
+
+
+def write_at(descriptor: int, numbers: memoryview, offset: int) -> None:
+    """Write some bytes to an open file."""
+    while numbers:
+        count = os.pwritev(descriptor, [numbers], offset)
+        offset, numbers = offset + count, numbers[count:]
 
 
 @contextmanager

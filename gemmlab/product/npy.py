@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gemmlab._errors import UnsupportedProblem
-from gemmlab._files import reserve, sync
+from gemmlab._files import read_at, reserve, sync, write_at
 from gemmlab._problem import Array, DType
 from gemmlab._tiles import cut
 from gemmlab._words import printable, shortened
@@ -71,11 +71,8 @@ class NpyMatrix:
 
     def _read_rows(self, first: int, columns: Range, width: int, block: Array) -> None:
         for offset, numbers in self._runs(first, columns, width, block):
-            while len(numbers):
-                count = os.preadv(self._descriptor, [numbers], offset)
-                if count == 0:
-                    raise ValueError(f"{self.path} ends early: it was cut while it was read")
-                offset, numbers = offset + count, numbers[count:]
+            if not read_at(self._descriptor, numbers, offset):
+                raise ValueError(f"{self.path} ends early: it was cut while it was read")
 
     def write(self, rows: Range, columns: Range, block: Array) -> None:
         wide = columns[1] - columns[0]
@@ -88,9 +85,7 @@ class NpyMatrix:
 
     def _write_rows(self, first: int, columns: Range, block: Array) -> None:
         for offset, numbers in self._runs(first, columns, self.shape[1], block):
-            while len(numbers):
-                count = os.pwritev(self._descriptor, [numbers], offset)
-                offset, numbers = offset + count, numbers[count:]
+            write_at(self._descriptor, numbers, offset)
 
     def _runs(self, first: int, columns: Range, width: int, block: Array) -> list[tuple[int, memoryview]]:
         """Where in the file the numbers of a block are, and their bytes in memory: a run a row, or one for all."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from types import TracebackType
 
-from gemmlab._files import sync
+from gemmlab._files import read_at, sync, write_at
 from gemmlab._problem import Array
 
 COPIES = 2
@@ -26,7 +26,6 @@ class PartialSums:
         self._path, self._copy_bytes = path, copy_bytes
         self._descriptor: int | None = None
         self._took_s = 0.0
-        self._copy = 0
         self._is_left = False
 
     def __enter__(self) -> PartialSums:
@@ -47,36 +46,28 @@ class PartialSums:
         is_much = since_s + step_s + self._took_s > may_lose_s
         return is_much and self._took_s <= KEPT_SHARE * since_s and not self._is_left
 
-    def keep(self, sums: Array) -> int | None:
-        """Write the sums, adjacent in memory. The number of the copy, which is on disk; None if that cannot be."""
-        start, copy = perf_counter(), (self._copy + 1) % COPIES
+    def keep(self, copy: int, sums: Array) -> bool:
+        """Write the sums, adjacent in memory, over a copy; False if that cannot be. They are on disk then."""
+        start = perf_counter()
         try:
-            numbers, offset = sums.reshape(-1).view("u1").data, copy * self._copy_bytes
-            while numbers:
-                count = os.pwrite(self._opened(), numbers, offset)
-                offset, numbers = offset + count, numbers[count:]
+            write_at(self._opened(), _bytes_of(sums), copy * self._copy_bytes)
             sync(self._opened())
         except OSError:  # a full disk, which the output may need
             self._is_left = True
             self._path.unlink(missing_ok=True)
-            return None
-        self._copy, self._took_s = copy, perf_counter() - start
-        return copy
+            return False
+        self._took_s = perf_counter() - start
+        return True
 
     def read(self, copy: int, into: Array) -> bool:
         """Read a copy; False if it is not there."""
-        if not self._path.is_file():
-            return False
-        self._copy = copy
-        numbers, offset = into.reshape(-1).view("u1").data, copy * self._copy_bytes
-        while numbers:
-            count = os.preadv(self._opened(), [numbers], offset)
-            if count == 0:
-                return False
-            offset, numbers = offset + count, numbers[count:]
-        return True
+        return self._path.is_file() and read_at(self._opened(), _bytes_of(into), copy * self._copy_bytes)
 
     def _opened(self) -> int:
         if self._descriptor is None:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
         return self._descriptor
+
+
+def _bytes_of(sums: Array) -> memoryview:
+    return sums.reshape(-1).view("u1").data

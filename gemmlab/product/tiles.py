@@ -9,11 +9,11 @@ from itertools import groupby, product
 from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from gemmlab._api.adding import add_block, add_product, adds
+from gemmlab._api.adding import add_product, adds
 from gemmlab._backend import FullBackend
 from gemmlab._problem import Array, DType
 from gemmlab.product.journal import Journal, Part
@@ -79,7 +79,7 @@ class Multiplier:
         self, backend: FullBackend, threads: int | None, plan: Tiling, dtypes: tuple[DType, DType], whole_k: int
     ) -> None:
         self.dtype, sums = dtypes
-        self._backend, self._threads, self._whole_k = backend, threads, whole_k
+        self._options: dict[str, Any] = {"backend": backend.name, "threads": threads, "whole_k": whole_k}
         self._first = plan.depths[0]
         self._space: Array = np.empty(plan.tm * plan.tn, sums)
         is_added = len(plan.depths) == 1 or whole_k or adds(backend.name, sums)
@@ -93,16 +93,8 @@ class Multiplier:
         """Add the product of panels of A and of B to the sums of the tile."""
         rows, columns = _moved(step.band[0], -step.rows[0]), _moved(step.band[1], -step.columns[0])
         sums, is_first = self.sums(step)[slice(*rows), slice(*columns)], step.depth == self._first
-        if self._whole_k:
-            add_block(
-                a, b, sums, backend=self._backend, is_first=is_first, whole_k=self._whole_k, threads=self._threads
-            )
-        else:
-            temporary = None if self._product is None else _in_shape(self._product, *sums.shape)
-            add_product(
-                a, b, sums, backend=self._backend.name, is_first=is_first, temporary=temporary,
-                threads=self._threads,
-            )  # fmt: skip
+        temporary = None if self._product is None else _in_shape(self._product, *sums.shape)
+        add_product(a, b, sums, is_first=is_first, temporary=temporary, **self._options)
 
 
 def left(plan: Tiling, journal: Journal, kept: PartialSums, multiplier: Multiplier) -> list[Step]:
@@ -166,7 +158,8 @@ def _keep(step: Step, sums: Array, out: Matrix, journal: Journal, tiles: int) ->
 def _keep_part(step: Step, sums: Array, kept: PartialSums, path: Path, journal: Journal, tiles: int) -> None:
     """The same for a tile that is not whole, in the file of partial sums."""
     with full_disk_in_one_line(path, _go_on(journal, tiles)):
-        if (copy := kept.keep(sums)) is not None:
+        copy = (journal.part.copy + 1) % COPIES if journal.part else 0
+        if kept.keep(copy, sums):
             journal.add_part(Part(step.tile, step.number + 1, copy))
 
 

@@ -5,7 +5,7 @@
     inputs.py    the inputs of the checks: values, sizes, layouts in memory
     context.py   what a check is given: a backend, a dtype and methods to test them
     checks.py    the checks, each a promise and a function that tests it
-    running.py   runs one check; child.py does so in a process of its own
+    running.py   runs one check; child.py does so in a separate process
     audit.py     all checks; the table of results
 
 `gemmlab.verify("cpu-packed")` runs the audit.

@@ -71,7 +71,7 @@ def verify(
 
     Every check runs in float32 and float64, or in the `dtypes` asked for, on new random inputs through
     `gemmlab.matmul`: exact products of integers, error bounds, NaN and infinity, layouts, overlap, empty sizes,
-    batches, concurrent calls. The checks run in a process of their own, whose crash is a failed check; backends that
+    batches, concurrent calls. The checks run in a separate process, whose crash is a failed check; backends that
     are registered in this process alone are audited here.
 
     Parameters

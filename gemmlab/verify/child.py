@@ -1,4 +1,4 @@
-"""An audit in a process of its own, so that a crash is a result: of the backend that crashed, and of no other.
+"""An audit in a separate process, so that a crash is a result: of the backend that crashed, and of no other.
 
 The parent sends the number of a check and a dtype, and gets the result. What is registered in this process alone is
 audited here: the child would not know it.
@@ -99,7 +99,7 @@ def _settings() -> Answer:
 def _hello(settings: dict[str, object]) -> Answer:
     for name, value in settings.items():
         setattr(config, name, value)
-    return {}
+    return _settings()
 
 
 def _supported(backend: str) -> Answer:
@@ -112,4 +112,4 @@ def _check(**what: Any) -> Answer:
 
 def main() -> None:
     """Answer commands from standard input."""
-    serve({"hello": _hello, "settings": _settings, "supported": _supported, "check": _check})
+    serve({"hello": _hello, "supported": _supported, "check": _check})

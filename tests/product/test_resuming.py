@@ -242,7 +242,7 @@ def test_a_disk_that_is_full_is_done_without_partial_sums(files, in_bands, monke
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.setattr(sums, "write_at", full)
     assert multiplied(files, memory="1GB").ok
     assert sorted(os.listdir(files)) == ["a.npy", "b.npy", "c.npy"]
 

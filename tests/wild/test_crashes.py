@@ -124,7 +124,7 @@ gemmlab.config.device_memory = "1GiB"
 from gemmlab.verify import child
 with child.Auditor("cpu-naive") as auditor:
     assert auditor.supported() == ["float32", "float64"]
-    found = auditor._answer("settings")
+    found = auditor._answer("hello", settings={{}})
 assert found == {{
     "threads": 1, "block": ["cpu-blis"], "cache_dir": {str(tmp_path)!r}, "device_memory": 1 << 30
 }}, found

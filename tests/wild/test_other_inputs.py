@@ -290,13 +290,12 @@ sys.exit(main(["product", {str(tmp_path / "a.npy")!r}, {str(tmp_path / "b.npy")!
 
 
 @pytest.mark.parametrize("call", ["flock", "posix_fallocate", "fsync_folder"])
-@pytest.mark.parametrize("kind", ["zarr"])
-def test_a_zarr_output_on_such_a_file_system(tmp_path, failing_calls, call, kind):
+def test_a_zarr_output_on_such_a_file_system(tmp_path, failing_calls, call):
     pytest.importorskip("zarr")
     np.save(tmp_path / "a.npy", np.ones((30, 40)))
     np.save(tmp_path / "b.npy", np.ones((40, 20)))
     done = run_python("-m", "gemmlab", "product", tmp_path / "a.npy", tmp_path / "b.npy", "--out",
-                      tmp_path / f"c.{kind}", **failing_calls(**{call: errno.EOPNOTSUPP}))  # fmt: skip
+                      tmp_path / "c.zarr", **failing_calls(**{call: errno.EOPNOTSUPP}))  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
 
@@ -365,7 +364,7 @@ def test_an_output_that_was_cut_or_grew_meanwhile(begun, size):
 
 @pytest.mark.parametrize("environ", [
     {"HOME": "", "XDG_CACHE_HOME": ""}, {"HOME": "/dev/null"}, {"XDG_CACHE_HOME": "~/cache"},
-    {"GEMMLAB_CACHE_DIR": "/proc/self/gemmlab"}, {"HOME": "/root/\udcff"},
+    {"GEMMLAB_CACHE_DIR": "/proc/self/gemmlab"}, {"HOME": "/nowhere/\udcff"},
 ], ids=ascii)  # fmt: skip
 def test_homes_that_are_none(tmp_path, environ):
     before = set(os.listdir("/"))
