@@ -6,10 +6,10 @@ moment can never be imported there: the first use of it would wait for ever.
 
 from __future__ import annotations
 
+import logging  # noqa: F401 - first: its hook at a fork takes a lock that imports need, and must be called after ours
 import os
 import threading
 from collections import Counter
-from functools import cache
 from types import TracebackType
 
 MAX_WAIT_S = 10.0  # of a fork
@@ -22,7 +22,6 @@ class Importing:
     """A context manager around imports on first use."""
 
     def __enter__(self) -> None:
-        _register()
         with _changed:
             _inside[threading.get_ident()] += 1
 
@@ -53,10 +52,5 @@ def _in_child() -> None:
     _inside = Counter({threading.get_ident(): _inside[threading.get_ident()]})
 
 
-@cache
-def _register() -> None:
-    """Have forks wait. The hook that is registered last is called first: logging's takes a lock that imports need."""
-    import logging  # noqa: F401
-
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
+if hasattr(os, "register_at_fork"):  # the hook that is registered last is called first
+    os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
