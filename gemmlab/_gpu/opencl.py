@@ -60,7 +60,8 @@ class OpenCL(Runtime):
             platforms = cl.get_platforms()
         # PoCL before other CPU runtimes: the extra installs it; installing another one must not change the default.
         platforms.sort(key=lambda platform: platform.name != "Portable Computing Language")
-        handles = [device for platform in platforms for device in platform.get_devices()]
+        found = (device for platform in platforms for device in platform.get_devices())
+        handles = list(dict.fromkeys(found))  # a driver that the loader was told of twice lists its devices twice
         devices = numbered([_device_info(number, handle) for number, handle in enumerate(handles)])
         self._handles = [handles[device.handle] for device in devices]
         return devices

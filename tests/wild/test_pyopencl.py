@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from devices import FIRST_PLACES
+from helpers import output_of
 from randomness import RNG
 
 import gemmlab
@@ -57,3 +58,15 @@ def test_shared_virtual_memory_is_one_line(queue, backend, side):
         gemmlab.matmul(arrays["a"], arrays["b"], out=arrays["out"], backend=backend)
     assert "\n" not in str(caught.value)
     arrays[side].base_data = kept
+
+
+def test_a_driver_that_is_listed_twice_has_its_devices_once():
+    """As where both a directory of drivers and the loader's own folder list it."""
+    code = """
+import pyopencl
+platforms = pyopencl.get_platforms
+pyopencl.get_platforms = lambda: platforms() * 2
+from gemmlab._gpu import runtime_named
+print(len(runtime_named("opencl").devices))
+"""
+    assert int(output_of(code)) == len(runtime_named("opencl").devices)
