@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import pyopencl as cl
 from pyopencl.array import Array
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 Ready: TypeAlias = tuple[Native, tuple[int, ...], WorkGroups, list[tuple[int, int]]]  # kernel, grid, places of memory
 PARENT, OFFSET = cl.mem_info.ASSOCIATED_MEMOBJECT, cl.mem_info.OFFSET
 MAX_POOLED = 4 << 20  # bytes of a result; the time to allocate a larger one is small beside its product
+NULL = np.uintp(0)  # in place of a buffer: pyopencl before 2026.1 takes no None
 
 
 class Launcher:
@@ -47,7 +49,8 @@ class Launcher:
             memories = a, b, c, queue.allocate(self.workspace_bytes) if self.workspace_bytes else None
             for kernel, size, group, places in self.ready or self._set():
                 for i, place in places:
-                    kernel.set_arg(i, memories[place])
+                    memory = memories[place]
+                    kernel.set_arg(i, NULL if memory is None else memory)  # an array without elements has no buffer
                 if queue.is_out_of_order:
                     cl.enqueue_barrier(queue.queue)
                 event = cl.enqueue_nd_range_kernel(queue.queue, kernel, size, group)
