@@ -542,6 +542,10 @@ def test_processes_of_their_own_on_a_device(name, place, quickly, tmp_path):
 
 def test_a_child_that_fails_is_a_record(monkeypatch, tmp_path):
     task = engine.Task([engine.sized((8,))[0]], {"opencl-local:nosuch": ({},)}, Options(quick=True), [].append, nothing)
+    mode = next(iter(memory_modes.MODES["opencl"]))
+    monkeypatch.setitem(memory_modes.MODES, "opencl", {mode: memory_modes.MODES["opencl"][mode]})
+    for module in (gpp, postings):  # one of each will do: each step is a process, and all fail alike
+        monkeypatch.setattr(module, "ON_DEVICE", module.ON_DEVICE[:1])
     for module in (cold_start, memory_modes, gpp, postings):
         kept = []
         module.measure(replace(task, keep=kept.append))
