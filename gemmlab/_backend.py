@@ -42,7 +42,7 @@ class Param:
 
 
 # Names that parameters had in an older gemmlab, as profiles, logs and records may have them.
-OLD_NAMES = {"panel": "group_m"}
+OLD_NAMES = {"panel": "group_m", "split_k": "shares"}  # of both, 0 chooses and 1 shares nothing
 
 
 def by_todays_names(params: Params) -> dict[str, Any]:
@@ -98,11 +98,14 @@ class FullBackend(Backend, Protocol):
         Whether plain products go straight to its `kernel`: a `CompiledWay`, or None for NumPy's matmul.
     reports_errors : bool
         Whether conversions of operands and result obey `numpy.errstate`; our kernels report no floating-point errors.
+    for_parts : mapping of str to int
+        Parameters for blocks of a larger product, with which their bits do not depend on how it is cut.
     runtime, device : Runtime, Device or None
         The runtime whose arrays it takes, and the device that host arrays go to; None on the host.
     """
 
     accumulates: bool = False
+    for_parts: Params = {}  # noqa: RUF012 - never changed
     is_compiled: bool = False
     kernel: Any = None
     reports_errors: bool = False

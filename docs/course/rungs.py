@@ -21,7 +21,7 @@ PACKED: Any = Packed()
 PACKED_FILES = (CPU / "packed" / "macrokernel.hpp", CPU / "packed" / "microkernel.hpp")
 CONTRAST = "register-global"  # a rung that only shows what the one before it gains: the next one does not build on it
 MORE_FILES = {  # of the GPU ladder
-    "tuned": ("tuned_cpu.cl", "common/tile_order.h", "common/add_parts.cl", "common/stored.h"),
+    "tuned": ("tuned_cpu.cl", "common/tile_order.h", "common/stored.h"),
 }
 RUNTIME_NAMES = {"opencl": "OpenCL", "sycl": "SYCL", "cuda": "CUDA"}
 

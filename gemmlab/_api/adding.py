@@ -37,6 +37,7 @@ def add_product(
     if whole_k:
         _add_block(a, b, out, backend, is_first, whole_k, **options)
         return
+    options |= _registry.get(_registry.resolve_name(backend)).for_parts
     is_plain = type(a) is type(b) is type(out) is np.ndarray
     if is_plain and (is_first or adds(backend, out.dtype)):
         _front.matmul(a, b, out=out, backend=backend, accumulate=not is_first, **options)

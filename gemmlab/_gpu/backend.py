@@ -192,6 +192,7 @@ class RungBackend(DeviceBackend):
         self.source = rung.source
         self.dtypes = rung.dtypes
         self.params = {param.name: param for param in rung.params}
+        self.for_parts = rung.for_parts
         self._prepared: dict[Hashable, Prepared] = {}
 
     @property
@@ -199,6 +200,8 @@ class RungBackend(DeviceBackend):
         return self.rung.summary
 
     def resolve(self, problem: Problem, params: Params) -> Params:
+        if self.for_parts and problem.queue is None and streaming.is_wanted(self.queue, problem):
+            params = {**params, **self.for_parts}  # it is streamed in tiles
         return configurations.resolve(self, self._queue_for(problem), problem, params)
 
     def forecast(self, problem: Problem, **params: Any) -> str:

@@ -131,7 +131,7 @@ class AllDevices(FullBackend):
 
     def resolve(self, problem: Problem, params: Params) -> Params:
         """All parameters: the given ones, and defaults for the rest."""
-        return self.backends[0].resolve(problem, params)
+        return self.backends[0].resolve(problem, {**params, **self.backends[0].for_parts})
 
     def traffic(self, problem: Problem, machine: object, **params: Any) -> dict[str, float]:
         """Bytes that all devices together move at each memory level."""
@@ -159,6 +159,7 @@ class AllDevices(FullBackend):
     def gemm(self, problem: Problem, **params: Any) -> Handle:
         """Fill `problem.out`."""
         check_params(self, params)
+        params |= self.backends[0].for_parts
         b_from_each_other = self._get_b_from_each_other(problem)  # asked once: free memory changes
         own = self.blocks(problem, b_from_each_other)
         backends, parts = [backend for backend, _ in own], [part_of(problem, block) for _, block in own]

@@ -256,12 +256,13 @@ def gpu(compute_units):
 def test_the_model_counts_waves():
     rung = RUNGS[RUNG_NAMES.index("tuned")]
     for warps, at_a_time in ((4, 8), (1, 2)):  # groups of 256 work-items, or of 64, of which four run at a time
-        values = {"tile_x": 8, "tile_y": 8, "warp_y": 4, "warps_x": 2, "warps_y": warps, "split_k": 2}
+        values = {"tile_x": 8, "tile_y": 8, "warp_y": 4, "warps_x": 2, "warps_y": warps, "shares": 0}
         rows = 32 * warps
-        one = Configuration(values, (2 * rows, 256, 64), 0.1, "")
-        own_s = 2e-9 * 2 * rows * 256 * 64 / 0.1
+        one = Configuration(values, (4 * rows, 256, 64), 0.1, "")
+        own_s = 2e-9 * 4 * rows * 256 * 64 / 0.1
         for (m, n, k, batch), times in (
-            ((2 * rows, 256, 64, 1), 1), ((2 * rows + 1, 256, 64, 1), 2), ((1, 1, 640, 1), 10), ((rows, 128, 64, 9), 3),
+            ((4 * rows, 256, 64, 1), 1), ((4 * rows + 1, 256, 64, 1), 2), ((rows, 128, 64, 17), 3),
+            ((1, 1, 640, 1), 5), ((4 * rows, 384, 640, 1), 15),  # k is shared by two groups, and by eight
         ):  # 8 groups are one wave
             expected = model.START_S + times * (own_s - model.START_S)
             assert model.predicted_s(one, rung, gpu(at_a_time), GemmSize(m, n, k, batch)) == pytest.approx(expected)

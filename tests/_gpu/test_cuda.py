@@ -60,21 +60,15 @@ def test_every_rung_compiles_to_machine_code(rung, dtype, arch, nvrtc):
     assert compiled(rung, dtype, arch).startswith(b"\x7fELF")
 
 
-@pytest.mark.parametrize("split_k", [1, 2])
-def test_float16_is_converted_once_on_its_way(split_k, nvrtc):
-    """From memory to local memory and at the end; parts of k stay float32 until they are added."""
-    ptx = compiled(RUNGS[RUNG_NAMES.index("tuned")], "float16", "compute_90", split_k=split_k).decode()
+@pytest.mark.parametrize("shares", [1, 7])
+def test_float16_is_converted_once_on_its_way(shares, nvrtc):
+    """From memory to local memory and at the end; the sums of shares stay float32 until they are added."""
+    ptx = compiled(RUNGS[RUNG_NAMES.index("tuned")], "float16", "compute_90", shares=shares).decode()
     adding = [block for block in flow(ptx)[0] if count(block, "fma.rn")]
     assert adding
     assert not any(count(block, "cvt.rn.f16.f32") for block in adding)
-    assert bool(ptx.count("cvt.rn.f16.f32")) == (split_k == 1)
+    assert (".entry add_shares(" in ptx) == (shares > 1)
     assert ptx.count("cvt.f32.f16")
-
-
-def test_the_sum_of_parts_compiles(nvrtc):
-    text = kernel_text("common/cuda.h") + kernel_text("common/stored.h") + kernel_text("common/add_parts.cl")
-    for macros in ({"REAL": "float", "STORED": "half", "HALF_C": 1}, {"REAL": "double", "STORED": "double"}):
-        assert b".entry add_parts(" in compile_source(text, macros, "compute_90")
 
 
 @pytest.mark.parametrize("real", ["char", "short", "int", "long"])

@@ -1,10 +1,12 @@
-"""The rung tuned: every layout of its operands, parts of k, copies read in vectors, and what the host decides."""
+"""The rung tuned: every layout of its operands, even waves, copies read in vectors, and what the host decides."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,10 +18,11 @@ import gemmlab
 from gemmlab._gpu import runtime_named
 from gemmlab._gpu.backend import RungBackend
 from gemmlab._gpu.batches import GemmSize, Layout
-from gemmlab._gpu.ladder import tuned
+from gemmlab._gpu.ladder import tuned, waves
 from gemmlab._gpu.ladder.rungs import RUNG_NAMES, RUNGS
 from gemmlab._gpu.runtime import Device
 from gemmlab._registry import registered
+from gemmlab.product import product
 
 pytestmark = pytest.mark.usefixtures("quick_kernels")
 
@@ -38,7 +41,7 @@ on_a_device = pytest.mark.skipif(not PLACES, reason="no device")
 CHANGES = [
     {}, {"buffers": 1}, {"pad": 0}, {"step_k": 8}, {"warp_y": 2}, {"warps_x": 2, "warps_y": 1}, {"tile_y": 4},
     {"serpentine": 1}, {"quads": 1}, {"quads": 1, "warp_y": 2}, {"quads": 1, "warp_y": 16}, {"group_m": 1},
-    {"split_k": 3},
+    {"shares": 7}, {"shares": 40}, {"shares": 40, "buffers": 1}, {"shares": 61, "quads": 1},
 ]  # fmt: skip
 
 
@@ -68,7 +71,7 @@ def on_opencl(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("dtype", "change"), [
         *(("float32", one) for one in CHANGES), ("float64", CHANGES[0]),
-        *(("float16", one) for one in CHANGES if not one or one.keys() & {"split_k", "warps_x"}),
+        *(("float16", one) for one in CHANGES if not one or one.keys() & {"shares", "warps_x"}),
     ], ids=str,
 )  # fmt: skip
 def test_products_are_exact(dtype: str, change: dict[str, int], on_a_gpu: str) -> None:
@@ -79,8 +82,8 @@ def test_products_are_exact(dtype: str, change: dict[str, int], on_a_gpu: str) -
     place[place.index(":") + 1 :]).kind == "cpu"])  # fmt: skip
 @pytest.mark.parametrize(("dtype", "change"), [
     ("float32", {}), ("float32", {"vector_bytes": 32, "tile_x": 8}), ("float32", {"tile_x": 32}),
-    ("float32", {"split_k": 3}), ("float32", {"tile_y": 1}), ("float64", {}), ("float16", {}),
-    ("float16", {"split_k": 3}), ("float16", {"tile_x": 32}), ("float16", {"vector_bytes": 32, "tile_x": 8}),
+    ("float32", {"tile_y": 1}), ("float64", {}), ("float16", {}), ("float16", {"tile_x": 32}),
+    ("float16", {"vector_bytes": 32, "tile_x": 8}),
 ], ids=str)  # fmt: skip
 def test_products_of_the_form_for_cpus_are_exact(dtype: str, change: dict[str, int], place: str) -> None:
     are_exact(dtype, backend_at(place, "tuned"), **change)
@@ -134,7 +137,7 @@ def test_every_layout_of_device_arrays(queue: Any, on_opencl: str, much: int, mo
         for of_b in LAYOUTS:
             x, y = placed(queue, a, of_a), placed(queue, b, of_b)
             with gemmlab.trace() as calls:
-                c = gemmlab.matmul(x, y, backend=on_opencl, split_k=2, **SMALL)
+                c = gemmlab.matmul(x, y, backend=on_opencl, shares=11, **SMALL)
             assert np.array_equal(c.get(), a @ b), (of_a, of_b)
             assert calls[0].copies == 0, "what the rung copies to read it faster is a part of its work"
             assert calls[0].kernel_s > 0
@@ -153,28 +156,79 @@ def test_infinity_beyond_the_end_of_k_does_not_reach_c(queue: Any, on_opencl: st
 
 
 @on_a_device
-def test_parts_of_k_are_added_in_their_order(on_a_gpu: str) -> None:
+@pytest.mark.parametrize("size", [(20, 30, 3000), (200, 130, 65)])
+def test_shares_are_added_in_their_order(on_a_gpu: str, size: tuple[int, int, int]) -> None:
     """The same bits every time."""
-    a, b = RNG.random((20, 3000), "float32"), RNG.random((3000, 30), "float32")
-    first, *others = (gemmlab.matmul(a, b, backend=on_a_gpu, split_k=7, **SMALL) for _ in range(4))
+    m, n, k = size
+    a, b = RNG.random((m, k), "float32"), RNG.random((k, n), "float32")
+    first, *others = (gemmlab.matmul(a, b, backend=on_a_gpu, shares=7, **SMALL) for _ in range(4))
     assert all(np.array_equal(first, other) for other in others)
     assert gemmlab.verify.error_over_bound(a, b, first) <= 1
+
+
+@on_a_device
+def test_batches_are_shared_too(on_a_gpu: str) -> None:
+    a, b = integers((5, 40, 33), "float32"), integers((33, 50), "float32")
+    for shares in (2, 3, 29, 400):
+        assert np.array_equal(gemmlab.matmul(a, b, backend=on_a_gpu, shares=shares, **SMALL), a @ b)
+
+
+@on_a_device
+def test_a_product_on_any_number_of_units_fills_its_waves(on_a_gpu: str) -> None:
+    """As with so many units, which the device need not have."""
+    a, b = integers((80, 600), "float32"), integers((600, 100), "float32")
+    for units in (1, 20, 46, 108, 132, 144):
+        shares = RUNG.resolve(SMALL, "gpu", GemmSize(80, 100, 600, 1), units)["shares"]
+        assert np.array_equal(gemmlab.matmul(a, b, backend=on_a_gpu, shares=shares, **SMALL), a @ b)
 
 
 # What the host decides
 
 
-def fitted(m: int, n: int, k: int, **given: int) -> dict[str, int]:
-    return RUNG.resolve(given, "gpu", GemmSize(m, n, k, 1), H100.compute_units)
+@pytest.mark.parametrize("units", [1, 20, 46, 108, 132, 144])
+def test_each_pair_of_a_tile_and_a_step_is_computed_once(units: int) -> None:
+    for _ in range(200):
+        tiles, steps = (int(RNG.integers(1, most)) for most in (4 * units + 2, 60))
+        shares = int(RNG.integers(0, 2 * units + 2))
+        one = waves.Schedule.of(tiles, steps, shares)
+        pairs = one.shared * steps
+        firsts = [share * pairs // one.shares for share in range(one.shares + 1)] if one.shares else []
+        assert one.whole + one.shared == tiles
+        assert not one.shared or (firsts[0], firsts[-1]) == (0, pairs)
+        assert all(y > x for x, y in pairwise(firsts))
+        if one.whole:  # then a share is one to two tiles
+            assert all(steps <= y - x <= 2 * steps for x, y in pairwise(firsts))
+        assert one.groups == one.whole + one.shares
 
 
-@pytest.mark.parametrize(("size", "parts"), [
-    ((4096, 4096, 4096), 1), ((128, 128, 128), 1), ((128, 128, 65536), tuned.MAX_PARTS), ((128, 128, 1024), 4),
-    ((1024, 1024, 4096), 2),
+@pytest.mark.parametrize(("size", "shares"), [
+    ((11 * 256, 12 * 128, 4096), 1), ((11 * 256, 24 * 128, 4096), 1),  # they fill one, and two
+    ((128, 128, 128), 1), ((256, 256, 256), 1), ((6000, 6000, 64), 1),  # too little to share
+    ((128, 128, 65536), 132), ((128, 128, 1024), 4), ((1536, 1536, 1536), 132), ((3072, 3072, 3072), 132),
+    ((4096, 4096, 4096), 132),
 ])  # fmt: skip
-def test_k_is_shared_out_where_compute_units_have_nothing_to_do(size: tuple[int, int, int], parts: int) -> None:
-    assert fitted(*size)["split_k"] == parts
-    assert fitted(*size, split_k=5)["split_k"] == 5
+def test_tiles_are_shared_where_they_fill_no_wave(size: tuple[int, int, int], shares: int) -> None:
+    large = {"tile_x": 8, "tile_y": 16, "warps_x": 4, "warps_y": 2, "warp_y": 8}  # 256 x 128
+    one = GemmSize(*size, 1)
+    assert RUNG.resolve(large, "gpu", one, H100.compute_units)["shares"] == shares
+    assert RUNG.resolve({**large, "shares": 5}, "gpu", one, H100.compute_units)["shares"] == 5
+
+
+@on_a_device
+def test_the_bits_do_not_depend_on_how_a_larger_product_is_cut(
+    on_opencl: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tiles of a product in files, and of one that is streamed: each element of C is one chain."""
+    a, b = RNG.random((70, 3000), "float32"), RNG.random((3000, 90), "float32")
+    for name, x in (("a", a), ("b", b)):
+        np.save(tmp_path / name, x)
+    expected = gemmlab.matmul(a, b, backend=on_opencl, shares=1)
+    product(tmp_path / "a.npy", tmp_path / "b.npy", tmp_path / "c.npy", backend=on_opencl)
+    assert np.array_equal(np.load(tmp_path / "c.npy"), expected)
+    monkeypatch.setattr(gemmlab.config, "_device_memory", 1_000_000)
+    with gemmlab.trace() as calls:
+        assert np.array_equal(gemmlab.matmul(a, b, backend=on_opencl), expected)
+    assert calls[0].params["shares"] == 1
 
 
 @pytest.mark.parametrize(("a", "b", "widths"), [

@@ -53,7 +53,7 @@ def test_each_row_lacks_one_idea():
     assert changed(configurations(backend_on("gpu"), SQUARE)) == {
         NOTHING: {}, "wide accesses": {"vector_bytes": 8}, "double buffers": {"buffers": 1},
         "warp tiles": {"warp_y": 1, "warps_x": 1, "warps_y": 8}, "large tiles": {"tile_x": 4, "tile_y": 4},
-        "padding": {"pad": 0}, "tile order": {"group_m": 1},
+        "padding": {"pad": 0}, "tile order": {"group_m": 1}, "even waves": {"shares": 1},
     }  # fmt: skip
     assert changed(configurations(backend_on("cpu"), SQUARE)) == {
         NOTHING: {}, "wide vectors": {"vector_bytes": 32}, "rows of a tile": {"tile_y": 1},
@@ -61,9 +61,9 @@ def test_each_row_lacks_one_idea():
     }  # fmt: skip
 
 
-def test_only_a_small_result_with_a_long_k_is_shared_out():
+def test_a_small_result_with_a_long_k_is_shared_out():
     found = changed(configurations(backend_on("gpu"), deep(SQUARE)))
-    assert found["split k"] == {"split_k": 1}
+    assert found["even waves"] == {"shares": 1}
     assert (deep(SQUARE).m, deep(SQUARE).n, deep(SQUARE).k) == (256, 256, 65536)
 
 
@@ -87,7 +87,7 @@ def records_of(idea, square_rate, deep_rate):
 
 
 def test_both_products_are_lines_of_one_figure(tmp_path):
-    rates = {NOTHING: (49600, 38700), "double buffers": (48600, 38000), "split k": (49600, 1200)}
+    rates = {NOTHING: (49600, 38700), "double buffers": (48600, 38000), "even waves": (49600, 1200)}
     records = [record for idea, own in rates.items() for record in records_of(idea, *own)]
     part, = scenarios(STUDY, records)
     assert list(part.curves) == ["4096 x 4096 x 4096", "256 x 256 x 65536"]

@@ -109,8 +109,8 @@ def _cases(
     odd = odd_size(*rung.block(resolved))
     even, cases = rounded(odd), [(odd, resolved)]
     if _texts(rung, device, dtype, resolved, odd) != _texts(rung, device, dtype, resolved, even):
-        in_parts = {"split_k": 2} if "split_k" in resolved else {}
-        cases.append((even, {**resolved, **in_parts}))  # its text is another one where vectors fit
+        in_shares = {"shares": 3} if "shares" in resolved else {}
+        cases.append((even, {**resolved, **in_shares}))  # its text is another one where vectors fit
     return cases
 
 

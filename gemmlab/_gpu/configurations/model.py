@@ -17,11 +17,10 @@ from __future__ import annotations
 import math
 
 from gemmlab._gpu.batches import GemmSize
-from gemmlab._gpu.ladder.rung import Rung, row_major
+from gemmlab._gpu.ladder.rung import Rung
 from gemmlab._gpu.runtime import Device
 from gemmlab._profile import Configuration
 
-FULL = 256  # work-items that keep a compute unit busy
 START_S = 8e-6  # until a kernel runs and its first tiles have come
 
 
@@ -42,16 +41,9 @@ def predicted_s(one: Configuration, rung: Rung, device: Device, size: GemmSize) 
     measured = GemmSize(*one.shape, 1)
     measured_s = 2e-9 * measured.m * measured.n * measured.k / one.gflop_per_s
     start_s = min(START_S, measured_s / 2)
-    steps = _steps(one, rung, device, measured)
-    return start_s + (measured_s - start_s) * _steps(one, rung, device, size) / steps
+    depth = _depth(one, rung, device, measured)
+    return start_s + (measured_s - start_s) * _depth(one, rung, device, size) / depth
 
 
-def _steps(one: Configuration, rung: Rung, device: Device, size: GemmSize) -> int:
-    """Steps of k that a compute unit takes, in all waves."""
-    parameters = rung.resolve(one.parameters, device.kind, size, device.compute_units)
-    launches = rung.launches(parameters, rung.dtypes[0], size, row_major(size), device)  # of any dtype: the same grid
-    grids = [launch.groups for launch in launches if launch.name == "gemm"]
-    groups = sum(map(math.prod, grids))
-    parts = max(1, sum(z for _, _, z in grids) // size.batch)  # that share the sums of a block of C
-    at_a_time = device.compute_units * max(1, FULL // math.prod(rung.group(parameters)))
-    return -(-groups // at_a_time) * -(-size.k // parts)
+def _depth(one: Configuration, rung: Rung, device: Device, size: GemmSize) -> float:
+    return rung.depth(rung.resolve(one.parameters, device.kind, size, device.compute_units), size, device)

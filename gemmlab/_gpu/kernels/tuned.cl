@@ -7,10 +7,10 @@
 //     serpentine       with SERPENTINE 1, odd rows of a tile go backwards: each multiply-add shares a or b with the last
 //     padding          PAD elements between the columns of a tile, so that writes to it hit different banks
 //     tile order       work-groups go down GROUP_M tiles of C, then to the next column: A and B are found in L2
-//     split k          `parts` work-groups share the sums of a tile of C; `add_parts` adds what they found, in order
+//     even waves       tiles that would not fill the device are cut along k into equal shares; see `EVEN_WAVES`
 //
 //     each BLOCK_Y x BLOCK_X tile of C, by a work-group:
-//         for p0 in 0..k by STEP_K:
+//         for p0 in 0..k by STEP_K, or in a share of them:
 //             tile_a = A[i0:i0+BLOCK_Y, p0:p0+STEP_K], tile_b = B[p0:p0+STEP_K, j0:j0+BLOCK_X]
 //             for p in 0..STEP_K, by each work-item:
 //                 a = TILE_Y elements of tile_a[:,p], b = TILE_X elements of tile_b[p,:]
@@ -54,17 +54,21 @@ void load(real *to, const __global stored *from, const int width)
         to[e] = ((const real *)&all)[e];
 }
 
-void store(__global stored_c *to, const real *from, const int width)
+wide joined(const real *from)
 {
     wide all;
-    if (width == 1) {
-        WRITE(to, *from);
-        return;
-    }
     #pragma unroll
     for (int e = 0; e < WIDE; e++)
         ((real *)&all)[e] = from[e];
-    WRITE_WIDE(to, all);
+    return all;
+}
+
+void store(__global stored_c *to, const real *from, const int width)
+{
+    if (width == 1)
+        WRITE(to, *from);
+    else
+        WRITE_WIDE(to, joined(from));
 }
 
 // The step of k (x) and the row of A, or column of B, (y) of a vector of a tile. `along_k`: it holds several steps.
@@ -126,45 +130,43 @@ void pick(real *to, const LOCAL_POINTER real *from, const int count, const int n
     }
 }
 
-__kernel GROUP void gemm(OPERANDS, const int parts)
+// The columns and rows of a work-item's tile of C, in that of its work-group.
+#define WARP_NUMBER ((int)get_local_id(0) / WARP)
+#define FIRST_X (WARP_NUMBER % WARPS_X * WARP_X * TILE_X + LANE_X * WIDE)
+#define FIRST_Y (WARP_NUMBER / WARPS_X * WARP_Y * TILE_Y + LANE_Y * WIDE)
+#define COLUMN(x) (FIRST_X + (x) / WIDE * WARP_X * WIDE + (x) % WIDE)
+#define ROW(y) (FIRST_Y + (y) / WIDE * WARP_Y * WIDE + (y) % WIDE)
+
+// c = this work-item's part of the product of a block of A and one of B, which have so many rows and columns from here
+// on, and are so deep. `buffer` is the one in local memory that is written next.
+void multiply(real c[TILE_Y][TILE_X], const __global stored *A, const INDEX lda, const int rows,
+              const __global stored *B, const INDEX ldb, const int columns, const int depth,
+              LOCAL_POINTER real *tile_a, LOCAL_POINTER real *tile_b, int *buffer)
 {
-    __local wide local_a[BUFFERS * STEP_K * LD(BLOCK_Y) / WIDE], local_b[BUFFERS * STEP_K * LD(BLOCK_X) / WIDE];
-    LOCAL_POINTER real *tile_a = (LOCAL_POINTER real *)local_a, *tile_b = (LOCAL_POINTER real *)local_b;
     real next_a[EACH(BLOCK_Y, A_WIDTH) * A_WIDTH], next_b[EACH(BLOCK_X, B_WIDTH) * B_WIDTH];
-    real a[TILE_Y], b[TILE_X], c[TILE_Y][TILE_X];
-    const int part = get_group_id(2) % parts, product = get_group_id(2) / parts;
-    const int depth = ((k + STEP_K - 1) / STEP_K + parts - 1) / parts * STEP_K;
-    const int begin = min(k, part * depth), end = min(k, begin + depth);
-    const int j0 = first_of_tile().x, i0 = first_of_tile().y;
-    const int warp = get_local_id(0) / WARP;
-    const int y0 = warp / WARPS_X * WARP_Y * TILE_Y + LANE_Y * WIDE;
-    const int x0 = warp % WARPS_X * WARP_X * TILE_X + LANE_X * WIDE;
-    A += A_start + product * A_step + i0 * (A_ALONG_K ? lda : 1) + begin * (A_ALONG_K ? 1 : lda);
-    B += B_start + product * B_step + j0 * (B_ALONG_K ? ldb : 1) + begin * (B_ALONG_K ? 1 : ldb);
-    C += C_start + get_group_id(2) * C_step;
+    real a[TILE_Y], b[TILE_X];
     #pragma unroll
     for (int y = 0; y < TILE_Y; y++)
         #pragma unroll
         for (int x = 0; x < TILE_X; x++)
             c[y][x] = 0;
 
-    int buffer = 0;
-    fetch(next_a, A, lda, m - i0, end - begin, BLOCK_Y, A_ALONG_K, A_WIDTH);
-    fetch(next_b, B, ldb, n - j0, end - begin, BLOCK_X, B_ALONG_K, B_WIDTH);
-    for (int p0 = begin; p0 < end; p0 += STEP_K) {
-        put(tile_a + buffer * STEP_K * LD(BLOCK_Y), next_a, BLOCK_Y, A_ALONG_K, A_WIDTH);
-        put(tile_b + buffer * STEP_K * LD(BLOCK_X), next_b, BLOCK_X, B_ALONG_K, B_WIDTH);
+    fetch(next_a, A, lda, rows, depth, BLOCK_Y, A_ALONG_K, A_WIDTH);
+    fetch(next_b, B, ldb, columns, depth, BLOCK_X, B_ALONG_K, B_WIDTH);
+    for (int p0 = 0; p0 < depth; p0 += STEP_K) {
+        put(tile_a + *buffer * STEP_K * LD(BLOCK_Y), next_a, BLOCK_Y, A_ALONG_K, A_WIDTH);
+        put(tile_b + *buffer * STEP_K * LD(BLOCK_X), next_b, BLOCK_X, B_ALONG_K, B_WIDTH);
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (p0 + STEP_K < end) {
+        if (p0 + STEP_K < depth) {
             A += STEP_K * (A_ALONG_K ? 1 : lda);
             B += STEP_K * (B_ALONG_K ? 1 : ldb);
-            fetch(next_a, A, lda, m - i0, end - p0 - STEP_K, BLOCK_Y, A_ALONG_K, A_WIDTH);
-            fetch(next_b, B, ldb, n - j0, end - p0 - STEP_K, BLOCK_X, B_ALONG_K, B_WIDTH);
+            fetch(next_a, A, lda, rows, depth - p0 - STEP_K, BLOCK_Y, A_ALONG_K, A_WIDTH);
+            fetch(next_b, B, ldb, columns, depth - p0 - STEP_K, BLOCK_X, B_ALONG_K, B_WIDTH);
         }
         #pragma unroll
         for (int p = 0; p < STEP_K; p++) {
-            pick(a, tile_a + (buffer * STEP_K + p) * LD(BLOCK_Y) + y0, TILE_Y, WARP_Y);
-            pick(b, tile_b + (buffer * STEP_K + p) * LD(BLOCK_X) + x0, TILE_X, WARP_X);
+            pick(a, tile_a + (*buffer * STEP_K + p) * LD(BLOCK_Y) + FIRST_Y, TILE_Y, WARP_Y);
+            pick(b, tile_b + (*buffer * STEP_K + p) * LD(BLOCK_X) + FIRST_X, TILE_X, WARP_X);
             #pragma unroll
             for (int y = 0; y < TILE_Y; y++)
                 #pragma unroll
@@ -174,19 +176,118 @@ __kernel GROUP void gemm(OPERANDS, const int parts)
                 }
         }
         if (BUFFERS == 2)
-            buffer = 1 - buffer;
+            *buffer = 1 - *buffer;
         else
             barrier(CLK_LOCAL_MEM_FENCE);
     }
+}
 
+// Write a row of a work-item's tile to C, of which so many columns are left.
+void write_row(__global stored_c *row, const real *c, const int columns)
+{
     #pragma unroll
-    for (int y = 0; y < TILE_Y; y++) {
-        const int i = i0 + y0 + y / WIDE * WARP_Y * WIDE + y % WIDE;
+    for (int x = 0; x < TILE_X; x += C_WIDTH)
+        if (COLUMN(x) < columns)
+            store(row + COLUMN(x), c + x, C_WIDTH);
+}
+
+#define TILES_IN_LOCAL_MEMORY                                                                                          \
+    __local wide local_a[BUFFERS * STEP_K * LD(BLOCK_Y) / WIDE], local_b[BUFFERS * STEP_K * LD(BLOCK_X) / WIDE];       \
+    LOCAL_POINTER real *tile_a = (LOCAL_POINTER real *)local_a, *tile_b = (LOCAL_POINTER real *)local_b;               \
+    int buffer = 0
+
+// The operands of a block of C: a tile of one of the products of the batch.
+#define FIND_BLOCK(tile)                                                                                               \
+    const int columns = (n + BLOCK_X - 1) / BLOCK_X, rows = (m + BLOCK_Y - 1) / BLOCK_Y;                               \
+    const int product = (tile) / (columns * rows);                                                                     \
+    const int2 first = first_of_tile((tile) % (columns * rows), columns, rows);                                        \
+    const int i0 = first.y, j0 = first.x;                                                                              \
+    const __global stored *block_of_a = A + A_start + product * A_step + i0 * (A_ALONG_K ? lda : 1);                   \
+    const __global stored *block_of_b = B + B_start + product * B_step + j0 * (B_ALONG_K ? ldb : 1);                   \
+    __global stored_c *block_of_c = C + C_start + product * C_step + i0 * ldc + j0
+
+#if !EVEN_WAVES
+__kernel GROUP void gemm(OPERANDS)
+{
+    TILES_IN_LOCAL_MEMORY;
+    real c[TILE_Y][TILE_X];
+    FIND_BLOCK((int)get_group_id(0));
+    multiply(c, block_of_a, lda, m - i0, block_of_b, ldb, n - j0, k, tile_a, tile_b, &buffer);
+    #pragma unroll
+    for (int y = 0; y < TILE_Y; y++)
+        if (ROW(y) < m - i0)
+            write_row(block_of_c + ROW(y) * ldc, c[y], n - j0);
+}
+#else
+// Even waves. Pairs of a tile and a step of k are numbered tile by tile. A tile before `whole` has a work-group to itself;
+// the pairs of the others are cut into equal, contiguous shares, one for each of `shares` work-groups: as many as the
+// device holds at a time. A tile in one share goes to C. Of a tile in several, each share keeps a sum, and `add_shares`
+// adds them in the order of k.
+#define SHARES const int tiles, const int whole, const int shares, __global real *sums, const long sums_start
+#define FIRST_PAIR(share) ((int)((long)(share) * (tiles - whole) * steps / shares))
+#define VECTORS_OF_SUM (TILE_Y * TILE_X / WIDE)
+
+// Where a share keeps the sum of a tile that is in other shares too: there are two at most, of the tile that began in an
+// earlier one, and of the tile that begins in this. A sum is wide vectors, those of all work-items beside each other.
+__global wide *sum_of(__global real *sums, const int share, const int begins)
+{
+    return (__global wide *)sums + ((long)share * 2 + begins) * VECTORS_OF_SUM * GROUP_X + get_local_id(0);
+}
+
+__kernel GROUP void gemm(OPERANDS, SHARES)
+{
+    TILES_IN_LOCAL_MEMORY;
+    real c[TILE_Y][TILE_X];
+    const int steps = (k + STEP_K - 1) / STEP_K, share = (int)get_group_id(0) - whole;
+    const int last = share < 0 ? steps : FIRST_PAIR(share + 1);
+    int pair = share < 0 ? 0 : FIRST_PAIR(share);
+    do {
+        const int begin = pair % steps, end = min(steps, begin + last - pair);
+        const int p0 = begin * STEP_K, depth = min(k, end * STEP_K) - p0;
+        FIND_BLOCK(share < 0 ? (int)get_group_id(0) : whole + pair / steps);
+        block_of_a += p0 * (A_ALONG_K ? 1 : lda);
+        block_of_b += p0 * (B_ALONG_K ? 1 : ldb);
+        multiply(c, block_of_a, lda, m - i0, block_of_b, ldb, n - j0, depth, tile_a, tile_b, &buffer);
+        if (begin == 0 && end == steps) {
+            #pragma unroll
+            for (int y = 0; y < TILE_Y; y++)
+                if (ROW(y) < m - i0)
+                    write_row(block_of_c + ROW(y) * ldc, c[y], n - j0);
+        } else {
+            __global wide *sum = sum_of(sums + sums_start, share, begin == 0);
+            #pragma unroll
+            for (int y = 0; y < TILE_Y; y++)
+                #pragma unroll
+                for (int x = 0; x < TILE_X; x += WIDE)
+                    sum[(y * TILE_X + x) / WIDE * GROUP_X] = joined(c[y] + x);
+        }
+        pair += end - begin;
+    } while (pair < last);
+}
+
+// Add the sums of a tile, in the order of k: a row of each work-item's part of it.
+__kernel GROUP void add_shares(OPERANDS, SHARES)
+{
+    const int steps = (k + STEP_K - 1) / STEP_K, tile = get_group_id(0) / TILE_Y, y = get_group_id(0) % TILE_Y;
+    const long pairs = (tiles - whole) * steps, begin = tile * steps, end = begin + steps;
+    const int first_share = ((begin + 1) * shares - 1) / pairs, last_share = (end * shares - 1) / pairs;
+    FIND_BLOCK(whole + tile);
+    real c[TILE_X];
+    if (first_share == last_share || ROW(y) >= m - i0) // of one share: it is in C
+        return;
+    #pragma unroll
+    for (int x = 0; x < TILE_X; x++)
+        c[x] = 0;
+    for (int share = first_share; share <= last_share; share++) {
+        const __global wide *sum = sum_of(sums + sums_start, share, begin >= FIRST_PAIR(share));
         #pragma unroll
-        for (int x = 0; x < TILE_X; x += C_WIDTH) {
-            const int j = j0 + x0 + x / WIDE * WARP_X * WIDE + x % WIDE;
-            if (i < m && j < n)
-                store(C + i * ldc + j, c[y] + x, C_WIDTH);
+        for (int x = 0; x < TILE_X; x += WIDE) {
+            const wide all = sum[(y * TILE_X + x) / WIDE * GROUP_X];
+            #pragma unroll
+            for (int e = 0; e < WIDE; e++)
+                c[x + e] += ((const real *)&all)[e];
         }
     }
+    write_row(block_of_c + ROW(y) * ldc, c, n - j0);
 }
+#endif

@@ -3,7 +3,6 @@
 //     one work-item    is a work-group, with one tile of C
 //     vectors          b and c are vectors of WIDE elements
 //     tile order       work-groups go down GROUP_M tiles of C, then to the next column: A and B are found in a cache
-//     split k          `parts` work-groups share the sums of a tile of C; `add_parts` adds what they found, in order
 //
 //     each TILE_Y x TILE_X tile of C:
 //         for p in 0..k:
@@ -38,16 +37,16 @@ void store(__global stored_c *to, const wide all, const int left)
             WRITE(to + e, ((const real *)&all)[e]);
 }
 
-__kernel GROUP void gemm(OPERANDS, const int parts)
+__kernel GROUP void gemm(OPERANDS)
 {
     wide c[TILE_Y][VECTORS];
     const __global stored *row[TILE_Y];
-    const int part = get_group_id(2) % parts, product = get_group_id(2) / parts;
-    const int depth = (k + parts - 1) / parts, begin = min(k, part * depth), end = min(k, begin + depth);
-    const int j0 = first_of_tile().x, i0 = first_of_tile().y;
-    A += A_start + product * A_step;
-    B += B_start + product * B_step + j0;
-    C += C_start + get_group_id(2) * C_step + j0;
+    const int columns = get_num_groups(0), number = get_group_id(1) * columns + get_group_id(0);
+    const int2 first = first_of_tile(number, columns, get_num_groups(1));
+    const int j0 = first.x, i0 = first.y;
+    THIS_PRODUCT;
+    B += j0;
+    C += j0;
     #pragma unroll
     for (int y = 0; y < TILE_Y; y++) {
         row[y] = A + min(i0 + y, m - 1) * lda;
@@ -55,7 +54,7 @@ __kernel GROUP void gemm(OPERANDS, const int parts)
         for (int x = 0; x < VECTORS; x++)
             c[y][x] = 0;
     }
-    for (int p = begin; p < end; p++)
+    for (int p = 0; p < k; p++)
         #pragma unroll
         for (int x = 0; x < VECTORS; x++) {
             const wide b = load(B + p * ldb + x * WIDE, n - j0 - x * WIDE);

@@ -5,6 +5,7 @@ A rung of another kind derives from `Rung` and overrides `launches`: it may have
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -17,7 +18,7 @@ from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.kernels import with_header
 from gemmlab._gpu.ladder import traffic
 from gemmlab._gpu.ladder.numbers import NUMBERS, Numbers
-from gemmlab._gpu.plans.launches import MAX_GROUPS, Argument, Launch, Launches, Place, Side, arguments_of
+from gemmlab._gpu.plans.launches import MAX_GROUPS, Launch, Launches, Place, Side, arguments_of
 
 if TYPE_CHECKING:
     from gemmlab._gpu.runtime import Device
@@ -25,17 +26,19 @@ if TYPE_CHECKING:
 RungParams: TypeAlias = Mapping[str, int]
 Shape: TypeAlias = tuple[int, int]  # x and y: columns and rows of C
 Defines: TypeAlias = dict[str, int | str]  # macros and their values
+FULL = 256  # work-items that keep a compute unit busy
 MAX_REGISTERS = 2048  # elements per work-item: more than any device has, and compilers need minutes
 OPERANDS = Place.A, Place.B, Place.C
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and 1 <= int(value) <= 1024
+def is_count(value: object, least: int = 1, most: int = 1024) -> bool:
+    """Whether a value is an integer in a range."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and least <= int(value) <= most
 
 
 def count(name: str, meaning: str, *choices: int) -> Param:
     """A parameter that is any count; `choices` are worth trying."""
-    return Param(name, None, choices, meaning, "an integer from 1 to 1024", _is_count)
+    return Param(name, None, choices, meaning, "an integer from 1 to 1024", is_count)
 
 
 def choice(name: str, meaning: str, *choices: int) -> Param:
@@ -71,6 +74,8 @@ class Rung:
         The kernel's text, after the header that all rungs share; "": one file with the rung's name.
     own_text : str
         The text itself, for a rung that is not one of ours.
+    for_parts : mapping of str to int
+        Parameters for blocks of a larger product, with which their bits do not depend on how it is cut.
     cpu : Rung or None
         The rung's other form for CPU devices, with another text, and of the parameters those that it has.
     """
@@ -93,6 +98,7 @@ class Rung:
     kept: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     own_text: str = ""
+    for_parts: RungParams = field(default_factory=dict)
     cpu: Rung | None = None
 
     @cached_property
@@ -125,6 +131,16 @@ class Rung:
         """The parameters that `gemmlab tune` varies on a kind of device; the others stay as in `defaults`."""
         form = self.on(kind)
         return tuple(param.name for param in form.params if param.name not in form.kept)
+
+    def at_a_time(self, params: RungParams, compute_units: int) -> int:
+        """The work-groups that a GPU computes at a time."""
+        return compute_units * max(1, FULL // math.prod(self.group(params)))
+
+    def depth(self, params: RungParams, size: GemmSize, device: Device) -> float:
+        """How much of k a compute unit of a GPU goes through for a batch of products, in all waves."""
+        launches = self.launches(params, self.dtypes[0], size, row_major(size), device)  # of any dtype: the same grid
+        groups = sum(math.prod(launch.groups) for launch in launches if launch.name == "gemm")
+        return -(-groups // self.at_a_time(params, device.compute_units)) * size.k
 
     def refusal(self, params: RungParams, dtype: str, device: Device) -> str | None:
         """Why the rung cannot run on a device with these parameters, in a sentence; None if it can."""
@@ -161,26 +177,20 @@ class Rung:
         return Launches(tuple(self.gemm(params, self.defines(params, dtype), size, sides)))
 
     def gemm(
-        self, params: RungParams, macros: Defines, size: GemmSize, sides: Sequence[Side], per_product: int = 1,
-        *more: Argument,
-    ) -> Iterator[Launch]:  # fmt: skip
-        """The kernel `gemm`, as often as the limits of a grid ask for; `more` are its last arguments.
-
-        `per_product` work-groups share one block of C. They count as products of the batch: C has a matrix for each.
-        """
+        self, params: RungParams, macros: Defines, size: GemmSize, sides: Sequence[Side]
+    ) -> Iterator[Launch]:
+        """The kernel `gemm`, as often as the limits of a grid ask for."""
         columns, rows = self.block(params)
         (of_a, a), (of_b, b), (of_c, c) = sides
-        most_products, most_rows = MAX_GROUPS // per_product, MAX_GROUPS * rows
-        for first in range(0, size.batch, most_products):
-            for i in range(0, size.m, most_rows):
-                m, batch = min(most_rows, size.m - i), min(most_products, size.batch - first)
-                groups = -(-size.n // columns), -(-m // rows), batch * per_product
+        for first in range(0, size.batch, MAX_GROUPS):
+            for i in range(0, size.m, MAX_GROUPS * rows):
+                m, batch = min(MAX_GROUPS * rows, size.m - i), min(MAX_GROUPS, size.batch - first)
+                groups = -(-size.n // columns), -(-m // rows), batch
                 arguments = (
                     *map(np.int32, (m, size.n, size.k)),
                     *arguments_of(of_a, a.skip(i, first)),
                     *arguments_of(of_b, b.skip(0, first)),
-                    *arguments_of(of_c, c.skip(i, first * per_product)),
-                    *more,
+                    *arguments_of(of_c, c.skip(i, first)),
                 )
                 yield Launch(self.text, "gemm", macros, groups, (*self.group(params), 1), arguments)
 

@@ -7,6 +7,7 @@ for CPU devices.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain, starmap
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -14,8 +15,9 @@ import numpy as np
 from gemmlab._backend import Param
 from gemmlab._backend import Params as Given
 from gemmlab._gpu.batches import GemmSize, Layout
-from gemmlab._gpu.kernels import kernel_text
-from gemmlab._gpu.ladder.rung import OPERANDS, Defines, Rung, choice, count
+from gemmlab._gpu.ladder import waves
+from gemmlab._gpu.ladder.rung import OPERANDS, Defines, Rung, choice, count, is_count
+from gemmlab._gpu.ladder.waves import Schedule
 from gemmlab._gpu.plans.launches import Launch, Launches, Place, Side, Workspace, arguments_of, copies
 
 if TYPE_CHECKING:
@@ -23,20 +25,18 @@ if TYPE_CHECKING:
 
 Params: TypeAlias = Mapping[str, int]
 WARP = 32
-MAX_PARTS = 128  # of k
-LEAST_DEPTH = 256  # of k for a part
+MAX_SHARES = 1 << 16
 MUCH_REUSE = 2560  # times that an element is multiplied: then a copy that can be read in vectors pays
 COPY_PART = 32  # of the device's memory, for a copy
-ADD_GROUP = 256
 INT_MAX = 2**31 - 1
 HALF_TOO = ("float32", "float64", "float16")
 
 TILE_X = count("tile_x", "columns of C per work-item", 1, 2, 4, 8, 16)
 TILE_Y = count("tile_y", "rows of C per work-item", 1, 2, 4, 8, 16)
 GROUP_M = count("group_m", "tiles of C that groups compute down a column of C, before the next", 1, 4, 8, 16)
-SPLIT_K = Param(
-    "split_k", None, (0, 1, 2, 4), "work-groups that share the sums of a tile of C; 0 chooses",
-    "an integer from 0 to 1024", lambda value: value == 0 or GROUP_M.constraint(value),
+SHARES = Param(
+    "shares", None, (0, 1), "work-groups that share the tiles of C that fill no wave; 0 chooses, with 1 none do",
+    f"an integer from 0 to {MAX_SHARES}", lambda value: is_count(value, 0, MAX_SHARES),
 )  # fmt: skip
 VECTOR_BYTES = choice("vector_bytes", "bytes that are read or written at once", 8, 16, 32, 64)
 
@@ -79,76 +79,64 @@ def in_vectors(x: Layout, along_k: bool, rows: int, wide: int) -> bool:
     return aligned and (along_k or x.padded or rows % wide == 0)
 
 
-class SharesK(Rung):
-    """A form of the rung tuned: work-groups may share the sums of a tile of C (`split_k`), and it has float16."""
-
-    def resolve(self, given: Given, kind: str, size: GemmSize | None = None, compute_units: int = 1) -> dict[str, int]:
-        """With a size, `split_k` is chosen if it is 0."""
-        params = super().resolve(given, kind, size, compute_units)
-        if size is None or params["split_k"]:
-            return params
-        return {**params, "split_k": self.parts(params, size, compute_units)}
-
-    def parts(self, params: Params, size: GemmSize, compute_units: int) -> int:
-        """The work-groups that share the sums of a tile of C."""
-        return 1
+class Wide(Rung):
+    """A form of the rung tuned: it reads vectors, and it has float16."""
 
     def wide(self, params: Params, dtype: str) -> int:
         """The elements of a vector."""
         return params["vector_bytes"] // self.numbers[dtype].sum_size
 
     def defines(self, params: Params, dtype: str) -> Defines:
-        macros = {name: value for name, value in super().defines(params, dtype).items() if name != "SPLIT_K"}
+        macros = super().defines(params, dtype)
         columns, rows = self.block(params)
         if dtype == "float16":
-            macros |= {"STORED": self.numbers[dtype].c_type, "HALF": 1}
-            shared = params["split_k"] > 1
-            macros |= {"STORED_C": self.numbers[dtype].sum_type} if shared else {"HALF_C": 1}
+            macros |= {"STORED": self.numbers[dtype].c_type, "HALF": 1, "HALF_C": 1}
         return macros | {"WIDE": self.wide(params, dtype), "BLOCK_X": columns, "BLOCK_Y": rows}
 
-    def layout(self, params: Params, dtype: str, size: GemmSize, a: Layout, b: Layout, c: Layout) -> Defines:
-        """More macros: how the operands lie in memory."""
-        return {}
 
-    def packed(
-        self, params: Params, dtype: str, size: GemmSize, sides: list[Side], workspace: Workspace, device: Device
-    ) -> tuple[list[Launch], list[Side]]:
-        """Copies of A and B where they pay, and the operands after them."""
-        return [], sides
+class Tuned(Wide):
+    """The form for GPUs: it fills their waves, its text depends on the layout of the operands, and it copies them."""
+
+    def resolve(self, given: Given, kind: str, size: GemmSize | None = None, compute_units: int = 1) -> dict[str, int]:
+        """With a size, `shares` is chosen if it is 0."""
+        params = super().resolve(given, kind, size, compute_units)
+        if size is None or params.get("shares", 1):  # the form for CPU devices has none
+            return params
+        chosen = waves.shares_for(self._tiles(params, size), size.k, self.at_a_time(params, compute_units))
+        return {**params, "shares": chosen}
+
+    def _tiles(self, params: Params, size: GemmSize) -> int:
+        columns, rows = self.block(params)
+        return -(-size.m // rows) * -(-size.n // columns) * size.batch
+
+    def depth(self, params: Params, size: GemmSize, device: Device) -> float:
+        schedule = self.schedule(params, size)
+        return schedule.depth(self.at_a_time(params, device.compute_units)) * params["step_k"]
+
+    def schedule(self, params: Params, size: GemmSize) -> Schedule:
+        """Which work-groups compute what."""
+        return Schedule.of(self._tiles(params, size), -(-size.k // params["step_k"]), params["shares"])
 
     def launches(
         self, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout], device: Device
     ) -> Launches:
-        workspace, parts, elements = Workspace(), max(1, params["split_k"]), size.m * size.n
-        given = list(zip(OPERANDS, layouts, strict=True))
+        workspace, given = Workspace(), list(zip(OPERANDS, layouts, strict=True))
         kernels, sides = self.packed(params, dtype, size, given, workspace, device)
-        if parts > 1:
-            start = workspace.take(size.batch * parts * elements, self.numbers[dtype].sum_size)
-            sides[2] = Place.WORKSPACE, Layout(start, size.n, elements)
         macros = self.defines(params, dtype) | self.layout(params, dtype, size, *(x for _, x in sides))
-        kernels += self.gemm(params, macros, size, sides, parts, np.int32(parts))
-        if parts > 1:
-            kernels.append(self._sum_of_parts(dtype, size, parts, sides[2][1], layouts[2]))
+        arguments = [*map(np.int32, (size.m, size.n, size.k)), *chain.from_iterable(starmap(arguments_of, sides))]
+        schedule = self.schedule(params, size)
+        if schedule.shares:
+            columns, rows = self.block(params)
+            sums = workspace.take(2 * schedule.shares * columns * rows, self.numbers[dtype].sum_size)
+            counts = schedule.tiles, schedule.whole, schedule.shares
+            arguments += [*map(np.int32, counts), Place.WORKSPACE, np.int64(sums)]
+        macros["EVEN_WAVES"] = int(schedule.shares > 0)
+        group = *self.group(params), 1
+        kernels.append(Launch(self.text, "gemm", macros, (schedule.groups, 1, 1), group, tuple(arguments)))
+        if schedule.shares:
+            adding = schedule.shared * params["tile_y"], 1, 1
+            kernels.append(Launch(self.text, "add_shares", macros, adding, group, tuple(arguments)))
         return Launches(tuple(kernels), workspace.nbytes)
-
-    def _sum_of_parts(self, dtype: str, size: GemmSize, parts: int, found: Layout, c: Layout) -> Launch:
-        """Add the sums of the parts of k. They lie one matrix after another, those of one product together."""
-        numbers, text = self.numbers[dtype], kernel_text("common/stored.h") + kernel_text("common/add_parts.cl")
-        macros: Defines = {"REAL": numbers.sum_type, "STORED": numbers.c_type, "HALF_C": int(dtype == "float16")}
-        groups = -(-size.m * size.n // ADD_GROUP), 1, size.batch
-        extents = map(np.int32, (size.m, size.n, parts))
-        arguments = *extents, Place.WORKSPACE, np.int64(found.start), *arguments_of(Place.C, c)
-        return Launch(text, "add_parts", macros, groups, (ADD_GROUP, 1, 1), arguments)
-
-
-class Tuned(SharesK):
-    """The form for GPUs: its text depends on the layout of the operands, and it copies them where that pays."""
-
-    def parts(self, params: Params, size: GemmSize, compute_units: int) -> int:
-        """So many that every compute unit has work, if k is long enough for them."""
-        columns, rows = self.block(params)
-        groups = max(1, -(-size.m // rows) * -(-size.n // columns) * size.batch)
-        return max(1, min(compute_units // groups, size.k // LEAST_DEPTH, MAX_PARTS))
 
     def refusal(self, params: Params, dtype: str, device: Device) -> str | None:
         wide = self.wide(params, dtype)
@@ -211,7 +199,7 @@ class Tuned(SharesK):
 
 
 TUNED = Tuned(
-    "tuned", "tiles for work-groups, warps and work-items, double buffers, wide accesses, parts of k",
+    "tuned", "tiles for work-groups, warps and work-items, double buffers, wide accesses, even waves",
     "CUTLASS; Boehm 2022",
     (TILE_X, TILE_Y,
      choice("warp_y", "work-items of a warp along a column of C", 1, 2, 4, 8, 16, 32),
@@ -221,10 +209,11 @@ TUNED = Tuned(
      count("warps_y", "warps of a work-group along a column of C", 1, 2, 4, 8),
      count("step_k", "k extent of a tile in local memory", 4, 8, 16, 32),
      choice("buffers", "tiles in local memory, of each operand", 1, 2),
-     choice("pad", "elements between the columns of a tile", 0, 4, 8), GROUP_M, SPLIT_K, VECTOR_BYTES),
+     choice("pad", "elements between the columns of a tile", 0, 4, 8), GROUP_M, SHARES, VECTOR_BYTES),
     {"gpu": {"tile_x": 8, "tile_y": 8, "warp_y": 4, "quads": 0, "serpentine": 0, "warps_x": 2, "warps_y": 4,
-             "step_k": 8, "buffers": 2, "pad": 4, "group_m": 8, "split_k": 0, "vector_bytes": 16}},
+             "step_k": 8, "buffers": 2, "pad": 4, "group_m": 8, "shares": 0, "vector_bytes": 16}},
     group=group, block=block, model=traffic, local=local, registers=registers,
     over={"register": "shares tiles in local memory by warps and reads them in vectors"},
-    dtypes=HALF_TOO, kept=("split_k", "vector_bytes"), files=("common/stored.h", "common/tile_order.h", "tuned.cl"),
+    dtypes=HALF_TOO, kept=("shares", "vector_bytes"), for_parts={"shares": 1},
+    files=("common/stored.h", "common/tile_order.h", "tuned.cl"),
 )  # fmt: skip

@@ -35,7 +35,7 @@ def traffic(m: int, n: int, k: int, params: Params) -> dict[str, float]:
     return {"l1": m * k * -(-n // columns) + k * n * -(-m // rows) + m * n}
 
 
-class TunedOnCpu(tuned.SharesK):
+class TunedOnCpu(tuned.Wide):
     """The form for CPU devices."""
 
     def refusal(self, params: Params, dtype: str, device: Device) -> str | None:
@@ -49,8 +49,8 @@ class TunedOnCpu(tuned.SharesK):
 
 TUNED = TunedOnCpu(
     "tuned", tuned.TUNED.summary, tuned.TUNED.source,
-    (tuned.TILE_X, tuned.TILE_Y, tuned.GROUP_M, tuned.SPLIT_K, tuned.VECTOR_BYTES),
-    {"cpu": {"tile_x": 16, "tile_y": 6, "group_m": 8, "split_k": 1, "vector_bytes": 64}},
+    (tuned.TILE_X, tuned.TILE_Y, tuned.GROUP_M, tuned.VECTOR_BYTES),
+    {"cpu": {"tile_x": 16, "tile_y": 6, "group_m": 8, "vector_bytes": 64}},
     group=group, block=block, model=traffic, registers=registers,
-    dtypes=tuned.HALF_TOO, kept=("split_k",), files=("common/stored.h", "common/tile_order.h", "tuned_cpu.cl"),
+    dtypes=tuned.HALF_TOO, files=("common/stored.h", "common/tile_order.h", "tuned_cpu.cl"),
 )  # fmt: skip

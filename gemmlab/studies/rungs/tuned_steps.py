@@ -42,7 +42,7 @@ WITHOUT: Mapping[str, Mapping[str, Callable[[Configuration], Configuration]]] = 
         "large tiles": lambda best: {"tile_x": 4, "tile_y": 4},
         "padding": lambda best: {"pad": 0},
         "tile order": lambda best: {"group_m": 1},
-        "split k": lambda best: {"split_k": 1},
+        "even waves": lambda best: {"shares": 1},
     },
     "cpu": {
         "wide vectors": lambda best: {"vector_bytes": 32},

@@ -1,11 +1,9 @@
 // The order in which the work-groups of tuned take the tiles of C: down GROUP_M of them, then to the next column, so that
 // A and B are found in a shared cache.
 
-// The first column (x) and row (y) of this work-group's tile of C.
-int2 first_of_tile()
+// The first column (x) and row (y) of tile `number` of a C with so many columns and rows of tiles.
+int2 first_of_tile(const int number, const int columns, const int rows)
 {
-    const int columns = get_num_groups(0), rows = get_num_groups(1);
-    const int number = get_group_id(1) * columns + get_group_id(0);
     const int above = number / (GROUP_M * columns) * GROUP_M, height = min(GROUP_M, rows - above);
     const int in_group = number - above * columns;
     int2 first;
