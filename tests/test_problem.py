@@ -428,3 +428,20 @@ def test_results_of_more_bytes_than_can_be_counted_are_numpys_error() -> None:
     for rows, options in product((2**25, 2**35), ({}, {"casting": "no"}, {"axes": [(0, 1), (0, 1), (1, 0)]})):
         a, b = np.broadcast_to(1.0, (rows, 1)), np.broadcast_to(1.0, (1, rows))
         assert outcome(gemmlab.matmul, a, b, **options)[0] == outcome(np.matmul, a, b, **options)[0]
+
+
+@pytest.mark.parametrize("shapes", [
+    ((0, 2), (2, 3)), ((2, 2), (2, 0)), ((0, 1, 1), (1, 7)), ((3, 0), (0, 3)), ((0, 2), (2,)), ((0, 2, 3), (0, 3, 4)),
+])  # fmt: skip
+@pytest.mark.parametrize("backend", ["auto", "cpu-packed"])
+def test_numbers_that_do_not_fit_are_an_error_in_an_empty_product_too(shapes, backend):
+    """As in NumPy, which converts operands that it does not multiply."""
+    a, b = (np.full(shape, -2, object) for shape in shapes)
+
+    def kind_of(multiply, **options):
+        try:
+            return multiply(a, b, dtype="uint8", casting="unsafe", **options).shape
+        except OverflowError as error:
+            return type(error)
+
+    assert kind_of(gemmlab.matmul, backend=backend) == kind_of(np.matmul)
