@@ -8,6 +8,7 @@ Kernels in C and C++ are plain shared libraries without Python. Each is compiled
 may be shared with another library: exceptions, type information and the C++ library stay out.
 """
 
+import compileall
 import os
 import platform
 import shutil
@@ -114,6 +115,11 @@ class BuildExt(build_ext):
     def finalize_options(self) -> None:
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count()
+
+    def run(self) -> None:
+        super().run()
+        if self.inplace:  # then pip does not, and where Python may not either, each process would compile them anew
+            compileall.compile_dir("gemmlab", quiet=1)
 
     def build_extensions(self) -> None:
         openmp_compile, openmp_link = self.openmp_flags()
