@@ -18,7 +18,7 @@ from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.kernels import with_header
 from gemmlab._gpu.ladder import traffic
 from gemmlab._gpu.ladder.numbers import NUMBERS, Numbers
-from gemmlab._gpu.plans.launches import MAX_GROUPS, Launch, Launches, Place, Side, arguments_of
+from gemmlab._gpu.plans.launches import MAX_GROUPS, Argument, Launch, Launches, Place, Side, arguments_of
 
 if TYPE_CHECKING:
     from gemmlab._gpu.runtime import Device
@@ -177,20 +177,26 @@ class Rung:
         return Launches(tuple(self.gemm(params, self.defines(params, dtype), size, sides)))
 
     def gemm(
-        self, params: RungParams, macros: Defines, size: GemmSize, sides: Sequence[Side]
-    ) -> Iterator[Launch]:
-        """The kernel `gemm`, as often as the limits of a grid ask for."""
+        self, params: RungParams, macros: Defines, size: GemmSize, sides: Sequence[Side], per_product: int = 1,
+        *more: Argument,
+    ) -> Iterator[Launch]:  # fmt: skip
+        """The kernel `gemm`, as often as the limits of a grid ask for; `more` are its last arguments.
+
+        `per_product` work-groups share one block of C. They count as products of the batch: C has a matrix for each.
+        """
         columns, rows = self.block(params)
         (of_a, a), (of_b, b), (of_c, c) = sides
-        for first in range(0, size.batch, MAX_GROUPS):
-            for i in range(0, size.m, MAX_GROUPS * rows):
-                m, batch = min(MAX_GROUPS * rows, size.m - i), min(MAX_GROUPS, size.batch - first)
-                groups = -(-size.n // columns), -(-m // rows), batch
+        most_products, most_rows = MAX_GROUPS // per_product, MAX_GROUPS * rows
+        for first in range(0, size.batch, most_products):
+            for i in range(0, size.m, most_rows):
+                m, batch = min(most_rows, size.m - i), min(most_products, size.batch - first)
+                groups = -(-size.n // columns), -(-m // rows), batch * per_product
                 arguments = (
                     *map(np.int32, (m, size.n, size.k)),
                     *arguments_of(of_a, a.skip(i, first)),
                     *arguments_of(of_b, b.skip(0, first)),
-                    *arguments_of(of_c, c.skip(i, first)),
+                    *arguments_of(of_c, c.skip(i, first * per_product)),
+                    *more,
                 )
                 yield Launch(self.text, "gemm", macros, groups, (*self.group(params), 1), arguments)
 
