@@ -42,7 +42,8 @@ def run(pytester, monkeypatch):
 
     def run(test, *arguments):
         pytester.makepyfile(test)
-        return pytester.runpytest_subprocess(*PLUGIN, "-p", "no:cacheprovider", "-rs", *arguments, timeout=120)
+        others = "-p", "no:cacheprovider", "-p", "no:hypothesispytest"  # which takes half a second to load
+        return pytester.runpytest_subprocess(*PLUGIN, *others, "-rs", *arguments, timeout=120)
 
     return run
 

@@ -43,7 +43,7 @@ def plan_of(a, b, threads):
 @pytest.mark.parametrize("name", DTYPES)
 def test_the_bits_are_those_of_the_full_product(name, shape, threads):
     a = numbers(shape, name)
-    for one in a, a.T, a[3:-2, ::2], np.asfortranarray(a)[::-1]:
+    for one in a, a[:, :700].T, a[3:-2, ::2], np.asfortranarray(a)[::-1]:
         full = packed(one, one.T.copy(), threads=threads)
         assert same_bits(packed(one, one.T, threads=threads), full)
         for order in "CF":
