@@ -2,14 +2,16 @@
 
     {"version": 2,
      "machines": {"<processor>, <instruction set>": {"<backend>": {"<dtype>": {"<parameter>": value}}}},
-     "devices": {"<device>, <capability>": {"<backend>": {"<dtype>": [<configuration>, ...]}}}}
+     "devices": {"<architecture>": {"<backend>": {"<dtype>": [<configuration>, ...]}}}}
 
 A configuration is what a rung of the GPU ladder was fastest with on one shape:
 
-    {"parameters": {"<parameter>": value}, "shape": [m, n, k], "gflop_per_s": rate, "driver": "<driver>"}
+    {"parameters": {"<parameter>": value}, "shape": [m, n, k], "gflop_per_s": rate, "driver": "<driver>",
+     "compute_units": those of the device that was measured}
 
-Files of version 1, which have no devices, are read too. Configurations that were measured elsewhere ship in
-`data/devices.json`, a file of the same form; this machine's go before them.
+Files of version 1, which have no devices, are read too, and those that name a GPU besides its compute capability.
+Configurations that were measured elsewhere ship in `data/devices.json`, a file of the same form; this machine's go
+before them.
 
 A damaged file, or one of another version, is ignored: gemmlab works without a profile. So is anything that is not a
 regular file of at most `MAX_BYTES`; a value that is no size, or a configuration that is none, is ignored alone.
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -40,12 +43,16 @@ Table: TypeAlias = dict[str, dict[str, dict[str, Any]]]  # by machine or device,
 
 @dataclass(frozen=True)
 class Configuration:
-    """Parameters of a rung on a device, and the rate that a product of `shape`, m x n x k, was measured to have."""
+    """Parameters of a rung on a device, and the rate that a product of `shape`, m x n x k, was measured to have.
+
+    `compute_units` are those of the device that was measured, 0 in the profiles of an older gemmlab.
+    """
 
     parameters: Parameters
     shape: tuple[int, int, int]
     gflop_per_s: float
     driver: str
+    compute_units: int = 0
 
 
 class Content(NamedTuple):
@@ -144,8 +151,20 @@ def _content(text: str) -> Content:
     with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
         content = json.loads(text)
         if content["version"] in VERSIONS:
-            return Content(_table(content["machines"], dict), _table(content.get("devices", {}), list))
+            devices = _table(content.get("devices", {}), list)
+            return Content(_table(content["machines"], dict), {todays_key(key): own for key, own in devices.items()})
     return Content({}, {})
+
+
+def of_capability(capability: str) -> str:
+    """The key of NVIDIA's GPUs of a compute capability, such as "9.0"."""
+    return f"compute capability {capability}"
+
+
+def todays_key(device: str) -> str:
+    """The key of a device as this gemmlab has it: an older one wrote a GPU's name before its compute capability."""
+    named = re.fullmatch(r".*, (\d+\.\d)", device)
+    return of_capability(named[1]) if named else device
 
 
 def _table(found: Table, kind: type) -> Table:
@@ -163,7 +182,8 @@ def _configuration(found: Any) -> Configuration | None:
         m, n, k = found["shape"]
         are_values = all(type(value) is int and 0 <= value <= MAX_SIZE for value in values.values())
         if are_values and all(map(_is_size, (m, n, k))) and 0 < rate < math.inf:
-            return Configuration(values, (m, n, k), rate, str(found["driver"]))
+            units = found.get("compute_units", 0)
+            return Configuration(values, (m, n, k), rate, str(found["driver"]), units if _is_size(units) else 0)
     return None
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._gpu import failures
-from gemmlab._gpu.opencl_drivers import drivers_listed
+from gemmlab._gpu.opencl_drivers import described, drivers_listed
 from gemmlab._gpu.operands import DeviceOperand
 from gemmlab._gpu.plans.table import Executor, Prepared
 from gemmlab._gpu.ptx import is_ptx, machine_code
@@ -35,7 +35,6 @@ from gemmlab._gpu.runtime import (
 )
 from gemmlab._process.forks import Lock, tell
 
-SHORT_NAMES = {"Portable Computing Language": "PoCL", "Intel(R) OpenCL": "Intel OpenCL", "NVIDIA CUDA": "NVIDIA"}
 _MAX_QUEUES = 16  # for users' arrays
 MAX_CALL_S = 10.0  # at the end of a program
 
@@ -62,7 +61,7 @@ class OpenCL(Runtime):
         platforms.sort(key=lambda platform: platform.name != "Portable Computing Language")
         found = (device for platform in platforms for device in platform.get_devices())
         handles = list(dict.fromkeys(found))  # a driver that the loader was told of twice lists its devices twice
-        devices = numbered([_device_info(number, handle) for number, handle in enumerate(handles)])
+        devices = numbered([described(number, handle) for number, handle in enumerate(handles)])
         self._handles = [handles[device.handle] for device in devices]
         return devices
 
@@ -106,7 +105,7 @@ class OpenCL(Runtime):
             if queue not in self._adopted or self._adopted[queue].failed:
                 handle = queue.device
                 known = [info for info, own in zip(self.devices, self._handles, strict=True) if own == handle]
-                ours = OpenCLQueue(known[0] if known else _device_info(0, handle), queue)
+                ours = OpenCLQueue(known[0] if known else described(0, handle), queue)
                 for other in self._adopted.values():
                     if other.context == ours.context and other.device == ours.device and not other.failed:
                         ours.share_kernels(other)
@@ -367,34 +366,3 @@ _without_warnings = _WithoutCompilerWarnings()
 def _bus_id(device: Native) -> str:
     """The PCI address of NVIDIA's device, as CUDA writes it."""
     return f"{device.pci_domain_id_nv:04x}:{device.pci_bus_id_nv:02x}:{device.pci_slot_id_nv:02x}.0"
-
-
-def _compute_capability(device: Native) -> int | None:
-    import pyopencl as cl
-
-    with suppress(cl.Error, AttributeError):
-        return int(10 * device.compute_capability_major_nv + device.compute_capability_minor_nv)
-    return None
-
-
-def _device_info(handle: int, device: Native) -> Device:
-    import pyopencl as cl
-
-    kinds = {cl.device_type.GPU: "gpu", cl.device_type.CPU: "cpu"}
-    platform = device.platform
-    return Device(
-        "opencl", 0,
-        name=device.name.strip().removeprefix("pthread-").removeprefix("cpu-"),
-        kind=next((kind for bit, kind in kinds.items() if device.type & bit), "accelerator"),
-        platform=SHORT_NAMES.get(platform.name.strip(), platform.name.strip()),
-        driver=f"{device.driver_version} ({platform.version.strip()})",
-        compute_units=device.max_compute_units,
-        group_limit=device.max_work_group_size,
-        local_bytes=device.local_mem_size,
-        memory_bytes=device.global_mem_size,
-        allocation_bytes=device.max_mem_alloc_size,
-        float64=bool(device.double_fp_config),
-        handle=handle,
-        compute_capability=_compute_capability(device),
-        vector_bits=32 * int(device.native_vector_width_float),
-    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Where OpenCL's loader finds the drivers.
+"""Where OpenCL's loader finds the drivers, and what they say of their devices.
 
 pyopencl's wheel contains a loader, which searches only its folder for drivers. Before its first use, gemmlab
 writes a directory of `.icd` files for it, which lists the system's drivers too, Intel's CPU runtime from its wheel, and
@@ -10,12 +10,16 @@ from __future__ import annotations
 import ctypes
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
+from gemmlab._gpu.runtime import Device, Native
+
 SYSTEM_DRIVERS = Path("/etc/OpenCL/vendors")
+SHORT_NAMES = {"Portable Computing Language": "PoCL", "Intel(R) OpenCL": "Intel OpenCL", "NVIDIA CUDA": "NVIDIA"}
+SUB_GROUPS = "warp_size_nv", "wavefront_width_amd", "sub_group_sizes_intel"  # as each vendor calls them
 
 
 @contextmanager
@@ -58,3 +62,47 @@ def _drivers() -> list[str]:
             ctypes.CDLL(nvidia)
             found.append(nvidia)
     return found
+
+
+def _compute_capability(device: Native) -> int | None:
+    major, minor = (_extra(device, f"compute_capability_{part}_nv") for part in ("major", "minor"))
+    return None if major is None or minor is None else 10 * major + minor
+
+
+def _sub_group(device: Native) -> int | None:
+    """Work-items that a GPU computes as one."""
+    return next(filter(None, (_extra(device, name) for name in SUB_GROUPS)), None)
+
+
+def _extra(device: Native, name: str) -> int | None:
+    """What only some vendors say of a device: a number, or the largest of several."""
+    import pyopencl as cl
+
+    with suppress(cl.Error, AttributeError, TypeError, ValueError):
+        found = getattr(device, name)
+        return int(max(found) if isinstance(found, Sequence) else found)
+    return None
+
+
+def described(handle: int, device: Native) -> Device:
+    """A device of pyopencl, which has a number there."""
+    import pyopencl as cl
+
+    kinds = {cl.device_type.GPU: "gpu", cl.device_type.CPU: "cpu"}
+    platform = device.platform
+    return Device(
+        "opencl", 0,
+        name=device.name.strip().removeprefix("pthread-").removeprefix("cpu-"),
+        kind=next((kind for bit, kind in kinds.items() if device.type & bit), "accelerator"),
+        platform=SHORT_NAMES.get(platform.name.strip(), platform.name.strip()),
+        driver=f"{device.driver_version} ({platform.version.strip()})",
+        compute_units=device.max_compute_units,
+        group_limit=device.max_work_group_size,
+        local_bytes=device.local_mem_size,
+        memory_bytes=device.global_mem_size,
+        allocation_bytes=device.max_mem_alloc_size,
+        float64=bool(device.double_fp_config),
+        handle=handle,
+        compute_capability=_compute_capability(device), sub_group=_sub_group(device),
+        vector_bits=32 * int(device.native_vector_width_float),
+    )  # fmt: skip

@@ -61,6 +61,7 @@ class Device:
     float64: bool
     handle: int = -1  # the number that the runtime itself gives the device
     compute_capability: int | None = None  # of NVIDIA's devices, such as 90
+    sub_group: int | None = None  # work-items that a GPU computes as one
     vector_bits: int | None = None  # of a CPU's vectors, as the runtime sees them
 
     @property

@@ -206,7 +206,7 @@ def rung_of(name):
 def test_the_files_that_ship_are_profiles_of_rungs():
     for key, backends in _profile._shipped().devices.items():
         for name, dtypes in backends.items():
-            names = {param.name for param in rung_of(name).on("gpu" if key.startswith("NVIDIA") else "cpu").params}
+            names = {param.name for param in rung_of(name).on("gpu" if key.startswith("compute") else "cpu").params}
             rung = gemmlab.backends()[name]
             for listed in dtypes.values():
                 for one in map(_profile._configuration, listed):
@@ -251,6 +251,40 @@ def test_a_cpu_follows_the_product_that_is_nearest_in_size(backend):
 
 def gpu(compute_units):
     return Device("opencl", 0, "a GPU", "gpu", "p", "d", compute_units, 1024, 48 << 10, 8 << 30, 2 << 30, True)
+
+
+def test_the_key_is_the_architecture_and_not_the_name():
+    known = [replace(gpu(units), name=name, compute_capability=90) for units, name in ((114, "H100"), (132, "H200"))]
+    assert {configurations.device_key(one) for one in known} == {"compute capability 9.0"}
+    others = [replace(gpu(40), platform="AMD", name=name, sub_group=64) for name in ("one", "two")]
+    assert {configurations.device_key(one) for one in others} == {"AMD, sub-groups of 64, 48 KiB of local memory"}
+
+
+def test_a_profile_that_names_the_gpu_is_read(backend):
+    one = {"parameters": SMALL, "shape": [64, 64, 64], "gflop_per_s": 10.0, "driver": ""}
+    devices = {"NVIDIA H100 80GB HBM3, 9.0": {NAME: {"float32": [one]}}, "PoCL, 256 bits": {NAME: {"float64": [one]}}}
+    _profile.path().write_text(json.dumps({"version": 2, "machines": {}, "devices": devices}))
+    forget()
+    assert [len(_profile.configurations("compute capability 9.0", NAME, "float32")),
+            len(_profile.configurations("PoCL, 256 bits", NAME, "float64"))] == [1, 1]  # fmt: skip
+
+
+def test_a_gpu_with_more_units_takes_less_time_by_what_another_measured():
+    rung = RUNGS[RUNG_NAMES.index("tuned")]
+    values, size = {"shares": 1}, GemmSize(4096, 4096, 4096, 1)
+    one = Configuration(rung.resolve(values, "gpu"), (4096, 4096, 4096), 40000.0, "", 132)
+    there, here = (model.predicted_s(one, rung, gpu(units), size) for units in (132, 66))
+    assert there == pytest.approx(2e-9 * 4096**3 / 40000)
+    assert here == pytest.approx(2 * there, rel=0.05)
+
+
+def test_explain_says_that_nothing_was_measured_on_an_architecture(backend, monkeypatch):
+    monkeypatch.setattr(configurations, "device_key", lambda device: "compute capability 99.0")
+    unknown = replace(backend.queue.device, kind="gpu")
+    queue = SimpleNamespace(device=unknown)
+    problem = gemmlab.Problem.from_call(np.ones((9, 9), "f4"), np.ones((9, 9), "f4"))
+    said = configurations.note(backend, queue, problem)
+    assert f"nothing was measured on compute capability 99.0: `gemmlab tune {backend.name} --minutes 2` does it" in said
 
 
 def test_the_model_counts_waves():

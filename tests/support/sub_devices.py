@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from gemmlab._gpu.ladder.rungs import RUNG_NAMES, RUNGS
-from gemmlab._gpu.opencl import OpenCL, _device_info
-from gemmlab._gpu.opencl_drivers import drivers_listed
+from gemmlab._gpu.opencl import OpenCL
+from gemmlab._gpu.opencl_drivers import described, drivers_listed
 from gemmlab._gpu.runtime import numbered
 
 
@@ -18,7 +18,7 @@ class OpenCLOn(OpenCL):
         self.given = list(handles)
 
     def _find(self):
-        devices = numbered([_device_info(number, handle) for number, handle in enumerate(self.given)])
+        devices = numbered([described(number, handle) for number, handle in enumerate(self.given)])
         self._handles = [self.given[device.handle] for device in devices]
         return devices
 

@@ -19,6 +19,7 @@ from gemmlab import _profile
 from gemmlab._backend import Params, by_todays_names
 from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.configurations import check, model
+from gemmlab._gpu.ladder.rung import local_limit
 from gemmlab._gpu.plans import table
 from gemmlab._gpu.runtime import Device, Queue
 from gemmlab._name import BackendName
@@ -35,14 +36,17 @@ _choices: dict[Hashable, dict[str, int]] = {}  # what was resolved, for products
 
 
 def device_key(device: Device) -> str:
-    """What a profile calls a device: a GPU's name and compute capability, a CPU's runtime and vector width.
+    """What a profile calls the architecture of a device: never its name.
 
-    Two devices with the same key run a kernel at the same speed, as far as names can tell.
+    A GPU's is its compute capability or, where it has none, the platform with what its work-groups may have. A CPU's is
+    the runtime and the width of vectors. Of two devices with one key, a compute unit runs a kernel at the same speed,
+    but for the clock.
     """
     if device.kind == "cpu":
         return f"{device.platform}, {device.vector_bits} bits"
-    capability = device.compute_capability
-    return device.name if capability is None else f"{device.name}, {capability // 10}.{capability % 10}"
+    if device.compute_capability is not None:
+        return _profile.of_capability(f"{device.compute_capability // 10}.{device.compute_capability % 10}")
+    return f"{device.platform}, sub-groups of {device.sub_group}, {local_limit(device) // 1024} KiB of local memory"
 
 
 def resolve(backend: RungBackend, queue: Queue, problem: Problem, given: Params) -> dict[str, int]:
@@ -71,7 +75,9 @@ def note(backend: RungBackend, queue: Queue, problem: Problem) -> str:
     wrong = "; ".join(check.reasons(backend, queue, dtype))
     chosen = _fastest(backend, queue, problem, checked=False)
     if chosen is None:
-        return wrong
+        is_unknown = queue.device.kind == "gpu" and not known(backend, queue, dtype) and backend.rung.searched("gpu")
+        tune = f"defaults, since nothing was measured on {key}: `gemmlab tune {backend.name} --minutes 2` does it"
+        return "; ".join(filter(None, (tune if is_unknown else "", wrong)))
     m, n, k = chosen.shape
     text = f"with the profile's parameters for {key}, fastest at {m} x {n} x {k}"
     if chosen.driver != queue.device.driver:

@@ -5,8 +5,8 @@ and the next wave begins when these are done. A wave takes as long as one group'
 So the last wave costs as much as a full one, and of two configurations the one with smaller blocks may be faster for
 a small product, though it is slower for a large one.
 
-The time of a wave is that of the measured product without its start, divided by its waves; the prediction for that
-product is thus its measured time.
+The time of a wave is that of the measured product without its start, divided by its waves on the device that it was
+measured on; the prediction for that product there is thus its measured time.
 
 On a CPU, groups are small and waves many. There the caches decide, and a rate that was measured in L2 says nothing of a
 product that does not fit it. So the configuration of the product that is nearest in size is the best guess.
@@ -15,6 +15,7 @@ product that does not fit it. So the configuration of the product that is neares
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.ladder.rung import Rung
@@ -41,7 +42,8 @@ def predicted_s(one: Configuration, rung: Rung, device: Device, size: GemmSize) 
     measured = GemmSize(*one.shape, 1)
     measured_s = 2e-9 * measured.m * measured.n * measured.k / one.gflop_per_s
     start_s = min(START_S, measured_s / 2)
-    depth = _depth(one, rung, device, measured)
+    measured_on = replace(device, compute_units=one.compute_units or device.compute_units)
+    depth = _depth(one, rung, measured_on, measured)
     return start_s + (measured_s - start_s) * _depth(one, rung, device, size) / depth
 
 

@@ -153,7 +153,7 @@ class Rung:
             return f"{broken}, not {named}"
         if x * y > device.group_limit:
             return f"{named} makes groups of {x} x {y} work-items; {device.label} takes {device.group_limit}"
-        if local_bytes > device.local_bytes and local_bytes > (limit := _local_limit(device)):
+        if local_bytes > device.local_bytes and local_bytes > (limit := local_limit(device)):
             return f"{named} needs {local_bytes} bytes of local memory; {device.label} has {limit} a group"
         if self.registers(params) > MAX_REGISTERS:
             return f"{named} needs {self.registers(params)} elements per work-item; the maximum is {MAX_REGISTERS}"
@@ -207,7 +207,7 @@ def row_major(size: GemmSize) -> tuple[Layout, Layout, Layout]:
     return Layout(0, k, m * k), Layout(0, n, k * n), Layout(0, n, m * n)
 
 
-def _local_limit(device: Device) -> int:
+def local_limit(device: Device) -> int:
     """The local memory that a group may have; it is probed where that may be more than the device reports."""
     from gemmlab._errors import BackendUnavailable
 

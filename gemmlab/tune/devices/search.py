@@ -142,7 +142,7 @@ class DeviceSearch:
                     _OneDtype(self, dtype, device, described["key"], trials, builders, log, clock, rng).search()
                 clock.end()
             finally:
-                self._keep(described["key"], device.driver)
+                self._keep(described["key"], device)
 
     def _header(self, device: Device, described: Answer, seed: int) -> dict[str, Any]:
         rung = self.backend.rung.on(device.kind)
@@ -158,12 +158,13 @@ class DeviceSearch:
             "time_utc": datetime.now(UTC).isoformat(timespec="seconds"),
         }  # fmt: skip
 
-    def _keep(self, key: str, driver: str) -> None:
+    def _keep(self, key: str, device: Device) -> None:
         """Store the fastest configurations in the profile."""
         kept: dict[str, list[_profile.Configuration]] = {}
         for one in self.found:
-            configuration = _profile.Configuration(one.parameters, one.shape, round(one.gflop_per_s, 3), driver)
-            kept.setdefault(one.dtype, []).append(configuration)
+            rate = round(one.gflop_per_s, 3)
+            measured = _profile.Configuration(one.parameters, one.shape, rate, device.driver, device.compute_units)
+            kept.setdefault(one.dtype, []).append(measured)
         if kept:
             _profile.store_configurations(key, BackendName.of(self.backend.name).plain, kept)
             configurations.forget()

@@ -23,6 +23,7 @@ from gemmlab._backend import by_todays_names
 from gemmlab._config import config
 from gemmlab._errors import CannotWrite, GemmlabError
 from gemmlab._files import check_regular, take_lock
+from gemmlab._profile import todays_key
 from gemmlab.tune.search.ranking import Entry, Fastest, Ranking, Values
 
 VERSION = 1
@@ -125,6 +126,7 @@ def parsed(content: bytes, path: Path) -> tuple[Header, list[Entry]]:
         if header["gemmlab_tune"] != VERSION:
             raise CannotGoOn(f"{path} is of another version of gemmlab: give another --log")
         header["names"] = list(by_todays_names(dict.fromkeys(header["names"])))
+        header["device"] = todays_key(header.get("device", ""))
         _fastest(header, entries)
     except CannotGoOn:
         raise
