@@ -137,7 +137,7 @@ def work_s(backend: Any, m: int, n: int, k: int) -> float:
     )
     queue.copy_to_device(a.memory, random(m, k))
     queue.copy_to_device(b.memory, random(k, n))
-    params = backend.rung.resolve({}, queue.device.kind) if hasattr(backend, "rung") else {"compute": "float32"}
+    params = backend.rung.resolve({}, queue.device.kind) if hasattr(backend, "rung") else {"precision": "float32"}
     size = GemmSize(m, n, k, 1)
     return median(backend.multiply(queue, params, "float32", size, a, b, c).kernel_s for _ in range(4))
 

@@ -171,11 +171,14 @@ class CuBLAS(Vendor):
         "float32": "CUBLAS_COMPUTE_32F", "tf32": "CUBLAS_COMPUTE_32F_FAST_TF32", "float64": "CUBLAS_COMPUTE_64F",
     }  # fmt: skip
     params: Mapping[str, Param] = {
-        "compute": Param(
-            "compute", None, ("float32", "tf32"),
-            "arithmetic for float32; tf32 uses tensor cores and keeps 10 bits after the binary point",
-            "float32 or tf32; float64 for float64", lambda value: value in CuBLAS.compute_types,
+        name: Param(
+            name, None, ("float32", "tf32"), meaning, "float32 or tf32; float64 for float64",
+            lambda value: value in CuBLAS.compute_types,
         )
+        for name, meaning in {
+            "precision": "of float32; tf32 uses tensor cores and keeps 10 bits after the binary point",
+            "compute": "an older name of precision",
+        }.items()
     }  # fmt: skip
 
     def accepts_transposed(self, device: Device) -> bool:
@@ -199,16 +202,17 @@ class CuBLAS(Vendor):
         return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
     def resolve(self, problem: Problem, params: Params) -> Params:
-        """The compute type, always explicit: CuPy's setting CUPY_TF32 has no effect here."""
-        compute, dtype = params.get("compute") or problem.dtype.name, problem.dtype.name
-        if compute != dtype and (compute, dtype) != ("tf32", "float32"):
-            raise ValueError(f"{self.name}: {dtype} is not multiplied in {compute}; omit compute")
-        return {"compute": compute}
+        """The precision, always explicit: CuPy's setting CUPY_TF32 has no effect here."""
+        dtype = problem.dtype.name
+        precision = params.get("precision") or params.get("compute") or dtype
+        if precision != dtype and (precision, dtype) != ("tf32", "float32"):
+            raise ValueError(f"{self.name}: {dtype} is not multiplied in {precision}; omit precision")
+        return {"precision": precision}
 
     def call(
         self, queue: Native, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout]
     ) -> CublasCall:
-        return CublasCall(self.library, queue, self.compute_types[params["compute"]], dtype, size, layouts)
+        return CublasCall(self.library, queue, self.compute_types[params["precision"]], dtype, size, layouts)
 
 
 class CublasCall:

@@ -351,7 +351,7 @@ def test_order_transposes_starts_and_leading_dimensions(cublas, columns, product
     a, b, c = (view.swapaxes(1, 2) if flag else view for view, flag in zip(views, flags, strict=True))
     places = [(start, 9, rows * 9, flag) for (rows, _), flag in zip(lying, flags, strict=True)]
     wanted, around = a @ b, rooms[2].copy()
-    plan = {"compute": dtype}
+    plan = {"precision": dtype}
     event = multiplied(cublas, GemmSize(m, n, k, products), dtype, *zip(rooms, places, strict=True), plan)
     assert np.array_equal(c, wanted)
     c[...] = around[start : start + products * m * 9].reshape(products, m, 9)[..., :n]
@@ -363,7 +363,7 @@ def test_order_transposes_starts_and_leading_dimensions(cublas, columns, product
 def test_a_broadcast_operand_has_a_step_of_0(cublas):
     a, b, c = integers((4, 2, 3), "float32"), integers((3, 5), "float32"), np.empty((4, 2, 5), "float32")
     places = (0, 3, 6), (0, 5, 0), (0, 5, 10)
-    multiplied(cublas, GemmSize(2, 5, 3, 4), "float32", *zip((a, b, c), places, strict=True), {"compute": "float32"})
+    multiplied(cublas, GemmSize(2, 5, 3, 4), "float32", *zip((a, b, c), places, strict=True), {"precision": "float32"})
     assert np.array_equal(c, a @ b)
 
 
@@ -372,11 +372,12 @@ def test_a_broadcast_operand_has_a_step_of_0(cublas):
     [("float32", None, "float32", 68), ("float32", "float32", "float32", 68), ("float32", "tf32", "tf32", 77),
      ("float64", None, "float64", 70), ("float64", "float64", "float64", 70)],
 )  # fmt: skip
-def test_the_compute_type_is_said_and_given(cublas, monkeypatch, dtype, requested_backend, in_force, given):
+@pytest.mark.parametrize("name", ["precision", "compute"])
+def test_the_precision_is_said_and_given(cublas, monkeypatch, name, dtype, requested_backend, in_force, given):
     monkeypatch.setenv("CUPY_TF32", "1")
     a = np.ones((2, 2), dtype)
-    plan = cublas.resolve(Problem.from_call(a, a), {"compute": requested_backend})
-    assert plan == {"compute": in_force}
+    plan = cublas.resolve(Problem.from_call(a, a), {name: requested_backend})
+    assert plan == {"precision": in_force}
     multiplied(cublas, GemmSize(2, 2, 2, 1), dtype, *((x, (0, 2)) for x in (a, a, np.empty((2, 2), dtype))), plan)
     queue = cublas.queue
     assert isinstance(queue, CudaQueue)
@@ -384,24 +385,24 @@ def test_the_compute_type_is_said_and_given(cublas, monkeypatch, dtype, requeste
     assert (cublas.library.scalars, cublas.library.math) == (1, 3)
 
 
-@pytest.mark.parametrize(("dtype", "compute"), [("float64", "tf32"), ("float64", "float32"), ("float32", "float64")])
-def test_a_compute_type_that_is_not_the_operands(cublas, dtype, compute):
+@pytest.mark.parametrize(("dtype", "precision"), [("float64", "tf32"), ("float64", "float32"), ("float32", "float64")])
+def test_a_precision_that_is_not_the_operands(cublas, dtype, precision):
     a = np.ones((2, 2), dtype)
-    with pytest.raises(ValueError, match=f"{dtype} is not multiplied in {compute}"):
-        cublas.gemm(Problem.from_call(a, a), compute=compute)
+    with pytest.raises(ValueError, match=f"{dtype} is not multiplied in {precision}"):
+        cublas.gemm(Problem.from_call(a, a), precision=precision)
 
 
-def test_an_unknown_compute_type(cublas):
+def test_an_unknown_precision(cublas):
     a = np.ones((2, 2), "float32")
-    with pytest.raises(ValueError, match="compute must be float32 or tf32"):
-        cublas.gemm(Problem.from_call(a, a), compute="int8")
-    assert cublas.params["compute"].choices == ("float32", "tf32")
+    with pytest.raises(ValueError, match="precision must be float32 or tf32"):
+        cublas.gemm(Problem.from_call(a, a), precision="int8")
+    assert cublas.params["precision"].choices == ("float32", "tf32")
 
 
 def test_what_cublas_refuses_is_a_device_error(cublas):
     a = np.ones((2, 2), "float32")
     with pytest.raises(DeviceError, match="CUBLAS_STATUS_INVALID_VALUE"):
-        multiplied(cublas, GemmSize(2, 2, 2, 1), "float32", *((a, (0, 1)) for _ in range(3)), {"compute": "float32"})
+        multiplied(cublas, GemmSize(2, 2, 2, 1), "float32", *((a, (0, 1)) for _ in range(3)), {"precision": "float32"})
     assert (cublas.library.scalars, cublas.library.math) == (1, 3)
 
 
