@@ -219,13 +219,14 @@ def test_the_bits_do_not_depend_on_how_a_larger_product_is_cut(
     on_opencl: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tiles of a product in files, and of one that is streamed: each element of C is one chain."""
-    a, b = RNG.random((70, 3000), "float32"), RNG.random((3000, 90), "float32")
+    a, b = RNG.random((70, 600), "float32"), RNG.random((600, 90), "float32")
     for name, x in (("a", a), ("b", b)):
         np.save(tmp_path / name, x)
+    assert RUNG.resolve({}, "gpu", GemmSize(70, 90, 600, 1), 2)["shares"] == 2, "it would be shared"
     expected = gemmlab.matmul(a, b, backend=on_opencl, shares=1)
     product(tmp_path / "a.npy", tmp_path / "b.npy", tmp_path / "c.npy", backend=on_opencl)
     assert np.array_equal(np.load(tmp_path / "c.npy"), expected)
-    monkeypatch.setattr(gemmlab.config, "_device_memory", 1_000_000)
+    monkeypatch.setattr(gemmlab.config, "_device_memory", 250_000)
     with gemmlab.trace() as calls:
         assert np.array_equal(gemmlab.matmul(a, b, backend=on_opencl), expected)
     assert calls[0].params["shares"] == 1
