@@ -108,9 +108,9 @@ class DeviceBackend(FullBackend):
         """Fill `problem.out`. For device arrays: start to fill it."""
         check_params(self, params)
         resolved = self.resolve(problem, params)
+        if self._is_streamed(problem):
+            return Handle(streaming.multiply(self, self.queue, problem, resolved))
         if problem.queue is None:
-            if streaming.is_wanted(self.queue, problem):
-                return Handle(streaming.multiply(self, self.queue, problem, resolved))
             return self.multiply_host(problem, resolved)
         work = self.planned(problem, resolved)
         a, b, c = (x.memory for x in problem.on_device)
@@ -149,15 +149,19 @@ class DeviceBackend(FullBackend):
 
     def forecast(self, problem: Problem, **params: Any) -> str:
         """How a large product of host arrays is streamed, and the time that it will take; "" for any other."""
-        if problem.queue is not None or not streaming.is_wanted(self.queue, problem):
+        if not self._is_streamed(problem):
             return ""
         return streaming.forecast(self, self.queue, problem, self.resolve(problem, params))
 
     def predicted_s(self, problem: Problem) -> float | None:
         """The predicted seconds of a large product of host arrays, which is streamed; None for any other."""
-        if problem.queue is not None or not streaming.is_wanted(self.queue, problem):
+        if not self._is_streamed(problem):
             return None
         return streaming.predicted_s(self, self.queue, problem, self.resolve(problem, {}))
+
+    def _is_streamed(self, problem: Problem) -> bool:
+        """Whether it is a product of host arrays that goes through the device in tiles."""
+        return problem.queue is None and streaming.is_wanted(self.queue, problem)
 
     def _queue_for(self, problem: Problem) -> Queue:
         return self.queue if problem.queue is None else problem.queue
@@ -200,7 +204,7 @@ class RungBackend(DeviceBackend):
         return self.rung.summary
 
     def resolve(self, problem: Problem, params: Params) -> Params:
-        if self.for_parts and problem.queue is None and streaming.is_wanted(self.queue, problem):
+        if self.for_parts and self._is_streamed(problem):
             params = {**params, **self.for_parts}  # it is streamed in tiles
         return configurations.resolve(self, self._queue_for(problem), problem, params)
 

@@ -122,7 +122,7 @@ class Problem:
         problem.caller_out = None if direct else view
         problem._result = result
         problem._is_scalar = caller_out is None and result.ndim == 0
-        if object in (a.dtype, b.dtype) and 0 in (problem.k, problem.out.size):
+        if 0 in (problem.k, problem.out.size) and object in (a.dtype, b.dtype):
             for x, needed in zip((a, b), dtypes, strict=False):  # no backend will: an error for numbers that do not fit
                 x.astype(needed)
         if accumulate:

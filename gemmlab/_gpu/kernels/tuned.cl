@@ -191,6 +191,15 @@ void write_row(__global stored_c *row, const real *c, const int columns)
             store(row + COLUMN(x), c + x, C_WIDTH);
 }
 
+// Write all of it, of which so many rows are left too.
+void write_tile(__global stored_c *block, const long ldc, real c[TILE_Y][TILE_X], const int rows, const int columns)
+{
+    #pragma unroll
+    for (int y = 0; y < TILE_Y; y++)
+        if (ROW(y) < rows)
+            write_row(block + ROW(y) * ldc, c[y], columns);
+}
+
 #define TILES_IN_LOCAL_MEMORY                                                                                          \
     __local wide local_a[BUFFERS * STEP_K * LD(BLOCK_Y) / WIDE], local_b[BUFFERS * STEP_K * LD(BLOCK_X) / WIDE];       \
     LOCAL_POINTER real *tile_a = (LOCAL_POINTER real *)local_a, *tile_b = (LOCAL_POINTER real *)local_b;               \
@@ -213,22 +222,19 @@ __kernel GROUP void gemm(OPERANDS)
     real c[TILE_Y][TILE_X];
     FIND_BLOCK((int)get_group_id(0));
     multiply(c, block_of_a, lda, m - i0, block_of_b, ldb, n - j0, k, tile_a, tile_b, &buffer);
-    #pragma unroll
-    for (int y = 0; y < TILE_Y; y++)
-        if (ROW(y) < m - i0)
-            write_row(block_of_c + ROW(y) * ldc, c[y], n - j0);
+    write_tile(block_of_c, ldc, c, m - i0, n - j0);
 }
 #else
-// Even waves. Pairs of a tile and a step of k are numbered tile by tile. A tile before `whole` has a work-group to itself;
-// the pairs of the others are cut into equal, contiguous shares, one for each of `shares` work-groups: as many as the
-// device holds at a time. A tile in one share goes to C. Of a tile in several, each share keeps a sum, and `add_shares`
-// adds them in the order of k.
+// Even waves. Pairs of a tile and a step of k are numbered tile by tile. A tile before `whole` has a work-group to
+// itself; the pairs of the others are cut into equal, contiguous shares, one for each of `shares` work-groups: as many
+// as the device holds at a time. A tile in one share goes to C. Of a tile in several, each share keeps a sum, and
+// `add_shares` adds them in the order of k.
 #define SHARES const int tiles, const int whole, const int shares, __global real *sums, const long sums_start
 #define FIRST_PAIR(share) ((int)((long)(share) * (tiles - whole) * steps / shares))
 #define VECTORS_OF_SUM (TILE_Y * TILE_X / WIDE)
 
-// Where a share keeps the sum of a tile that is in other shares too: there are two at most, of the tile that began in an
-// earlier one, and of the tile that begins in this. A sum is wide vectors, those of all work-items beside each other.
+// Where a share keeps the sum of a tile that is in other shares too: there are two at most, of the tile that began in
+// an earlier one, and of the tile that begins in this. A sum is wide vectors, those of all work-items side by side.
 __global wide *sum_of(__global real *sums, const int share, const int begins)
 {
     return (__global wide *)sums + ((long)share * 2 + begins) * VECTORS_OF_SUM * GROUP_X + get_local_id(0);
@@ -249,10 +255,7 @@ __kernel GROUP void gemm(OPERANDS, SHARES)
         block_of_b += p0 * (B_ALONG_K ? 1 : ldb);
         multiply(c, block_of_a, lda, m - i0, block_of_b, ldb, n - j0, depth, tile_a, tile_b, &buffer);
         if (begin == 0 && end == steps) {
-            #pragma unroll
-            for (int y = 0; y < TILE_Y; y++)
-                if (ROW(y) < m - i0)
-                    write_row(block_of_c + ROW(y) * ldc, c[y], n - j0);
+            write_tile(block_of_c, ldc, c, m - i0, n - j0);
         } else {
             __global wide *sum = sum_of(sums + sums_start, share, begin == 0);
             #pragma unroll
