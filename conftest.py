@@ -23,7 +23,7 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    """With --after: not again what passed there, but for tests of what is installed, and those that -m "" changes."""
+    """With --after: not again what passed there, but for tests of what is installed, and those marked `optimised`."""
     if config.option.after is None:
         return
     cases = ElementTree.parse(config.option.after).iter("testcase")
@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(config, items):
 
     def is_left_out(item):
         module = item.nodeid.partition("::")[0]
-        again = module in OF_WHAT_IS_INSTALLED or "quick_kernels" in item.fixturenames
+        again = module in OF_WHAT_IS_INSTALLED or item.get_closest_marker("optimised")
         return not again and (module.removesuffix(".py").replace("/", "."), item.name) in passed
 
     config.hook.pytest_deselected(items=[item for item in items if is_left_out(item)])
@@ -103,8 +103,8 @@ def quick_builds(monkeypatch):
 
 @pytest.fixture
 def quick_kernels(request):
-    """The same for tests of the programs themselves, but for `-m ""`."""
-    if request.config.option.markexpr:
+    """The same for tests of the programs themselves. With `-m ""` those marked `optimised` are compiled in full."""
+    if request.config.option.markexpr or not request.node.get_closest_marker("optimised"):
         request.getfixturevalue("quick_builds")
 
 

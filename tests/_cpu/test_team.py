@@ -252,7 +252,7 @@ time.sleep(0.3)
 @pytest.mark.exhaustive
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 def test_two_callers_at_once_are_clean_under_thread_sanitizer(tmp_path):
-    options = ["-fsanitize=thread", "-O1", "-g"]  # and without OpenMP, whose runtime it does not know
+    options = ["-fsanitize=thread", "-O1"]  # and without OpenMP, whose runtime it does not know
     sources = CPU / "packed" / "kernels.cpp", CPU.parents[1] / "tests" / "_cpu" / "kernels_test.cpp"
     objects = [compiled("g++", source, tmp_path, *options) for source in sources]
     program = linked("g++", objects, tmp_path / "kernels_test", *options)

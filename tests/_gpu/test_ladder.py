@@ -38,6 +38,7 @@ def test_300_sizes_are_exact(rung: str, place: str, dtype: str) -> None:
         assert np.array_equal(out, a @ b), (m, n, k)
 
 
+@pytest.mark.usefixtures("quick_builds")
 @pytest.mark.parametrize(("rung", "place"), swept(RUNG_AND_PLACE))
 def test_each_parameter_is_used_and_reported(rung: str, place: str) -> None:
     backend = gemmlab.get_backend(backend_at(place, rung))

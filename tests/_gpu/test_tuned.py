@@ -39,7 +39,7 @@ on_a_device = pytest.mark.skipif(not PLACES, reason="no device")
 
 
 CHANGES = [
-    {}, {"buffers": 1}, {"pad": 0}, {"step_k": 8}, {"warp_y": 2}, {"warps_x": 2, "warps_y": 1}, {"tile_y": 4},
+    {"buffers": 1}, {"pad": 0}, {"step_k": 8}, {"warp_y": 2}, {"warps_x": 2, "warps_y": 1}, {"tile_y": 4},
     {"serpentine": 1}, {"quads": 1}, {"quads": 1, "warp_y": 2}, {"quads": 1, "warp_y": 16}, {"group_m": 1},
     {"shares": 7}, {"shares": 40}, {"shares": 40, "buffers": 1}, {"shares": 61, "quads": 1},
 ]  # fmt: skip
@@ -70,8 +70,9 @@ def on_opencl(request: pytest.FixtureRequest) -> Iterator[str]:
 @on_a_device
 @pytest.mark.parametrize(
     ("dtype", "change"), [
-        *(("float32", one) for one in CHANGES), ("float64", CHANGES[0]),
-        *(("float16", one) for one in CHANGES if not one or one.keys() & {"shares", "warps_x"}),
+        *(pytest.param(dtype, {}, marks=pytest.mark.optimised) for dtype in ("float32", "float64", "float16")),
+        *(("float32", one) for one in CHANGES),
+        *(("float16", one) for one in CHANGES if one.keys() & {"shares", "warps_x"}),
     ], ids=str,
 )  # fmt: skip
 def test_products_are_exact(dtype: str, change: dict[str, int], on_a_gpu: str) -> None:
@@ -128,7 +129,7 @@ def placed(queue: Any, x: np.ndarray, layout: str) -> Any:
 
 
 @on_a_device
-@pytest.mark.parametrize("much", [1, 10**9], ids=["copied", "in place"])
+@pytest.mark.parametrize("much", [1, pytest.param(10**9, marks=pytest.mark.optimised)], ids=["copied", "in place"])
 def test_every_layout_of_device_arrays(queue: Any, on_opencl: str, much: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuned, "MUCH_REUSE", much)
     m, n, k = 65, 67, 29

@@ -270,14 +270,14 @@ def test_shared_virtual_memory_is_refused(clblast):
 
 @pytest.mark.exhaustive
 @pytest.mark.skipif("opencl-clblast" not in HERE, reason="CLBlast cannot run here")
-@pytest.mark.parametrize(("start", "repeated"), [(0, "b"), (0, "a"), (7, "")])
+@pytest.mark.parametrize(("start", "repeated"), [(0, "b"), (7, "")])
 def test_stacks_that_its_strided_function_gets_wrong(start, repeated):
     n = 1024  # large enough for the fast kernel, whose tiles it fills
-    whole = {side: integers((3 * n * n + start,), "float32") for side in "ab"}
+    whole = {side: integers((2 * n * n + start,), "float32") for side in "ab"}
     hosts, devices = [], []
     for side, host in whole.items():
         device = on_device("opencl-clblast", host)
-        shape = (n, n) if side == repeated else (3, n, n)
+        shape = (n, n) if side == repeated else (2, n, n)
         count = int(np.prod(shape))
         hosts.append(host[start : start + count].reshape(shape))
         devices.append(device[start : start + count].reshape(shape))

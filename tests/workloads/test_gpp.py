@@ -184,6 +184,7 @@ def test_every_form_on_every_device(place, poles):
                 assert largest_error(found, problem) <= bound(problem, form)
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("place", FIRST_PLACES)
 def test_devices_to_the_mini_apps_test_size(place):
     for poles in ("away", "near"):

@@ -257,6 +257,7 @@ def test_every_grain_on_every_device(place, grain):
         agree(intersect(index, queries, backend=place, grain=grain), queries, index)
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("place", FIRST_PLACES)
 def test_an_index_on_a_device_answers_in_batches(place, monkeypatch):
     index, queries = generate(scale=0.002, seed=fresh_seed())
