@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import os
+import sys
 from pathlib import Path
 
 import made_up_records as made
+import numpy as np
 import pytest
 from command import runner
 from randomness import RNG
@@ -38,6 +40,72 @@ def products_of(done):
 
 def widest(text):
     return max(map(len, text.splitlines()))
+
+
+# Names and files
+
+
+def test_names_have_commas_or_spaces_between_them(command):
+    for names in (["cpu-packed,cpu-ikj"], ["cpu-packed", "cpu-ikj"]):
+        found = products_of(command("bench", "--backends", *names, *BRIEF, "--sizes", "8", "--json"))
+        assert {record["backend"] for record in found} == {"cpu-packed", "cpu-ikj"}
+
+
+def test_files_may_follow_names(command):
+    for name in ("a.npy", "b.npy"):
+        np.save(name, RNG.random((8, 8)))
+    (record,) = products_of(command("bench", *BRIEF, "--json", "--backends", "cpu-packed", "a.npy", "b.npy"))
+    assert (record["backend"], record["problem"]["suite"]) == ("cpu-packed", "files")
+
+
+LISTED = """name,m,n,k,batch,dtype,layout
+second,8,8,8,,int8,
+"the first, long ago",70,5,9,3,,CFC
+
+,4,4,4,,float64,
+"""
+
+
+def test_listed_products_keep_their_order_and_names(command):
+    Path("cases.csv").write_text(LISTED, encoding="utf-8-sig")
+    done = command("bench", "--backends", "cpu-packed", "cpu-blas", *BRIEF, "--cases", "cases.csv", "--out", "r.jsonl")
+    assert done.status == 0, done.err
+    places = [done.out.index(name) for name in ("second: N = 8, int8.", "the first, long ago: m", "4: N = 4, float64.")]
+    assert places == sorted(places)
+    assert widest(done.out) <= 80
+    assert "cpu-blas skipped: cpu-blas multiplies float32 and float64" in done.out
+    again = command("records", "r.jsonl", "--cases", "cases.csv")
+    assert done.out.strip() in again.out
+    Path("one.csv").write_text("k,n,m,name\n4,4,4,mine", encoding="utf-8")
+    assert command("records", "r.jsonl", "--cases", "one.csv").status == 2  # measured in float64
+    found = {(record["problem"]["label"], record["problem"]["batch"]) for record in read("r.jsonl")
+             if record["kind"] == "gemm"}  # fmt: skip
+    assert found == {("second", 1), ("the first, long ago", 3), ("4", 1)}
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("", "line 1: the header has no column m, n, k"), ("name,m,n\n", "line 1: the header has no column k"),
+    ("m,n,k,colour\n", "line 1: no column is called 'colour'"), ("m,n,k,m\n", "twice"), ("m,n,k\n", "no product"),
+    ("m,n,k\n1,2,3\n1,x,3\n", "line 3: n must be an integer of at least 1, not 'x'"),
+    ("m,n,k\n1,2\n", "line 2: k is missing"), ("m,n,k\n0,2,3\n", "line 2: m must be"),
+    ("m,n,k\n1,2,3,4\n", "line 2: 4 cells below 3 columns"), ("m,n,k,dtype\n1,2,3,f4\n", "line 2: "),
+    ("m,n,k,layout\n1,2,3,CCX\n", "line 2: layout must be three letters"), ("m,n,k\n1,2," + 30 * "9", "line 2: k must"),
+    ('m,n,k\n1,2,"3', "line 2: "), (b"\xff\xfe", "UTF-8"), (None, "No such file"),
+])  # fmt: skip
+@pytest.mark.parametrize("asking", [["bench"], ["report"], ["records", "r.jsonl"]], ids=lambda asking: asking[0])
+def test_a_line_that_is_no_product_is_named(command, text, said, asking):
+    write("r.jsonl", [made.gemm("cpu-packed")])
+    if text is not None:
+        Path("cases.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
+    done = command(*asking, "--cases", "cases.csv")
+    assert (done.status, done.out) == (2, "")
+    assert said in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_one_kind_of_product_is_asked_for(command):
+    Path("cases.csv").write_text(LISTED, encoding="utf-8")
+    assert "one of --sizes, --suite, --cases" in command("bench", "--cases", "cases.csv", "--sizes", "8").err
 
 
 # Sizes, layouts, dtypes
@@ -250,15 +318,47 @@ def test_a_slower_product_fails(command, not_noisy):
     assert "slower by more than 5 %: cpu-packed at 64 in float32" in done.err
 
 
-def test_a_faster_product_and_a_noisy_one_do_not_fail(command, not_noisy):
+def test_noise_leaves_open_only_what_its_interval_holds(command, not_noisy):
     assert command(*PACKED, "--sizes", "64", "--out", "now.jsonl").status == 0
     fail = ["--against", "then.jsonl", "--fail-if-slower", "5"]
     write("then.jsonl", earlier(read("now.jsonl"), 1e4))
     assert command(*PACKED, "--sizes", "64", *fail).status == 0
     write("then.jsonl", earlier(read("now.jsonl"), 1e-4, noisy=True))
+    assert command(*PACKED, "--sizes", "64", *fail).status == 1
+    wide = read("now.jsonl")[0]
+    open_ = {"min_s": wide["median_s"] / 100, "p20_s": wide["median_s"] / 100, "p80_s": 100 * wide["median_s"]}
+    write("then.jsonl", [wide | open_])
     done = command(*PACKED, "--sizes", "64", *fail)
+    assert done.status == 3
+    assert "may be slower by more than 5 %: cpu-packed at 64 in float32" in done.err
+    assert "inconclusive: measure again" in done.err
+
+
+def test_a_baseline_is_timed_in_turn(command, not_noisy):
+    done = command(*PACKED, "--sizes", "64", "--paired", "cpu-numpy")
     assert done.status == 0
-    assert "1 of 1 products are noisy, and cannot fail" in done.err
+    assert "this run (new) against cpu-numpy (old): 1 product in both." in done.out
+    assert "other parameters" not in done.out
+    slow = command("bench", "--backends", "cpu-naive", *BRIEF, "--sizes", "256", "--paired", "cpu-numpy",
+                   "--fail-if-slower", "5")  # fmt: skip
+    assert slow.status == 1, slow.err
+
+
+def test_another_python_is_a_baseline(command, not_noisy):
+    done = command(*PACKED, "--sizes", "64", "--paired", sys.executable, "--out", "now.jsonl")
+    assert done.status == 0
+    assert "1 product in both." in done.out
+    assert [record["backend"] for record in read("now.jsonl")] == ["cpu-packed"]
+
+
+@pytest.mark.parametrize(("what", "said"), [
+    (["--paired", "cpu-nosuch"], "cpu-nosuch"), (["--paired", "no/such/python"], "no/such/python is no Python"),
+    (["--paired", "cpu-numpy", "--against", "a.jsonl"], "one of --against and --paired"),
+])  # fmt: skip
+def test_a_baseline_that_is_none(command, what, said):
+    done = command(*PACKED, "--sizes", "8", *what)
+    assert (done.status, done.out) == (2, "")
+    assert said in done.err
 
 
 @pytest.mark.parametrize("percent", ["5", "-1", "100", "x", "nan"])

@@ -5,6 +5,7 @@
     attainable.py   what the measured ceilings allow a product to reach
     advice.py       what would make a backend faster
     verdicts.py     how fast each backend is and what limits it, in sentences
+    cases.py        products that somebody listed, a verdict each
     summary.py      the report in a terminal: answers and a table of the backends
     findings.py     the figures of the source report beside this machine's
 

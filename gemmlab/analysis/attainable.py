@@ -70,6 +70,17 @@ def peak(group: Group) -> Peak | None:
     return Peak(found[-1]["gflop_per_s"], found[-1]["isa"]) if found else None
 
 
+def peak_for(group: Group, record: Record) -> Peak | None:
+    """The measured peak of as many threads as a product ran on, or None: what its share is a share of."""
+    return peak(replace(group, threads=threads_of(record)))
+
+
+def share_of_peak(group: Group, record: Record) -> float | None:
+    """A product's speed over the measured peak of as many threads as it ran on; None without one."""
+    top = peak_for(group, record)
+    return None if top is None else float(record["gflop_per_s"] / top.gflop_per_s)
+
+
 def fma_ceilings(group: Group) -> list[Record]:
     """The group's multiply-add rates, the best of each instruction set, slowest first."""
     found = [c for c in group.ceilings if c["ceiling"] == "fma" and c["dtype"] == group.dtype and _fits(c, group)]
@@ -117,8 +128,7 @@ def limits(group: Group, record: Record) -> list[Limit]:
     There is one for each level that the backend's traffic model counts bytes of, and one for the level that the
     operands come from; without a model that one counts the compulsory bytes.
     """
-    on_its_threads = replace(group, threads=threads_of(record))
-    top, speeds = peak(on_its_threads), bandwidths(on_its_threads)
+    top, speeds = peak_for(group, record), bandwidths(replace(group, threads=threads_of(record)))
     if group.roof is None or top is None:
         return []
     feeding = group.roof.feeding_level(record)

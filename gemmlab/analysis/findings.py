@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 from gemmlab._words import listed, number, percent
-from gemmlab.analysis.attainable import peak
+from gemmlab.analysis.attainable import share_of_peak
 from gemmlab.analysis.formatting import problem_text
 from gemmlab.analysis.groups import Group
 from gemmlab.measure.comparison import overlap
@@ -140,12 +140,12 @@ def _share_of_peak(group: Group, backend: str, theirs: float, high: float | None
     low = theirs - SHARE_SLACK
     band = f"{percent(low)} to {percent(high)}" if high is not None else f"{percent(low)} or more"
     claim = Claim(f"{backend}, share of peak", f"about {percent(theirs)}", band)
-    record, top = group.largest(backend), peak(group)
+    record = group.largest(backend)
     if record is None:
         return claim.unjudged(_why_not_timed(group, (backend,)))
-    if top is None:
+    ours = share_of_peak(group, record)
+    if ours is None:
         return claim.unjudged(f"no peak was measured {group.phrase}")
-    ours = record["gflop_per_s"] / top.gflop_per_s
     side = "less" if ours < low else "more" if high is not None and ours > high else ""
     detail = f" of the measured peak at {problem_text(record)}{_than(side)}"
     return claim.judged(percent(ours), not side, detail, explain(record, record, side) if explain and side else "")

@@ -195,10 +195,11 @@ def _task(record: Record) -> Key:
     return record["backend"], record["problem"]["suite"], problem_key(record)
 
 
-def _prominence(group: Group) -> tuple[bool, int, bool, bool, int]:
-    """Sort key: groups with times first, then by number of records, float32, without transfers, more threads."""
+def _prominence(group: Group) -> tuple[bool, bool, int, bool, bool, int]:
+    """Sort key: with times first, then the user's matrices, number of records, float32, no transfers, threads."""
     nothing_timed = not any(map(is_good, group.products))
-    return nothing_timed, -len(group.products), group.dtype != "float32", group.transfers, -group.threads
+    not_the_users = all(record["problem"]["suite"] != USER_SUITE for record in group.products)
+    return nothing_timed, not_the_users, -len(group.products), group.dtype != "float32", group.transfers, -group.threads
 
 
 def in_order(names: Iterable[str]) -> list[str]:

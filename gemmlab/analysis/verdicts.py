@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gemmlab._words import listed, number, percent
 from gemmlab.analysis.advice import advice, waits_for_transfers
-from gemmlab.analysis.attainable import Limit, lowest_limit, peak
+from gemmlab.analysis.attainable import Limit, lowest_limit, peak_for, share_of_peak
 from gemmlab.analysis.formatting import problem_text, sentence, threads_text
 from gemmlab.analysis.groups import USER_SUITE, Group, is_baseline, threads_of
 from gemmlab.measure.comparison import is_good, is_wrong, overlap
@@ -59,10 +59,11 @@ def verdict(group: Group, backend: str) -> Verdict:
     if best is None:
         state, text = trouble or ("skipped", "Not timed.")
         return Verdict(backend, state, None, None, None, False, text)
-    limit, top = lowest_limit(group, best), peak(group)
-    share = best["gflop_per_s"] / top.gflop_per_s if top else None
-    threads = threads_of(best)
-    fewer = f"It runs on {threads_text(threads)} where the others have {group.threads}." * (threads < group.threads)
+    limit, share, threads = lowest_limit(group, best), share_of_peak(group, best), threads_of(best)
+    fewer = ""
+    if threads < group.threads:
+        of_these = "" if share is None else "; its share is of the peak of as many"
+        fewer = f"It runs on {threads_text(threads)} where the others have {group.threads}{of_these}."
     bound, reason = _bound(limit)
     if waits_for_transfers(best):
         kernels = percent(best["kernel_s"] / best["median_s"])
@@ -82,26 +83,21 @@ def verdicts(group: Group) -> list[Verdict]:
 
 
 def answers(group: Group) -> dict[str, str]:
-    """What a reader asks first: the questions in a few words, each with its answer."""
+    """What a reader asks first: the questions in a few words, each with its answer; of their own matrices first."""
     if not group.products:
         return {"Measured": "No product was measured on this device, only its ceilings."}
-    ranking = group.ranking()
+    own = group.ranking(USER_SUITE)
+    ranking = own or group.ranking()
     if not ranking:
         return {"Measured": f"No backend was timed {group.phrase}; the reasons are listed below."}
     judged = verdicts(group)
     said = {
-        "Fastest here": _fastest(group, ranking),
+        "On your matrices" if own else "Fastest here": _fastest(group, ranking),
         "Distance to the limit": _distance_to_peak(group, ranking[0]),
         "What limits the others": _others(judged, _winners(ranking)),
         "Left out": _left_out(judged),
     }
     return {question: text for question, text in said.items() if text}
-
-
-def user_matrices(group: Group) -> str:
-    """Which backend is fastest on the user's matrices; empty if there were none."""
-    ranking = group.ranking(USER_SUITE)
-    return f"On your matrices, {_fastest(group, ranking)}" if ranking else ""
 
 
 # The sentences of the answer.
@@ -142,7 +138,7 @@ def _lead(ranking: Sequence[Record], winners: Sequence[Record]) -> str:
 
 
 def _distance_to_peak(group: Group, first: Record) -> str:
-    top = peak(group)
+    top = peak_for(group, first)
     if top is None:
         return f"No peak was measured {group.phrase}, so the distance to it is not known."
     share = first["gflop_per_s"] / top.gflop_per_s

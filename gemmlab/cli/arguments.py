@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from gemmlab._config import MAX_THREADS, check_bytes, check_threads
 from gemmlab._version import __version__
-from gemmlab.cli import inspecting, measuring, new_rung, product, tuning, workloads
+from gemmlab.cli import benching, inspecting, measuring, new_rung, product, tuning, workloads
 
 EXAMPLES = """examples:
   gemmlab report                 measure this machine, write report/index.html
@@ -21,6 +22,13 @@ EXAMPLES = """examples:
 
 `gemmlab COMMAND --help` lists a command's options, defaults in parentheses.
 """
+
+
+class _Joined(argparse.Action):
+    """Joins the lists that an option's values are."""
+
+    def __call__(self, parser: object, namespace: argparse.Namespace, values: Any, option: object = None) -> None:
+        setattr(namespace, self.dest, [each for value in values for each in value])
 
 
 def parser() -> argparse.ArgumentParser:
@@ -41,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
 
     _report(command("report", measuring.run_report, "measure this machine and every backend, write a page about it"))
     _json(command("backends", inspecting.run_backends, "list every backend; those that can run compute a tiny product"))
-    _bench(command("bench", measuring.run_bench, "time backends, each in an isolated process"))
+    _bench(command("bench", benching.run_bench, "time backends, each in an isolated process"))
     _roofline(command("roofline", measuring.run_roofline, "measure the limits of this machine and draw its roofline"))
     _study(command("study", measuring.run_study, "repeat an experiment that others reported, and compare figures"))
     _tune(command("tune", tuning.run_tune, "find the fastest block sizes or backends for this machine"))
@@ -68,6 +76,7 @@ def _report(report: argparse.ArgumentParser) -> None:
         size.add_argument(f"--{name}", dest="size", action="store_const", const=name, help=text)
     report.set_defaults(size="quick")
     report.add_argument("--input", nargs=2, metavar=("A.npy", "B.npy"), help="add the product of your own matrices")
+    _cases(report, "measure the products of this CSV file (see bench), and give each a verdict")
     _fresh(report)
     _dtype(report)
     report.add_argument("--out", type=Path, default=Path("report"), help="directory to write (report)")
@@ -82,6 +91,7 @@ def _bench(bench: argparse.ArgumentParser) -> None:
                        help="squares and m x n x k, such as 512,1024 512x64x2048; 8*64: eight of them")  # fmt: skip
     bench.add_argument("--suite", choices=("squares", "layers", "shapes", "classes"),
                        help="a suite of products (a few squares)")  # fmt: skip
+    _cases(bench, "the products of this CSV file: its header has m, n, k and, if you like, name, batch, dtype, layout")
     bench.add_argument("--layout", type=str.upper, metavar="ABC",
                        help="a letter each for A, B and C: C row-major, F column-major, S strided (CCC)")  # fmt: skip
     _dtype(bench)
@@ -96,8 +106,10 @@ def _bench(bench: argparse.ArgumentParser) -> None:
     bench.add_argument("--out", metavar="FILE", help="write the records here, one JSON object a line")
     _csv(bench)
     bench.add_argument("--against", metavar="RECORDS", help="compare with the products of an earlier run")
+    bench.add_argument("--paired", metavar="WHAT",
+                       help="time a baseline in turn, and compare with it: a backend, or another Python with a gemmlab")
     bench.add_argument("--fail-if-slower", type=_percent, metavar="PERCENT",
-                       help="with --against: exit status 1 if a product is slower by more, and not noisy")  # fmt: skip
+                       help="with --against or --paired: exit status 1 if a product is slower by more, 3 if it may be")
     _selection(bench)
     _json(bench)
 
@@ -200,6 +212,7 @@ def _new_rung(new: argparse.ArgumentParser) -> None:
 
 def _records(records: argparse.ArgumentParser) -> None:
     records.add_argument("files", nargs="+", metavar="FILE", help="files of records")
+    _cases(records, "show the products of this CSV file (see bench) alone, in its order, each with a verdict")
     _csv(records)
     _json(records)
 
@@ -208,13 +221,18 @@ def _csv(made: argparse.ArgumentParser) -> None:
     made.add_argument("--csv", metavar="FILE", help="write the records here as CSV, a row each")
 
 
+def _cases(made: argparse.ArgumentParser, text: str) -> None:
+    made.add_argument("--cases", metavar="FILE", help=text)
+
+
 def _dtype(made: argparse.ArgumentParser) -> None:
     names = "float64, float16, bfloat16, complex64, complex128, int8 to uint64, bool"
     made.add_argument("--dtype", metavar="DTYPE", help=f"{names} (float32)")
 
 
 def _selection(made: argparse.ArgumentParser) -> None:
-    made.add_argument("--backends", type=_names, metavar="NAMES", help="names, separated by commas (all that can run)")
+    made.add_argument("--backends", type=_names, nargs="+", action=_Joined, metavar="NAMES",
+                      help="names, with commas or spaces between them (all that can run)")  # fmt: skip
     made.add_argument("--threads", type=_threads, help="threads of each product (all CPUs this process may use)")
 
 

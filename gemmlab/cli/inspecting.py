@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gemmlab._words import escaped
 from gemmlab.cli.progress import progress
-from gemmlab.cli.selection import WIDTH, named, that_do, wrapped
+from gemmlab.cli.selection import WIDTH, named, why_not, wrapped
 
 if TYPE_CHECKING:
     from gemmlab._gpu.cache import Summary
@@ -92,13 +92,13 @@ def run_verify(arguments: Namespace) -> int:
 
 def _with_any(names: Sequence[str], dtypes: Sequence[str]) -> list[str]:
     """The backends that multiply one of the dtypes, after a line that names the others; ValueError if there is none."""
-    able = {name for dtype in dtypes for name in that_do(names, dtype)[0]}
+    able = [name for name in names if not all(why_not(name, dtype) for dtype in dtypes)]
     asked = " or ".join(dtypes)
     if not able:
         raise ValueError(f"no backend is left that multiplies {asked}")
     if left_out := [name for name in names if name not in able]:
         print(wrapped(f"left out, as they do not multiply {asked}: {', '.join(left_out)}"), file=sys.stderr)
-    return [name for name in names if name in able]
+    return able
 
 
 def run_cache(arguments: Namespace) -> int:

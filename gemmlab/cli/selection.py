@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from textwrap import fill
 
 from gemmlab._errors import BackendUnavailable
@@ -42,25 +42,32 @@ def ladder_on_cpu() -> list[str]:
     return [] if on_gpu else [name for name, runtime in zip(rungs, runtimes, strict=True) if runtime == runtimes[0]]
 
 
-def that_do(names: Sequence[str], dtype: str, cold: bool = False) -> tuple[list[str], list[str]]:
-    """The backends that multiply this dtype, and a line on each of the others; `cold` leaves out those of a device."""
+def measurable(names: Sequence[str], dtypes: Iterable[str], cold: bool = False) -> list[str]:
+    """Backends that multiply one of these dtypes, after a line on each of the others; ValueError if there is none."""
+    asked = list(dict.fromkeys(dtypes))
+    reasons = {name: [why_not(name, dtype, cold) for dtype in asked] for name in names}
+    for name, why in reasons.items():
+        if all(why):
+            print(wrapped(f"{name} left out: {why[0]}"), file=sys.stderr)
+    found = [name for name, why in reasons.items() if not all(why)]
+    if not found:
+        raise ValueError(f"no backend is left that multiplies {', '.join(asked)}{' from cold caches' * cold}")
+    return found
+
+
+def why_not(name: str, dtype: str, cold: bool = False) -> str:
+    """Why a backend does not multiply a dtype, or not from cold caches; "" where it does."""
     import numpy as np
 
     from gemmlab import _registry
     from gemmlab._problem import Problem
     from gemmlab.verify.dtypes import dtype_of
 
+    if cold and BackendName.of(name).on_runtime:
+        return "--cold empties the caches of CPUs, not those of a device"
     ones = np.ones((2, 2), dtype_of(dtype))
-    found, left_out = [], []
-    for name in names:
-        reason = _registry.get(name).supports(Problem.from_call(ones, ones))
-        if cold and BackendName.of(name).on_runtime:
-            reason = "--cold empties the caches of CPUs, not those of a device"
-        if reason is True:
-            found.append(name)
-        else:
-            left_out.append(wrapped(f"{name} left out: {reason}"))
-    return found, left_out
+    reason = _registry.get(name).supports(Problem.from_call(ones, ones))
+    return "" if reason is True else str(reason)
 
 
 def say_left_out(names: Sequence[str] | None, ladder: Sequence[str] = ()) -> None:

@@ -1,6 +1,7 @@
 """Measuring: from a shape to a record.
 
     problems.py      what is measured: shape suites, a user's .npy files, the operands
+    case_file.py     products from a CSV file of theirs
     session.py       all backends at all cases, in rounds           Session.measure -> records
     measurement.py   one backend at one case: its rounds, its record
     isolated/        one backend in a separate process, timed and checked there

@@ -111,9 +111,12 @@ class Comparison:
     only_new: tuple[Record, ...]
 
     def slower(self, percent: float) -> list[Pair]:
-        """Products that are slower by more than `percent`, and were seen to be slower; noisy pairs do not count."""
-        most = 1 - percent / 100
-        return [pair for pair in self.products if pair.seen and not pair.noisy and pair.ratio < most]
+        """Products that are slower by more than `percent`, beyond noise."""
+        return [pair for pair in self.products if pair.most < 1 - percent / 100]
+
+    def inconclusive(self, percent: float) -> list[Pair]:
+        """Products that may be slower by more than `percent`, or may not: the interval of the ratio holds the limit."""
+        return [pair for pair in self.products if pair.least < 1 - percent / 100 <= pair.most]
 
     def to_dict(self) -> dict[str, object]:
         """The comparison for JSON; there is no ratio where no difference was seen."""
@@ -132,6 +135,27 @@ def compare(old: Sequence[Record], new: Sequence[Record]) -> Comparison:
     paired = {id(record) for pair in pairs for record in (pair.old, pair.new)}
     products, ceilings = (tuple(pair for pair in pairs if pair.new["kind"] == kind) for kind in ("gemm", "ceiling"))
     return Comparison(products, ceilings, _products_but(before, paired), _products_but(after, paired))
+
+
+def compare_with_backend(records: Sequence[Record], baseline: str) -> Comparison:
+    """Compare the products of a run with those of one of its backends: on the same problem and as many threads, or on
+    the most that it has."""
+    good = [record for record in records if record["kind"] == "gemm" and is_good(record) and record["gflop"]]
+
+    def problem(record: Record) -> Key:
+        return record["problem"]["dtype"], *problem_key(record)
+
+    pairs = []
+    for new in (record for record in good if record["backend"] != baseline):
+        same = [old for old in good if old["backend"] == baseline and problem(old) == problem(new)]
+        if same:
+            old = max(same, key=lambda one: (one["threads"] == new["threads"], one["threads"] or 0))
+            pairs.append(ratio(old, new))
+    paired = {id(record) for pair in pairs for record in (pair.old, pair.new)}
+    alone = [record for record in good if id(record) not in paired]
+    only_old = tuple(record for record in alone if record["backend"] == baseline)
+    only_new = tuple(record for record in alone if record["backend"] != baseline)
+    return Comparison(tuple(pairs), (), only_old, only_new)
 
 
 def ratio(old: Record, new: Record) -> Pair:

@@ -73,6 +73,11 @@ def times(pair: Pair) -> str:
     return f"{three_digits(pair.ratio)} ({three_digits(pair.low)}-{three_digits(pair.high)})"
 
 
+def bounds(pair: Pair) -> str:
+    """What a ratio is at least and at most, beyond noise."""
+    return f"{three_digits(pair.least)} to {three_digits(pair.most)} times the speed"
+
+
 _THREADS = Column("thr", lambda pair: str(pair.new["threads"] or NOTHING))
 _OLD = Column("old", lambda pair: _speed(pair.old))
 _NEW = Column("new", lambda pair: _speed(pair.new))
@@ -130,7 +135,7 @@ def _sum(what: str, pairs: Sequence[Pair]) -> str:
 def _changed(pairs: Sequence[Pair]) -> Iterator[str]:
     """A line on every backend that was compared with other parameters."""
     changed: dict[str, dict[str, dict[str, None]]] = {}
-    for pair in pairs:
+    for pair in (pair for pair in pairs if pair.old["backend"] == pair.new["backend"]):
         for name, values in pair.changed_params.items():
             step = " to ".join("unset" if value is None else str(value) for value in values)
             changed.setdefault(pair.new["backend"], {}).setdefault(name, {})[step] = None

@@ -37,6 +37,7 @@ OnRecord = Callable[[Record], None]
 Group = Sequence[Measurement]  # measurements of one case, whose operands fit into memory together
 MORE_TIME = 1.0  # for further rounds, as a multiple of the time of the planned ones
 TRANSFERS = ("both", "with", "without")
+PAIRED = "-paired"  # ends the run id of what another worker command measured
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class Settings:
     `params` are parameters of backends, by their names; several sets of them are measured as if they were several
     backends. `transfers` ("both", "with" or "without") says whether a device's times include moving operands to it and
     the result back; both are separate records. With `cold`, the caches of the CPU are emptied before each timed call.
+    With `paired_command`, each backend is also timed in a worker that this command starts, in turn with the others;
+    the run id of its records ends with `PAIRED`.
     """
 
     params: Mapping[str, Params | Sequence[Params]] = field(default_factory=dict)
@@ -56,6 +59,7 @@ class Settings:
     cold: bool = False
     budget_s: float = 1.0  # of timing of a backend at a case, in all rounds; each round has at least one sample
     limit_s: float = math.inf  # of everything; a round that would take longer is left out
+    paired_command: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         if self.transfers not in TRANSFERS:
@@ -88,7 +92,7 @@ class Session:
         self._worker_command = worker_command
         self._probe = SpeedProbe(probe_command)
         self._environment = environment(pools=[])
-        self._backends: dict[tuple[str, int, int, bool], IsolatedBackend] = {}
+        self._backends: dict[tuple[object, ...], IsolatedBackend] = {}
 
     def __enter__(self) -> Session:
         return self
@@ -122,7 +126,8 @@ class Session:
         isolated: list[tuple[IsolatedBackend, Params]] = []
         for name in backends:
             show(0, 1, f"starting {name}")
-            isolated += self._isolated(name, settings)
+            for command in filter(None, (self._worker_command, settings.paired_command)):
+                isolated += self._isolated(name, settings, command)
         self._probe.start(settings.thread_count)
         groups = [
             [
@@ -143,7 +148,9 @@ class Session:
         _Rounds(settings, self._probe, show, end_s).measure(groups, finish)
         return records
 
-    def _isolated(self, name: str, settings: Settings) -> Iterator[tuple[IsolatedBackend, Params]]:
+    def _isolated(
+        self, name: str, settings: Settings, command: Sequence[str]
+    ) -> Iterator[tuple[IsolatedBackend, Params]]:
         """A backend's processes, started, with their parameters: for a device two, where both times are wanted.
 
         A process and its rates are kept from one measurement to the next.
@@ -151,8 +158,8 @@ class Session:
         own = settings.params.get(name, {})
         for number, params in enumerate([own] if isinstance(own, Mapping) else own):
             for resident in {"both": (True, False), "with": (False,), "without": (True,)}[settings.transfers]:
-                key = name, number, settings.thread_count, resident
-                new = IsolatedBackend(name, settings.thread_count, self._worker_command, resident)
+                key = name, number, settings.thread_count, resident, tuple(command)
+                new = IsolatedBackend(name, settings.thread_count, command, resident)
                 backend = self._backends.setdefault(key, new)
                 backend.cap_s = settings.cap_s
                 backend.start()
@@ -164,7 +171,7 @@ class Session:
         hello = measurement.backend.hello
         return complete(
             measurement.record(),
-            run_id=self.run_id,
+            run_id=self.run_id + PAIRED * (measurement.backend.command != self._worker_command),
             device=hello.get("device") or machine.cpu_name(),
             environment={**self._environment, "thread_pools": hello.get("thread_pools", [])},
         )

@@ -6,7 +6,7 @@ fixture is used. Without pytest-benchmark only the fixture does not work.
     products.py     records of the timed products, the ceilings of their machine, and the table
 
     def test_my_product(gemm_benchmark):
-        gemm_benchmark(a, b, backend="cpu-blocked")
+        gemm_benchmark(a, b)                          # or with backend="cpu-blocked", and what else matmul takes
 
     pytest --benchmark-only --gemmlab-out records.jsonl --gemmlab-against cpu-numpy
     gemmlab roofline --from records.jsonl
@@ -78,17 +78,18 @@ def gemm_benchmark(request: pytest.FixtureRequest) -> Callable[..., Array]:
 
     The problem, GFLOP/s and the share of the measured peak go to the benchmark's `extra_info`, marked as measured in a
     process that is shared with other libraries' threads; `gemmlab bench` isolates backends. On a device, the time
-    includes moving the operands there and the result back.
+    includes moving the operands there and the result back. Without `backend`, `gemmlab.config.backend` multiplies.
     """
     if not request.config.pluginmanager.hasplugin("benchmark"):
         pytest.skip("gemm_benchmark needs pytest-benchmark: pip install 'gemmlab[test]'")
     benchmark = request.getfixturevalue("benchmark")
 
-    def run(a: ArrayLike, b: ArrayLike, *, backend: str, **options: Any) -> Array:
+    def run(a: ArrayLike, b: ArrayLike, *, backend: str | None = None, **options: Any) -> Array:
         import numpy as np
 
         import gemmlab
 
+        backend = backend or gemmlab.config.backend
         with gemmlab.trace() as calls:
             out = np.asarray(gemmlab.matmul(a, b, backend=backend, **options))
         asked = gemmlab.Problem.from_call(a, b, out, **{key: options[key] for key in _SHAPING if key in options})

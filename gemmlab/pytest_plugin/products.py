@@ -19,7 +19,7 @@ from gemmlab._cpu import machine
 from gemmlab._name import BackendName
 from gemmlab._problem import Array, Problem
 from gemmlab._registry import get, names
-from gemmlab.analysis.attainable import lowest_limit, peak
+from gemmlab.analysis.attainable import lowest_limit, share_of_peak
 from gemmlab.analysis.groups import devices
 from gemmlab.measure.comparison import Pair, compare, problem_key, ratio
 from gemmlab.measure.comparison_table import nothing_in_common, times
@@ -85,9 +85,8 @@ class Products:
         self._keep([record])
         self._know_peak(record)
         group = devices([record, *self._ceilings])[0].groups[0]
-        top, where = peak(group), lowest_limit(group, record)
-        of_peak = record["gflop_per_s"] / top.gflop_per_s if top else None
-        self.rows.append(Row(record, name, of_peak, where.share if where else None))
+        where = lowest_limit(group, record)
+        self.rows.append(Row(record, name, share_of_peak(group, record), where.share if where else None))
         return self.rows[-1]
 
     def text(self) -> str:

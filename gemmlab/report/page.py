@@ -62,8 +62,7 @@ def _section(device: Device, slug: str) -> dict[str, object]:
     """What the page says of one device, by the template's names."""
     main, *others = device.groups
     judged = _findings(device)
-    remarks = [device.through, verdicts.user_matrices(main)]
-    remarks += [next(iter(verdicts.answers(group).values())) for group in others]
+    remarks = [device.through, *(next(iter(verdicts.answers(group).values())) for group in others)]
 
     def anchored(made: Sequence[tables.Table]) -> list[tables.Table]:
         return [replace(table, slug=f"{slug}-{table.slug}") for table in made if table.rows]
@@ -75,6 +74,7 @@ def _section(device: Device, slug: str) -> dict[str, object]:
         "answers": verdicts.answers(main),
         "remarks": list(filter(None, remarks)),
         "verdicts": verdicts.verdicts(main),
+        "cases": anchored([tables.cases(device.records)]),
         "results": anchored([table for group in device.groups for table in tables.results(group)]),
         "traffic": anchored([table for group in device.groups for table in tables.levels(group)]),
         "ceilings": anchored(tables.ceilings(device.ceilings)),

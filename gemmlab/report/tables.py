@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
 
-from gemmlab._words import DASH, number, percent, seconds, size
-from gemmlab.analysis.attainable import Limit, Peak, is_above_roof, isa_label, limits_by_backend, lowest_limit, peak
+from gemmlab._words import DASH, listed, number, percent, seconds, size
+from gemmlab.analysis.attainable import Limit, is_above_roof, isa_label, limits_by_backend, lowest_limit, share_of_peak
+from gemmlab.analysis.cases import CaseVerdict, verdicts_of_cases
 from gemmlab.analysis.formatting import product_text, threads_text
 from gemmlab.analysis.groups import USER_SUITE, Group, threads_of
 from gemmlab.measure.comparison import is_good, overlap, problem_key
@@ -58,6 +59,36 @@ def results(group: Group) -> list[Table]:
     return [_results(group, suite, by_suite[suite]) for suite in suites]
 
 
+CASE_COLUMNS = ("Product", "Fastest", "GFLOP/s", "Of peak", "Of its limit", "Limited by", "Best", "Median", "Noise")
+
+
+def cases(records: Sequence[Record]) -> Table:
+    """The products that somebody listed, in their order: what is fastest at each, and how far it is from the limits."""
+    rows = [_case(judged) for judged in verdicts_of_cases(records)]
+    note = "Best is the shortest sample. Several names: no difference seen. The figures are those of the first."
+    return Table("cases", "The products you listed", CASE_COLUMNS, tuple(rows), text_columns=2, note=note)
+
+
+def _case(judged: CaseVerdict) -> TableRow:
+    name = f"{judged.name}: {judged.problem}"
+    if not judged.rows:
+        return TableRow((name,), judged.text, mark="skipped")
+    best = judged.rows[0]
+    record, limit = best.record, best.limit
+    cells = (
+        name,
+        listed(judged.winners),
+        number(record["gflop_per_s"]),
+        percent(best.share_of_peak),
+        percent(best.share_of_roof),
+        limit.name if limit else DASH,
+        seconds(record["min_s"]),
+        seconds(record["median_s"]),
+        percent(record["noise_percent"] / 100),
+    )
+    return TableRow(cells, mark="noisy" if record["noisy"] else "")
+
+
 def results_slug(group: Group, suite: str) -> str:
     """The anchor of a table of products."""
     return f"results-{group.slug}-{suite}".replace(" ", "-")
@@ -65,10 +96,10 @@ def results_slug(group: Group, suite: str) -> str:
 
 def _results(group: Group, suite: str, records: Iterable[Record]) -> Table:
     fastest_first = sorted(records, key=lambda record: (record["gflop"], record["median_s"] or float("inf")))
-    rows, top = [], peak(group)
+    rows = []
     for same in grouped(fastest_first, problem_key).values():
         reference = next((record for record in same if record["backend"] == REFERENCE and is_good(record)), None)
-        rows += [_result(group, top, record, reference) for record in same]
+        rows += [_result(group, record, reference) for record in same]
         rows[-len(same)] = replace(rows[-len(same)], heading=product_text(same[0]))
     note = "Times in italics are noisy; the point in a figure says why." if any(r.mark == "noisy" for r in rows) else ""
     title = "Your matrices" if suite == USER_SUITE else f"Suite “{suite}”"
@@ -76,7 +107,7 @@ def _results(group: Group, suite: str, records: Iterable[Record]) -> Table:
     return _without_empty_columns(table)
 
 
-def _result(group: Group, top: Peak | None, record: Record, reference: Record | None) -> TableRow:
+def _result(group: Group, record: Record, reference: Record | None) -> TableRow:
     if not is_good(record):
         status = "wrong" if record["status"] == "ok" else record["status"]
         return TableRow((record["backend"],), f"{status}: {record['reason'] or 'no reason was recorded'}", mark=status)
@@ -84,7 +115,7 @@ def _result(group: Group, top: Peak | None, record: Record, reference: Record | 
     cells = (
         record["backend"],
         number(record["gflop_per_s"]),
-        percent(record["gflop_per_s"] / top.gflop_per_s if top else None),
+        percent(share_of_peak(group, record)),
         _speed_up(record, reference),
         seconds(record["median_s"]),
         f"{seconds(record['p20_s'])} – {seconds(record['p80_s'])}",

@@ -119,11 +119,15 @@ class TestAnswer:
     def test_ceilings_alone(self):
         assert answer(*made.ceilings()) == "No product was measured on this device, only its ceilings."
 
-    def test_the_readers_own_matrices_have_a_sentence(self):
-        own = [made.gemm(name, (300, 50, 70), speed, suite="files") for name, speed in (("cpu-a", 20), ("cpu-b", 10))]
-        said = verdicts.user_matrices(group_of(made.gemm("cpu-b", 512, 99), *own))
-        assert said.startswith("On your matrices, cpu-a is the fastest at m × n × k = 300 × 50 × 70")
-        assert verdicts.user_matrices(group_of(made.gemm("cpu-b", 512, 99))) == ""
+    def test_the_readers_own_matrices_come_first(self):
+        own = [made.gemm(name, (300, 50, 70), speed, suite="files", dtype="float64")
+               for name, speed in (("cpu-a", 20), ("cpu-b", 10))]  # fmt: skip
+        others = [made.gemm("cpu-b", size, 99) for size in (512, 1024, 2048)]
+        first = devices([*others, *own])[0].groups[0]
+        assert first.dtype == "float64"
+        said = verdicts.answers(first)
+        assert next(iter(said)) == "On your matrices"
+        assert said["On your matrices"].startswith("cpu-a is the fastest at m × n × k = 300 × 50 × 70")
 
 
 class TestVerdict:
@@ -225,7 +229,8 @@ class TestBound:
         records = [made.gemm("cpu-naive", gflop_per_s=1, threads=1), made.gemm("cpu-x"), *made.ceilings(threads=1)]
         said = verdict("cpu-naive", *records)
         assert said.bound == "thread"
-        assert "It runs on 1 thread where the others have 2." in said.text
+        assert "It runs on 1 thread where the others have 2; its share is of the peak of as many." in said.text
+        assert said.share_of_peak == pytest.approx(1 / 140)
 
     def test_a_cache_of_unknown_size_is_no_obstacle(self):
         records = [*made.ceilings(), made.gemm("cpu-x", intensity=0.2, gflop_per_s=7)]

@@ -28,6 +28,11 @@ _PROBE_TIMEOUT_S = 60.0
 Params = Mapping[str, object]
 
 
+def worker_of(python: str) -> tuple[str, ...]:
+    """The command of a worker in another Python, with the gemmlab that is installed there."""
+    return python, "-P", "-c", "from gemmlab.measure.isolated.worker import main\nmain()"
+
+
 class NotMeasured(Exception):
     """The measurement of a case ends here."""
 
@@ -45,7 +50,7 @@ class IsolatedBackend:
         self.resident = resident
         self.cap_s = float("inf")  # seconds that one product may take; each measurement sets it
         self.hello: Answer = {}
-        self._command = command
+        self.command = command
         self._process: WorkerProcess | None = None
         self._last: dict[str, tuple[float, float]] = {}  # GFLOP, and GFLOP/s at it, by dtype and parameters
         self._cannot_run: tuple[str, str] | None = None  # status and reason
@@ -136,7 +141,7 @@ class IsolatedBackend:
     def _started(self) -> WorkerProcess:
         if self._process is None:
             on_cpu = not BackendName.of(self.backend).on_runtime
-            self._process = WorkerProcess(self.threads, self._command, affinity=on_cpu)
+            self._process = WorkerProcess(self.threads, self.command, affinity=on_cpu)
             who = {"backend": self.backend, "threads": self.threads, "resident": self.resident}
             hello = self._process.ask("hello", self._timeout_s, **who, cpus=cpu_numbers())
             try:
