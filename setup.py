@@ -33,7 +33,7 @@ WORKLOADS, TRANSFERS = "gemmlab/workloads", "gemmlab/_gpu/transfers"
 GLUE, THREADS = "gemmlab/_cpu/packed_backend", "gemmlab/_cpu/threads"
 # For each instruction set; the one that takes longest is the first.
 LIBRARIES = [f"{PACKED}/kernels.cpp", f"{WORKLOADS}/loops/postings.c", f"{WORKLOADS}/loops/gpp.c",
-             f"{ROOFLINE}/loops/fma.c", f"{ROOFLINE}/loops/stream.c"]
+             f"{RUNGS}/tiles/rungs.cpp", f"{ROOFLINE}/loops/fma.c", f"{ROOFLINE}/loops/stream.c"]
 ONCE = [f"{GLUE}/_packed", "gemmlab/_cpu/_driver", "gemmlab/_front", "gemmlab/_cpu/_features", "gemmlab/_auto/_choice",
         f"{THREADS}/_threads", f"{WORKLOADS}/_postings", f"{WORKLOADS}/_gpp", f"{ROOFLINE}/_cache", f"{ROOFLINE}/_fma",
         f"{ROOFLINE}/_stream", f"{TRANSFERS}/_copies"]
@@ -102,7 +102,7 @@ def of_isa(source: str, isa: str) -> str:
 
 def extension(name: str, source: str, flags: list[str]) -> Extension:
     """One of them; C++ if it is cpu-packed's."""
-    cxx = name.startswith((PACKED, GLUE))
+    cxx = name.startswith((PACKED, GLUE)) or source.endswith(".cpp")
     return Extension(name.replace("/", "."), [source], include_dirs=INCLUDE, depends=CXX_HEADERS if cxx else C_HEADERS,
                      extra_compile_args=flags, language="c++" if cxx else None,
                      optional=name.endswith(("/fma", "/stream", "dot/kernels", "amx/kernels")),  # for some compilers
@@ -143,7 +143,8 @@ class BuildExt(build_ext):
             if each.name.endswith(CALLERS):
                 of_folder = caller_flags
             of_language = CXX_FLAGS if each.language == "c++" else of_folder
-            threads = each.sources[0] not in LIBRARIES  # in a library nothing is shared among threads
+            # In a library nothing is shared among threads, but for the rungs.
+            threads = each.sources[0] not in LIBRARIES or each.sources[0].startswith(RUNGS)
             each.extra_compile_args = openmp_compile * threads + compile_flags + of_language + each.extra_compile_args
             each.extra_link_args = openmp_link * threads
             each.language = "c"  # links without the C++ library

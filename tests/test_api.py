@@ -20,9 +20,11 @@ import gemmlab
 from gemmlab import UnknownBackend, UnsupportedProblem, _api, _front
 from gemmlab._cpu import machine
 from gemmlab._cpu.baselines import limited
+from gemmlab._cpu.rungs import ladder
 
-RUNGS = ["cpu-naive", "cpu-ikj", "cpu-blocked", "cpu-blocked-local"]
+RUNGS = [rung.name for rung in ladder.RUNGS]
 THREADED = RUNGS[1:]
+BLOCKED = RUNGS[2:]
 AVAILABLE = [name for name, row in gemmlab.backends().items() if row.available]
 ONES = np.ones((4, 4))
 RNG = np.random.default_rng(20)
@@ -376,7 +378,7 @@ def test_a_trace_tells_what_ran():
     assert call.seconds > 0
 
 
-@pytest.mark.parametrize("name", ["cpu-blocked", "cpu-blocked-local"])
+@pytest.mark.parametrize("name", BLOCKED)
 def test_a_trace_has_parameters_with_defaults_filled_in(name):
     params, known = ran(backend=name, bs_c=48, bs_k=None).params, gemmlab.get_backend(name).params
     assert list(params) == list(known)
@@ -472,7 +474,7 @@ def test_numpys_integers_are_integers():
 
 @pytest.mark.parametrize("value", [1, 3, 7, 1000, 2**31])
 @pytest.mark.parametrize("size", ["bs_r", "bs_c", "bs_k"])
-@pytest.mark.parametrize("name", ["cpu-blocked", "cpu-blocked-local"])
+@pytest.mark.parametrize("name", BLOCKED)
 def test_any_block_size_gives_the_product(name, size, value):
     a, b = whole_numbers(37, 41), whole_numbers(41, 147)
     for first in range(5):  # also where b does not start with a cache line

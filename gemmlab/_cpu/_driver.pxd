@@ -33,6 +33,7 @@ cdef class Kernel(CompiledWay):
     cdef readonly bint serial
     cdef readonly Library library
     cdef BlockRule rule
+    cdef double band_flop
 
     cdef RungParams params(self, int type_num, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, Py_ssize_t ldb, int threads)
     cdef int multiply(self, int type_num, char *a, Py_ssize_t lda, bint at, char *b, Py_ssize_t ldb, bint bt,

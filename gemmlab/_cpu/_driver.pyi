@@ -7,7 +7,7 @@ SCHEDULES: dict[str, int]
 DEFAULT_SCHEDULE: str
 
 def default_blocks(
-    rule: tuple[int, int, int, int], itemsize: int, m: int, n: int, ldb: int, threads: int
+    rule: tuple[int, ...], itemsize: int, m: int, n: int, ldb: int, threads: int
 ) -> tuple[int, int, int]: ...
 def layout(x: np.ndarray[Any, Any]) -> str: ...
 def leading_dimension(x: np.ndarray[Any, Any]) -> int: ...
@@ -30,7 +30,8 @@ class Kernel(CompiledWay):
         *,
         convention: str = "rung",
         serial: bool = False,
-        blocks: tuple[int, int, int, int] = ...,
+        blocks: tuple[int, ...] = ...,
+        band_flop: float = ...,
     ) -> None: ...
     def run(
         self,

@@ -61,7 +61,7 @@ cdef extern from *:
 
 # Ctrl-C ends a long product of a rung between two bands of C: some block rows, or some columns of one. Each number of C
 # is computed as without bands. Threads wait for each other at the end of a band, so bands grow until they take BAND_S.
-cdef double FIRST_FLOP = 2e7, FIRST_FLOP_OF_BLOCKS = 1e9, BAND_S = 0.25  # of the first band; a further one
+cdef double FIRST_FLOP = 2e7, BAND_S = 0.25  # of the first band, but where a rung has another number; a further one
 
 
 cdef int ask_for_signals() except -1 nogil:
@@ -87,7 +87,7 @@ cdef int DYNAMIC = 2
 
 
 def default_blocks(rule, Py_ssize_t itemsize, Py_ssize_t m, Py_ssize_t n, Py_ssize_t ldb, int threads):
-    """`bs_r`, `bs_c` and `bs_k` of a blocked rung. `rule`: least, widest, l1 and way, in bytes (`rungs/blocks.pxd`)."""
+    """`bs_r`, `bs_c` and `bs_k` of a blocked rung. `rule`: a BlockRule (`rungs/blocks.pxd`)."""
     cdef BlockRule bytes_ = rule_of(rule)
     cdef RungParams params
     params.threads = threads
@@ -97,7 +97,7 @@ def default_blocks(rule, Py_ssize_t itemsize, Py_ssize_t m, Py_ssize_t n, Py_ssi
 
 cdef BlockRule rule_of(rule) except *:
     cdef BlockRule bytes_
-    bytes_.least, bytes_.widest, bytes_.l1, bytes_.way = rule
+    bytes_.least, bytes_.widest, bytes_.l1, bytes_.way, bytes_.l2, bytes_.l3, bytes_.tile_rows = rule
     return bytes_
 
 
@@ -195,8 +195,7 @@ cdef class CompiledWay:
     """The compiled way of plain products, which `_front` calls."""
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads):
-        """A plain product; None for any other, which takes the general path, where everything is checked and
-        every error is raised. `threads` is the number that the caller asks for, or 0."""
+        """A plain product; None for any other, which takes the general path. `threads`: what the caller wants, or 0."""
         raise NotImplementedError
 
 
@@ -211,23 +210,24 @@ cdef class Kernel(CompiledWay):
         How they are called: as a rung, as a BLAS's `sgemm_` and `dgemm_`, or as `bli_sgemm` and `bli_dgemm`.
     serial : bool
         Whether they ignore the number of threads (then none is recorded but 1).
-    blocks : tuple of int
-        What block sizes follow from, as in `default_blocks`; a kernel without blocks ignores it.
+    blocks, band_flop : tuple of int, float
+        Of a rung: what block sizes follow from (`default_blocks`), and operations of a long product's first band.
     """
 
     def __init__(self, size_t float32, size_t float64, *, str convention="rung", bint serial=False,
-                 blocks=(1, 1, 1, 1)):
+                 blocks=(1, 1, 1, 1, 0, 0, 1), double band_flop=FIRST_FLOP):
         self.f32 = <void *> float32
         self.f64 = <void *> float64
         self.convention = CONVENTIONS[convention]
         self.serial = serial
         self.library = Library()
         self.rule = rule_of(blocks)
+        self.band_flop = band_flop
 
     cdef RungParams params(self, int type_num, Py_ssize_t m, Py_ssize_t n, Py_ssize_t k, Py_ssize_t ldb, int threads):
         """The default parameters of a product; `threads` is 0 where the caller names no number."""
         cdef RungParams params
-        params.threads, params.accumulate = 1, False
+        params.threads, params.accumulate, params.failed = 1, False, False
         if self.convention == RUNG and not self.serial:
             params.threads = usable_threads(min(threads, m) if threads else threads_for(2.0 * m * n * k, TEAM_FLOP))
         choose_blocks(&self.rule, 4 if type_num == cnp.NPY_FLOAT else 8, m, n, ldb, &params)
@@ -267,7 +267,7 @@ cdef class Kernel(CompiledWay):
                       RungParams *params) except -1 nogil:
         """`call`; for a long product of a rung, in bands."""
         cdef bint has_blocks = self.rule.widest > 1
-        cdef double first = FIRST_FLOP_OF_BLOCKS if has_blocks else FIRST_FLOP, start
+        cdef double first = self.band_flop, start
         cdef Py_ssize_t size = 4 if type_num == cnp.NPY_FLOAT else 8, rows = m, columns = n, i = 0, j = 0, high, wide
         if self.convention == RUNG and 2.0 * m * n * k > first:
             rows = (params.bs_r if has_blocks else 1) * params.threads
@@ -277,16 +277,16 @@ cdef class Kernel(CompiledWay):
             high, wide, start = min(rows, m - i), min(columns, n - j), seconds_now()
             self.call(type_num, a + i * lda * size, lda, at, b + j * size, ldb, bt, c + (i * ldc + j) * size, ldc,
                       high, wide, k, params)
+            if params.failed:
+                with gil:
+                    raise MemoryError("there is no memory for the copies that this rung makes of its operands")
             j += wide
             if j == n:
                 i, j = i + high, 0
             if i == m:
                 return 0
             if seconds_now() - start < BAND_S:
-                if columns < n:
-                    columns = min(n, 2 * columns)
-                else:
-                    rows = 2 * rows
+                columns, rows = min(n, 2 * columns), rows if columns < n else 2 * rows
             ask_for_signals()
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads):
@@ -355,7 +355,7 @@ cdef class Kernel(CompiledWay):
         cdef double unasked = 0
         cdef RungParams params
         params.threads, params.bs_r, params.bs_c, params.bs_k = usable_threads(min(threads, m)), bs_r, bs_c, bs_k
-        params.accumulate = accumulate
+        params.accumulate, params.failed = accumulate, False
         for axis in range(ndim - 2):
             index[axis] = 0
         set_schedule(kind, &old_kind, &old_chunk)

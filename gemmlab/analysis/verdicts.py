@@ -86,14 +86,14 @@ def answers(group: Group) -> dict[str, str]:
     """What a reader asks first: the questions in a few words, each with its answer; of their own matrices first."""
     if not group.products:
         return {"Measured": "No product was measured on this device, only its ceilings."}
-    own = group.ranking(USER_SUITE)
-    ranking = own or group.ranking()
+    own, ranking = group.ranking(USER_SUITE), group.ranking()
     if not ranking:
         return {"Measured": f"No backend was timed {group.phrase}; the reasons are listed below."}
     judged = verdicts(group)
     said = {
-        "On your matrices" if own else "Fastest here": _fastest(group, ranking),
-        "Distance to the limit": _distance_to_peak(group, ranking[0]),
+        "On your matrices": _fastest(group, own) if own else "",
+        "Fastest here": _fastest(group, ranking) if ranking != own else "",
+        "Distance to the limit": _distance_to_peak(group, (own or ranking)[0]),
         "What limits the others": _others(judged, _winners(ranking)),
         "Left out": _left_out(judged),
     }

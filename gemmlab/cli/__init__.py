@@ -1,7 +1,8 @@
 """The command line: `gemmlab COMMAND`.
 
     arguments.py    every command with its options
-    measuring.py    what the commands that measure do: report, bench, roofline, study
+    benching.py     bench: backends at products, and against an earlier run or a baseline
+    measuring.py    what the other commands that measure do: report, roofline, study; and records
     tuning.py       tune: what is fastest on this machine
     inspecting.py   what the others do: backends, verify, cache, info
     product.py      product: one large product, from file to file

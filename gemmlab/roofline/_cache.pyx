@@ -32,6 +32,7 @@ cdef extern from "replay.h" nogil:
     ctypedef struct Operands:
         Count m, n, k, size
         Matrix a, b, c
+        Count copy_of_a, copy_of_b
     Count round_up(Count, Count)
     void one(const Core *, Count, uint32_t)
     void piece(const Core *, Count, Count, uint32_t)
@@ -121,21 +122,24 @@ cdef class Caches:
         with nogil:
             write_back_all(self.sink.core.first, self.sink.core.memory, <uint32_t> self.lines)
 
-    cdef Operands operands(self, Count m, Count n, Count k, Count size, Count more=0) except *:
-        """A, B and C, each on separate pages, with memory for `more` bytes after them."""
+    cdef Operands operands(self, Count m, Count n, Count k, Count size, Count of_a, Count of_b) except *:
+        """A, B and C, each on separate pages, and after them copies of so many numbers of A and B."""
         cdef Operands x
         x.m, x.n, x.k, x.size = m, n, k, size
         x.a.pitch, x.b.pitch, x.c.pitch = k * size, n * size, n * size
         x.a.start = 0
         x.b.start = round_up(m * x.a.pitch, PAGE_BYTES)
         x.c.start = x.b.start + round_up(k * x.b.pitch, PAGE_BYTES)
-        if x.c.start + round_up(m * x.c.pitch, PAGE_BYTES) + more > self.lines * LINE_BYTES:
+        x.copy_of_a = x.c.start + round_up(m * x.c.pitch, PAGE_BYTES)
+        x.copy_of_b = x.copy_of_a + round_up(of_a * size, PAGE_BYTES)
+        if x.copy_of_b + round_up(of_b * size, PAGE_BYTES) > self.lines * LINE_BYTES:
             raise ValueError(f"operands and buffers do not fit {self.lines * LINE_BYTES} bytes of memory")
         return x
 
-    def replay(self, Count m, Count n, Count k, Count size, const int64_t[:, ::1] steps):
-        """Replay loops, a row each as in the struct Step, for numbers of `size` bytes."""
-        cdef Operands x = self.operands(m, n, k, size)
+    def replay(self, Count m, Count n, Count k, Count size, const int64_t[:, ::1] steps, copies=(0, 0)):
+        """Replay loops, a row each as in the struct Step, for numbers of `size` bytes. `copies`: how many numbers those
+        of a block of A and of one of B have."""
+        cdef Operands x = self.operands(m, n, k, size, copies[0], copies[1])
         cdef Block blocks[MAX_INDICES]
         if steps.shape[1] * sizeof(int64_t) != sizeof(Step) or steps.shape[0] > MAX_INDICES - 3:
             raise ValueError(f"{steps.shape[0]} steps of {steps.shape[1]} numbers are no loops")

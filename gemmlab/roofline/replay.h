@@ -21,10 +21,11 @@ typedef struct Matrix {
     Count start, pitch;
 } Matrix;
 
-/* Three of them, and the bytes of a number. */
+/* Three of them, the bytes of a number, and where the copies of a block of A and of one of B begin. */
 typedef struct Operands {
     Count m, n, k, size;
     Matrix a, b, c;
+    Count copy_of_a, copy_of_b;
 } Operands;
 
 static inline Count min(Count x, Count y) { return x < y ? x : y; }
@@ -63,7 +64,8 @@ typedef struct Step {
     Count matrix, row, column;         /* of an access: A, B or C (0, 1, 2), or none (-1) in a loop */
     Count piece, moved, writes, first; /* the block of `column`; moved back into the row; only where `first` is at 0 */
     Count beside, beside_row;          /* a matrix of which the same piece is read line by line, or none (-1) */
-} Step;
+    Count panel, rows, columns;        /* of a copy: numbers of a panel's row, and the blocks that were copied; or 0 */
+} Step;                                /* in a loop, `moved` is a tile's rows, and it goes back as far as that needs */
 
 #define MOST_IN_LOOP 8
 
@@ -77,7 +79,16 @@ typedef struct Target {
     uint32_t state;
 } Target;
 
+/* A row of a panel: the panels of a block follow one another, each as deep as the block. */
+static inline Count address_in_copy(const Operands *o, const Step *s, const Block *block) {
+    const Block rows = block[s->rows];
+    const Count before = (block[s->column].start - block[s->columns].start) * rows.extent;
+    const Count start = s->matrix == 0 ? o->copy_of_a : o->copy_of_b;
+    return start + (before + (block[s->row].start - rows.start) * s->panel) * o->size;
+}
+
 static inline Target target_of(const Operands *o, const Step *s, const Block *block) {
+    if (s->panel) return (Target){address_in_copy(o, s, block), s->panel * o->size, -1, s->writes ? DIRTY : 0};
     const Block columns = block[s->column];
     const Count start = s->moved ? max(0, min(columns.start, o->n - s->moved)) : columns.start;
     const Count extent = s->moved ? min(s->moved, o->n) : columns.extent;
@@ -128,7 +139,8 @@ static void replay(const Core *x, const Operands *o, const Step *steps, Count fr
             if (!is_left_out(s, block)) go_to(x, target_of(o, s, block));
             continue;
         }
-        const Block over = block[s->over];
+        Block over = block[s->over];
+        if (s->moved) over = (Block){max(0, min(over.start, o->m - s->moved)), min(s->moved, o->m)};
         int innermost = s->by == 1 && s->end - i - 1 <= MOST_IN_LOOP;
         for (Count j = i + 1; j < s->end; j++)
             innermost = innermost && steps[j].matrix >= 0 && !(steps[j].piece && steps[j].column == s->index);

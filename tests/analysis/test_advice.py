@@ -59,7 +59,7 @@ class TestFaster:
         assert advised("cpu-blas", *speeds(cpu_blas=100, cpu_mkl=210)) == "Use cpu-mkl: 2.1 times the speed."
 
     def test_the_next_rung_is_not_named_twice(self):
-        said = advised("cpu-blocked-local", *speeds(cpu_blocked_local=50, cpu_packed=200))
+        said = advised("cpu-five-loops", *speeds(cpu_five_loops=50, cpu_packed=200))
         assert "it has 4 times the speed." in said
         assert "Use" not in said
 

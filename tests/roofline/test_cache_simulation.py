@@ -21,8 +21,10 @@ from gemmlab.roofline.simulation import refusal, simulate, steps
 PAGE, LINE = 4096, 64
 SMALL = {"L1": (2 << 10, 4), "L2": (8 << 10, 8), "L3": (24 << 10, 6)}
 STUDY = {"L1": (32 << 10, 8), "L2": (256 << 10, 8), "L3": (1 << 20, 16)}
-RUNGS = ("cpu-naive", "cpu-ikj", "cpu-blocked", "cpu-blocked-local", "cpu-packed")
+COPYING = ("cpu-pack-b", "cpu-pack-ab", "cpu-five-loops")
+RUNGS = ("cpu-naive", "cpu-ikj", "cpu-blocked", "cpu-blocked-local", "cpu-register", *COPYING, "cpu-packed")
 BLOCKS = {"bs_r": 7, "bs_c": 6, "bs_k": 5}
+TILED = BLOCKS | {"tile_rows": 3, "tile_columns": 4}
 SHAPES = [(9, 13, 11), (16, 16, 16), (3, 40, 20), (20, 3, 7), (1, 1, 1)]
 
 
@@ -151,6 +153,16 @@ class Core:
         self.start["c"] = self.start["b"] + up(k * n * size, PAGE)
         self.end = self.start["c"] + up(m * n * size, PAGE)
 
+    def copied(self, numbers):
+        """Copies of a block of A and of one of B lie after C."""
+        self.start["copy of a"] = self.end
+        self.start["copy of b"] = self.end + up(numbers[0] * self.size, PAGE)
+
+    def touch_panel(self, name, start, numbers, write):
+        first = self.start[name] + start * self.size
+        for line in range(first // LINE, (first + numbers * self.size - 1) // LINE + 1):
+            self.caches.touch(line, write)
+
     def lines(self, name, i, j, count=1):
         first = self.start[name] + i * self.pitch[name] + j * self.size
         return list(range(first // LINE, (first + count * self.size - 1) // LINE + 1))
@@ -217,11 +229,92 @@ def blocked_local(x, m, n, k, bs_r, bs_c, bs_k, strip):
                         x.write("c", i, j, min(j + strip, j0 + bs_c, n) - j)
 
 
+def register(x, m, n, k, bs_r, bs_c, bs_k, tile_rows, tile_columns):
+    for i0 in range(0, m, bs_r):
+        for p0 in range(0, k, bs_k):
+            for j0 in range(0, n, bs_c):
+                for i in range(i0, min(i0 + bs_r, m), tile_rows):
+                    for j in range(j0, min(j0 + bs_c, n), tile_columns):
+                        top, left = max(0, min(i, m - tile_rows)), max(0, min(j, n - tile_columns))
+                        for p in range(p0, min(p0 + bs_k, k)):
+                            x.read("b", p, left, min(tile_columns, n))
+                            for row in range(top, min(top + tile_rows, m)):
+                                x.read("a", row, p)
+                        for row in range(i, min(i + tile_rows, i0 + bs_r, m)):
+                            x.write("c", row, j, min(j + tile_columns, j0 + bs_c, n) - j)
+
+
+def copy_b(x, p0, depth, j0, width, columns):
+    for j in range(0, width, columns):
+        for p in range(depth):
+            x.read("b", p0 + p, j0 + j, min(columns, width - j))
+            x.touch_panel("copy of b", j * depth + p * columns, columns, True)
+
+
+def copy_a(x, i0, height, p0, depth, rows):
+    for i in range(0, height, rows):
+        for p in range(depth):
+            for row in range(i, min(i + rows, height)):
+                x.read("a", i0 + row, p0 + p)
+            x.touch_panel("copy of a", i * depth + p * rows, rows, True)
+
+
+def panels(x, m, i0, height, p0, depth, j0, width, rows, columns, a_is_copied):
+    for j in range(0, width, columns):
+        for i in range(0, height, rows):
+            top = max(0, min(i0 + i, m - rows))
+            for p in range(depth):
+                x.touch_panel("copy of b", j * depth + p * columns, columns, False)
+                if a_is_copied:
+                    x.touch_panel("copy of a", i * depth + p * rows, rows, False)
+                else:
+                    for row in range(top, min(top + rows, m)):
+                        x.read("a", row, p0 + p)
+            for row in range(i, min(i + rows, height)):
+                x.write("c", i0 + row, j0 + j, min(columns, width - j))
+
+
+def pack_b(x, m, n, k, bs_r, bs_c, bs_k, tile_rows, tile_columns):
+    for i0 in range(0, m, bs_r):
+        for p0 in range(0, k, bs_k):
+            depth, height = min(bs_k, k - p0), min(bs_r, m - i0)
+            for j0 in range(0, n, bs_c):
+                width = min(bs_c, n - j0)
+                copy_b(x, p0, depth, j0, width, tile_columns)
+                panels(x, m, i0, height, p0, depth, j0, width, tile_rows, tile_columns, False)
+
+
+def pack_ab(x, m, n, k, bs_r, bs_c, bs_k, tile_rows, tile_columns):
+    for i0 in range(0, m, bs_r):
+        for p0 in range(0, k, bs_k):
+            depth, height = min(bs_k, k - p0), min(bs_r, m - i0)
+            copy_a(x, i0, height, p0, depth, tile_rows)
+            for j0 in range(0, n, bs_c):
+                width = min(bs_c, n - j0)
+                copy_b(x, p0, depth, j0, width, tile_columns)
+                panels(x, m, i0, height, p0, depth, j0, width, tile_rows, tile_columns, True)
+
+
+def five_loops(x, m, n, k, bs_r, bs_c, bs_k, tile_rows, tile_columns):
+    for j0 in range(0, n, bs_c):
+        for p0 in range(0, k, bs_k):
+            depth, width = min(bs_k, k - p0), min(bs_c, n - j0)
+            copy_b(x, p0, depth, j0, width, tile_columns)
+            for i0 in range(0, m, bs_r):
+                height = min(bs_r, m - i0)
+                copy_a(x, i0, height, p0, depth, tile_rows)
+                panels(x, m, i0, height, p0, depth, j0, width, tile_rows, tile_columns, True)
+
+
 LOOPS = {  # a rung's loops, as here and as data, and their parameters
     "ikj": (ikj, traffic.IKJ, {}),
     "naive": (naive, traffic.NAIVE, {}),
     "blocked": (blocked, traffic.BLOCKED, BLOCKS),
     "blocked_local": (blocked_local, traffic.BLOCKED_LOCAL, BLOCKS | {"strip": 4}),
+    "register": (register, traffic.REGISTER, TILED),
+    "pack_b": (pack_b, traffic.PACK_B, TILED),
+    "pack_ab": (pack_ab, traffic.PACK_AB, TILED),
+    "five_loops": (five_loops, traffic.FIVE_LOOPS, TILED),
 }
 
 
@@ -230,11 +323,13 @@ LOOPS = {  # a rung's loops, as here and as data, and their parameters
 @pytest.mark.parametrize("name", LOOPS)
 def test_the_replay_of_a_rung_is_its_loop_nest(name, shape, size):
     levels, (loops, nest, params) = [(2, 2), (3, 4), (8, 4)], LOOPS[name]
-    core = Core(*shape, size, levels)
+    core, parameters = Core(*shape, size, levels), dict(zip("mnk", shape, strict=True)) | params
+    copies = simulation.copies(parameters) if "tile_rows" in params else (0, 0)
+    core.copied(copies)
     loops(core, *shape, **params)
     core.caches.finish()
     caches = Caches(levels, 1 << 18)
-    caches.replay(*shape, size, steps(nest, dict(zip("mnk", shape, strict=True)) | params))
+    caches.replay(*shape, size, steps(nest, parameters), copies)
     caches.finish()
     assert caches.moved == [tuple(moved) for moved in core.caches.moved]
 
@@ -245,6 +340,8 @@ def plan_of(name, m, n, k, dtype="float64"):
     problem = Problem(*(np.broadcast_to(np.dtype(dtype).type(0), shape) for shape in shapes), threads=1)
     backend = Packed() if name == "cpu-packed" else gemmlab.get_backend(name)  # of the instruction set in force
     blocks = {"bs_c": 48, "bs_k": 48} if "bs_c" in backend.params else {}
+    if name == "cpu-five-loops":
+        del blocks["bs_c"]  # of L3, and not of L1
     params = backend.resolve(problem, blocks)
     return params, backend.traffic(problem, {cache: nbytes for cache, (nbytes, _) in STUDY.items()}, **params)
 
@@ -265,12 +362,14 @@ def test_no_rung_moves_less_than_its_operands(name, shape, dtype):
 def test_what_fits_moves_once(name):
     params, modelled = plan_of(name, 64, 64, 64)
     moved = simulate(name, 64, 64, 64, "float64", params, STUDY)
-    assert moved["dram"] == modelled["dram"] == 4 * 64 * 64 * 8
+    assert modelled["dram"] == pytest.approx(moved["dram"], rel=0.02 if name in COPYING else 0)
+    copies = (moved["dram"] - 4 * 64 * 64 * 8) / (2 * 64 * 64 * 8)  # brought in and written back once
+    assert 0 < copies <= 2.2 if name in COPYING else copies == 0
 
 
 IN_FORCE = isa.available()[-1]
 ON = [(name, level) for name in RUNGS for level in isa.available()
-      if level == IN_FORCE or name in ("cpu-blocked-local", "cpu-packed")]  # of the others it makes no difference
+      if level == IN_FORCE or name not in ("cpu-naive", "cpu-ikj", "cpu-blocked")]  # to those it makes no difference
 
 
 @pytest.mark.parametrize("shape", [(400, 400, 400), (300, 420, 260), (250, 600, 150)], ids=str)

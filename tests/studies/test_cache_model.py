@@ -45,12 +45,12 @@ def test_the_command_simulates_writes_records_and_draws_again(capsys, tmp_path, 
     assert main(["study", "cache-model", "--sizes", "24,40"]) == 0
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
-    assert "10 of 10 are within 15 % of the simulation." in out
+    assert "18 of 18 are within 15 % of the simulation." in out
     assert "Megabytes from memory" in out
     folder = tmp_path / "study-cache-model"
     assert {path.name for path in folder.iterdir()} == {"cache-model.txt", "records.jsonl"}
     records = read(folder / "records.jsonl")
-    assert len(records) == 5 * 2 * 2
+    assert len(records) == 9 * 2 * 2
     for record in records:
         assert (record["status"], record["median_s"], record["threads"]) == ("ok", None, 1)
         assert all(record[key] > 0 for key in KEYS)

@@ -20,6 +20,7 @@ from reference import Reading, acceptable
 
 import gemmlab
 from gemmlab._cpu import isa
+from gemmlab._cpu.rungs.ladder import RUNGS
 
 __all__ = ["DIFFERENCES", "Array", "Call", "check"]
 
@@ -27,6 +28,7 @@ BITS_EVERY = 7  # one call of so many is repeated on other threads and on some r
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 GemmArray = type(gemmlab.asarray(()))
 FOR_PACKED = ("auto", "cpu", "cpu-packed")
+CPU_LADDER = tuple(rung.name for rung in RUNGS)
 FUNCTIONS: dict[str, Callable[..., Any]] = {"use": gemmlab.matmul, "numpy": np.matmul, "operator": operator.matmul}
 DISPATCHED = {"matrix", "masked", "subclass"}  # kinds for which NumPy asks their class
 Loop = np.dtype[Any] | None
@@ -102,7 +104,7 @@ def _has_options_of_numpy(call: Call) -> bool:
 
 
 def _adds_to_out(call: Call) -> bool:
-    return call.backend in (*FOR_PACKED, "cpu-naive", "cpu-ikj", "cpu-blocked", "cpu-blocked-local") and not (
+    return call.backend in (*FOR_PACKED, *CPU_LADDER) and not (
         _kinds(call) & {*DISPATCHED, "dask"}
     )
 
@@ -412,7 +414,7 @@ def _raw(x: Any) -> Any:
 def _check_bits(call: Call, result: Any) -> None:
     """The same bits on any number of threads; of cpu-packed, also for some rows of A. They are promised of `auto` only
     where it takes cpu-packed, which is then asked for by name: fewer rows may be of another class of shape."""
-    if call.backend not in ("auto", "cpu-packed", "cpu-naive", "cpu-ikj", "cpu-blocked", "cpu-blocked-local"):
+    if call.backend not in ("auto", "cpu-packed", *CPU_LADDER):
         return
     if any(array.kind not in ("ndarray", "memmap") for array in (call.a, call.b)):
         return

@@ -17,6 +17,7 @@ from calls import Array, Call, dtype_of
 from hypothesis import strategies as st
 
 import gemmlab
+from gemmlab._cpu.rungs.ladder import RUNGS
 
 
 def weighted(*shares: tuple[Any, int]) -> st.SearchStrategy[Any]:
@@ -199,7 +200,7 @@ def _result_dtype(dtypes: Sequence[str]) -> str:
 
 # Options
 
-OUR_RUNGS = ("cpu-naive", "cpu-ikj", "cpu-blocked", "cpu-blocked-local", "cpu-packed")
+OUR_RUNGS = (*(rung.name for rung in RUNGS), "cpu-packed")
 BACKENDS = st.sampled_from((
     *("auto",) * 8, *("cpu-packed",) * 5, *OUR_RUNGS, "cpu",
     *(name for name in ("cpu-numpy", "cpu-blas", "cpu-mkl", "cpu-blis") if gemmlab.backends()[name].available),
@@ -210,7 +211,7 @@ OF_PACKED = {"mc": SIDES, "kc": st.sampled_from((None, 1, 3, 8, 16, 64, 200)), "
 OF_BLOCKED = {"bs_r": SIDES, "bs_c": SIDES, "bs_k": SIDES, "schedule": SCHEDULES}
 PARAMS = {
     **dict.fromkeys(("auto", "cpu", "cpu-packed"), OF_PACKED),
-    **dict.fromkeys(("cpu-blocked", "cpu-blocked-local"), OF_BLOCKED),
+    **{rung.name: OF_BLOCKED for rung in RUNGS if "bs_r" in rung.params},
     "cpu-ikj": {"schedule": SCHEDULES},
 }
 WITH_PARAMS = weighted((False, 2), (True, 1))

@@ -9,7 +9,7 @@ from randomness import RNG
 
 import gemmlab
 
-OURS = ["cpu-packed", "cpu-naive", "cpu-ikj", "cpu-blocked", "cpu-blocked-local"]
+OURS = ["cpu-packed", "cpu-naive", "cpu-ikj", "cpu-blocked", "cpu-blocked-local", "cpu-five-loops"]
 SHAPES = {
     "square": ((5000, 5000), (5000, 5000)), "a stack": ((1500, 200, 200), (200, 200)),
     "few rows": ((90, 6000), (6000, 9000)), "a short k": ((8000, 48), (48, 6000)),

@@ -36,7 +36,7 @@ class Packed(FullBackend):
     name, kind, accumulates, is_compiled = "cpu-packed", "rung", True, True
     summary = "five loops, packed panels, a register tile: every dtype"
     source = "Goto and van de Geijn 2008, BLIS; announced by the oneAPI report, Nizhny Novgorod 2021"
-    over: Mapping[str, str] = {"cpu-blocked-local": "packs its operands and keeps a tile of C in registers"}
+    over: Mapping[str, str] = {"cpu-five-loops": "plans each shape, and has a team of threads that never waits"}
     params: Mapping[str, Param] = {
         param.name: param
         for param in (

@@ -13,6 +13,11 @@ what was stored one row of B earlier, about twelve cycles with the multiply-add 
 that: 2 KiB are 32 vectors of AVX-512, and 64 of AVX2. `cpu-blocked-local` keeps its sums in registers, so the width of
 its buffer is enough, and the block can have many rows, which saves loads and stores of C. Where the ways allow only
 few, the block has more columns instead, at most `widest`: columns beside each other are in different sets.
+`cpu-register` does the same with the width of its tile.
+
+A copy of B lies in adjacent lines, so for `cpu-pack-b` and `cpu-pack-ab` only half of L1 limits it: a block is one
+panel, `least` wide, and as deep as that allows. `cpu-five-loops` adds a block of A in half of L2, and one of B in half
+of L3.
 """
 
 from gemmlab._cpu.rungs.rung cimport LINE_BYTES, RungParams
@@ -21,28 +26,36 @@ cdef enum:
     MOST_ROWS_OF_C = 192  # of a block row, so that its part of A stays in the second-level cache
     MOST_ROWS_OF_B = 48
 
-# In bytes: widths of a block of B, the L1 cache, and one of its ways (a power of two).
+# In bytes: widths of a block of B, the L1 cache, one of its ways (a power of two, or 0 where B is copied), and, where
+# they have blocks, L2 and L3. And the rows of a tile.
 cdef struct BlockRule:
-    Py_ssize_t least, widest, l1, way
+    Py_ssize_t least, widest, l1, way, l2, l3, tile_rows
 
 
 cdef inline void choose_blocks(const BlockRule *rule, Py_ssize_t itemsize, Py_ssize_t m, Py_ssize_t n, Py_ssize_t ldb,
                                RungParams *params) noexcept nogil:
     """Block sizes for params.threads; m, n and ldb in numbers."""
-    cdef Py_ssize_t width = rule.least
+    cdef Py_ssize_t width = rule.least, most = MOST_ROWS_OF_C
+    if rule.way == 0:
+        params.bs_k, params.bs_c = max(1, rule.l1 // 2 // width), width // itemsize
+        if rule.l2:
+            most = max(1, rule.l2 // 2 // (params.bs_k * itemsize))
+            params.bs_c *= max(1, rule.l3 // 2 // (params.bs_k * width))
+        params.bs_r = rows_of_c(m, params.threads, most, rule.tile_rows)
+        return
     if rule.least == rule.widest:
         width = even_width(n * itemsize, width)
-    params.bs_r = rows_of_c(m, params.threads)
+    params.bs_r = rows_of_c(m, params.threads, most, rule.tile_rows)
     params.bs_k = rows_of_b(rule, width, ldb * itemsize)
     while 2 * width <= rule.widest and rows_of_b(rule, 2 * width, ldb * itemsize) >= params.bs_k:
         width *= 2
     params.bs_c = width // itemsize
 
 
-cdef inline Py_ssize_t rows_of_c(Py_ssize_t m, Py_ssize_t threads) noexcept nogil:
-    """Rows of a block row of C: equal shares for the threads."""
-    cdef Py_ssize_t shares = threads * ((m + threads * MOST_ROWS_OF_C - 1) // (threads * MOST_ROWS_OF_C))
-    return max(1, (m + shares - 1) // shares)
+cdef inline Py_ssize_t rows_of_c(Py_ssize_t m, Py_ssize_t threads, Py_ssize_t most, Py_ssize_t tile) noexcept nogil:
+    """Rows of a block row of C: equal shares for the threads, in whole tiles."""
+    cdef Py_ssize_t shares = threads * ((m + threads * most - 1) // (threads * most))
+    return max(1, (m + shares * tile - 1) // (shares * tile)) * tile
 
 
 cdef inline Py_ssize_t even_width(Py_ssize_t row, Py_ssize_t width) noexcept nogil:

@@ -23,16 +23,20 @@ from gemmlab._cpu._driver import (
     leading_dimension,
 )
 from gemmlab._cpu.layouts import not_its_dtype, run_in_layouts
-from gemmlab._cpu.rungs import traffic
+from gemmlab._cpu.rungs import tiled, traffic
 from gemmlab._cpu.threads._threads import allowed_threads, default_threads
 from gemmlab._problem import Problem
 
 ITEMSIZE = {"float32": 4, "float64": 8}
-USUAL_L1 = 32 * 1024  # where the system does not tell
+USUAL_L1 = 32 << 10  # where the system does not tell
 L1_WAY = 4096  # bytes: no larger than a page, since the set is looked up before the address is translated
 ROW_PIECE = 2048  # bytes of a row of B in a block of `cpu-blocked`
-WIDEST_OF_STRIPS = 1024  # the same in `cpu-blocked-local`, where L1 holds few rows
+WIDEST_OF_STRIPS = 1024  # the same in `cpu-blocked-local` and `cpu-register`, where L1 holds few rows
+BAND_FLOP = {True: 1e9, False: 2e7}  # of a first band, by whether the rung has blocks
+BAND_FLOP_OF_COPIES = 1e10  # a band copies B anew
 REPORT_R = "oneAPI matrix multiplication report, Nizhny Novgorod 2021"
+GOTO = "Goto and van de Geijn, Anatomy of high-performance matrix multiplication, ACM TOMS 34(3), 2008"
+BLIS = "Van Zee and van de Geijn, BLIS, ACM TOMS 41(3), 2015"
 
 
 def _is_count(value: Any) -> bool:
@@ -50,9 +54,9 @@ SCHEDULE = Param(
 )  # fmt: skip
 EDGES = (16, 32, 48, 64, 96, 128, 192, 256, 512, 1024)
 BLOCKS = (
-    size("bs_r", EDGES, "rows of a block row of C; by default equal shares for the threads, at most 192"),
-    size("bs_c", EDGES, "columns of a block of B; by default from the L1 cache and the width of vectors"),
-    size("bs_k", EDGES, "rows of a block of B; by default as many as stay in the L1 cache, by its size and its sets"),
+    size("bs_r", EDGES, "rows of a block row of C; by default equal shares for the threads, up to a limit"),
+    size("bs_c", EDGES, "columns of a block of B; by default from the caches and the width of vectors"),
+    size("bs_k", EDGES, "rows of a block of B; by default as many as stay in the L1 cache"),
     SCHEDULE,
 )
 
@@ -75,18 +79,26 @@ class Rung(FullBackend):
     @cached_property
     def kernel(self) -> Kernel:
         """The compiled rung, in the build for this CPU."""
-        address = isa.load("gemmlab._cpu.rungs", self.module).address
-        return Kernel(address["float32"], address["float64"], serial=not self.params, blocks=self.block_rule())
+        address, rule = self.addresses(), self.block_rule()
+        copies = rule[3] == 0
+        band_flop = BAND_FLOP_OF_COPIES if copies else BAND_FLOP["bs_r" in self.params]
+        return Kernel(
+            address["float32"], address["float64"], serial=not self.params, blocks=rule, band_flop=band_flop
+        )  # fmt: skip
 
-    def block_rule(self) -> tuple[int, int, int, int]:
-        """What block sizes follow from, in bytes: least and largest width of a block of B, L1, and one of its ways.
+    def addresses(self) -> dict[str, int]:
+        """The addresses of the rung's functions, by dtype."""
+        found: dict[str, int] = isa.load("gemmlab._cpu.rungs", self.module).address
+        return found
 
-        `blocks.pxd` has the rule and its reasons.
-        """
-        l1 = machine.caches().get("L1", USUAL_L1)
+    def block_rule(self) -> tuple[int, ...]:
+        """What block sizes follow from: a BlockRule of `blocks.pxd`, which has the rule and its reasons."""
+        l1 = _l1()
+        if "bs_r" not in self.params:
+            return 1, 1, l1, L1_WAY, 0, 0, 1
         if self.name == "cpu-blocked-local":
-            return 8 * isa.VECTOR_BYTES[isa.chosen()], WIDEST_OF_STRIPS, l1, L1_WAY
-        return ROW_PIECE, ROW_PIECE, l1, L1_WAY
+            return 8 * isa.VECTOR_BYTES[isa.chosen()], WIDEST_OF_STRIPS, l1, L1_WAY, 0, 0, 1
+        return ROW_PIECE, ROW_PIECE, l1, L1_WAY, 0, 0, 1
 
     def probe(self) -> Availability:
         """Available wherever the package was built."""
@@ -131,6 +143,29 @@ class Rung(FullBackend):
         return self.model(problem, machine, self.resolve(problem, params))
 
 
+class TiledRung(Rung):
+    """A rung with a register tile; `copies` says whether B is copied, and `caches` whether each cache has a block."""
+
+    def __init__(self, *row: Any, copies: bool = True, caches: bool = False, **named: Any) -> None:
+        super().__init__(*row, **named)
+        self.copies, self.caches = copies, caches
+
+    def addresses(self) -> dict[str, int]:
+        return tiled.addresses(self.module)
+
+    def block_rule(self) -> tuple[int, ...]:
+        rows, width = tiled.tile()
+        if not self.copies:
+            return width, WIDEST_OF_STRIPS, _l1(), L1_WAY, 0, 0, rows
+        of_core = machine.readings()
+        further = (of_core.l2, of_core.l3 or of_core.l2) if self.caches else (0, 0)
+        return width, width, _l1(), 0, *further, rows
+
+
+def _l1() -> int:
+    return machine.caches().get("L1", USUAL_L1)
+
+
 # The ladder, bottom rung first.
 RUNGS = (
     Rung("cpu-naive", "naive", "i-j-k, one thread: the textbook's loop", "serial reference of all reports",
@@ -142,4 +177,14 @@ RUNGS = (
     Rung("cpu-blocked-local", "blocked_local", "blocks, a row piece of C in a buffer", f"{REPORT_R}, appendix",
          traffic.BLOCKED_LOCAL, traffic.blocked_local, BLOCKS,
          {"cpu-blocked": "sums a piece of a row of C in a local buffer"}),
+    TiledRung("cpu-register", "register", "blocks, a tile of several rows of C in registers", GOTO,
+              traffic.REGISTER, traffic.register, BLOCKS,
+              {"cpu-blocked-local": "keeps a tile of several rows of C in registers"}, copies=False),
+    TiledRung("cpu-pack-b", "pack_b", "the tile reads B from a copy in panels", GOTO,
+              traffic.PACK_B, traffic.pack_b, BLOCKS, {"cpu-register": "copies B into panels"}),
+    TiledRung("cpu-pack-ab", "pack_ab", "the tile reads A and B from copies in panels", GOTO,
+              traffic.PACK_AB, traffic.pack_ab, BLOCKS, {"cpu-pack-b": "copies A into panels too"}),
+    TiledRung("cpu-five-loops", "five_loops", "a block for each cache, one copy of B for all threads", BLIS,
+              traffic.FIVE_LOOPS, traffic.five_loops, BLOCKS,
+              {"cpu-pack-ab": "has a block for each cache, and copies B once"}, caches=True),
 )  # fmt: skip

@@ -6,28 +6,23 @@ in numbers. m, n and k are at least 1. What C held before is the first addend if
 read.
 """
 
-cdef extern from "rung.h" nogil:
-    enum:
-        LINE_BYTES
-
 ctypedef fused real:
     float
     double
 
-# One call's choices; the numbers are at least 1.
-cdef struct RungParams:
-    int threads
-    Py_ssize_t bs_r
-    Py_ssize_t bs_c
-    Py_ssize_t bs_k
-    bint accumulate
-
-ctypedef void (*Gemm32)(
-    float *, Py_ssize_t, float *, Py_ssize_t, float *, Py_ssize_t,
-    Py_ssize_t, Py_ssize_t, Py_ssize_t, RungParams *) noexcept nogil
-ctypedef void (*Gemm64)(
-    double *, Py_ssize_t, double *, Py_ssize_t, double *, Py_ssize_t,
-    Py_ssize_t, Py_ssize_t, Py_ssize_t, RungParams *) noexcept nogil
+cdef extern from "rung.h" nogil:
+    enum:
+        LINE_BYTES
+    ctypedef struct RungParams:
+        int threads
+        Py_ssize_t bs_r, bs_c, bs_k
+        bint accumulate, failed
+    ctypedef void (*Gemm32)(
+        float *, Py_ssize_t, float *, Py_ssize_t, float *, Py_ssize_t,
+        Py_ssize_t, Py_ssize_t, Py_ssize_t, RungParams *) noexcept
+    ctypedef void (*Gemm64)(
+        double *, Py_ssize_t, double *, Py_ssize_t, double *, Py_ssize_t,
+        Py_ssize_t, Py_ssize_t, Py_ssize_t, RungParams *) noexcept
 
 
 cdef inline Py_ssize_t blocks(Py_ssize_t extent, Py_ssize_t size) noexcept nogil:

@@ -16,10 +16,11 @@ compares the models with a simulation, which replays the loops (`roofline/simula
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NamedTuple
 
+from gemmlab._cpu.rungs import tiled
 from gemmlab._problem import Problem
 
 LINE = 64
@@ -54,7 +55,8 @@ class Access:
 
     A `piece` is all of what the loop of `column` has in hand. `moved`: a piece that would stick out is moved back into
     the row, with the full step of its loop. `first`: only where that index is 0. `beside`: a matrix and its row, of
-    which the same piece is read, line by line.
+    which the same piece is read, line by line. `packed`: of the copy in panels of the block around it; there `row` is
+    the index of k, and `column` that of the panel.
     """
 
     matrix: str
@@ -65,16 +67,21 @@ class Access:
     moved: bool = False
     first: str = ""
     beside: tuple[str, str] | None = None
+    packed: bool = False
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop over m, n or k, or through the block of an outer loop; `step`: 1, an extent, or a parameter."""
+    """A loop over m, n or k, or through the block of an outer loop; `step`: 1, an extent, or a parameter.
+
+    `moved`: through a whole tile of rows, which is moved back where it would stick out of C.
+    """
 
     index: str
     over: str
     step: int | str
     body: tuple[Loop | Access, ...]
+    moved: bool = False
 
 
 NAIVE = Loop("i", "m", 1, (Loop("j", "n", 1, (
@@ -101,6 +108,43 @@ BLOCKED_LOCAL = _in_blocks(Loop("j", "j0", "strip", (
     Loop("p", "p0", 1, (Access("a", "i", "p"), Access("b", "p", "j", piece=True, moved=True))),
     Access("c", "i", "j", piece=True, writes=True),
 )))  # fmt: skip
+
+
+def _tile(a: Loop | Access, b: Access) -> tuple[Loop, Loop]:
+    """A register tile: through k, then its rows of C."""
+    return Loop("p", "p0", 1, (b, a)), Loop("r", "i", 1, (Access("c", "r", "j", piece=True, writes=True),))
+
+
+# Rows of A as they are stored, and the copies.
+_ROWS_OF_A = Loop("r", "i", 1, (Access("a", "r", "p"),), moved=True)
+_PANEL_OF_A, _PANEL_OF_B = (Access(x, "p", index, piece=True, packed=True) for x, index in (("a", "i"), ("b", "j")))
+_COPY_OF_A = Loop("i", "i0", "tile_rows", (Loop("p", "p0", 1, (
+    Loop("r", "i", 1, (Access("a", "r", "p"),)), replace(_PANEL_OF_A, writes=True),
+)),))  # fmt: skip
+_COPY_OF_B = Loop("j", "j0", "tile_columns", (Loop("p", "p0", 1, (
+    Access("b", "p", "j", piece=True), replace(_PANEL_OF_B, writes=True),
+)),))  # fmt: skip
+
+
+def _panel_by_panel(a: Loop | Access) -> Loop:
+    """A panel of B by all rows of A, then the next."""
+    return Loop("j", "j0", "tile_columns", (Loop("i", "i0", "tile_rows", _tile(a, _PANEL_OF_B)),))
+
+
+REGISTER = Loop("i0", "m", "bs_r", (Loop("p0", "k", "bs_k", (Loop("j0", "n", "bs_c", (
+    Loop("i", "i0", "tile_rows", (Loop("j", "j0", "tile_columns", _tile(
+        _ROWS_OF_A, Access("b", "p", "j", piece=True, moved=True),
+    )),)),
+)),)),))  # fmt: skip
+PACK_B = Loop("i0", "m", "bs_r", (Loop("p0", "k", "bs_k", (Loop("j0", "n", "bs_c", (
+    _COPY_OF_B, _panel_by_panel(_ROWS_OF_A),
+)),)),))  # fmt: skip
+PACK_AB = Loop("i0", "m", "bs_r", (Loop("p0", "k", "bs_k", (
+    _COPY_OF_A, Loop("j0", "n", "bs_c", (_COPY_OF_B, _panel_by_panel(_PANEL_OF_A))),
+)),))  # fmt: skip
+FIVE_LOOPS = Loop("j0", "n", "bs_c", (Loop("p0", "k", "bs_k", (
+    _COPY_OF_B, Loop("i0", "m", "bs_r", (_COPY_OF_A, _panel_by_panel(_PANEL_OF_A))),
+)),))  # fmt: skip
 
 Model = Callable[[Problem, Mapping[str, int], Mapping[str, Any]], dict[str, float]]
 
@@ -155,7 +199,124 @@ def blocked_local(problem: Problem, caches: Mapping[str, int], params: Mapping[s
     return of_batch(problem, {"l1": float(m * n * k * s + 2 * m * n * s * passes_of_c)} | moved)
 
 
-def _blocked_levels(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any]) -> dict[str, float]:
+def register(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any]) -> dict[str, float]:
+    """As `blocked_local`, but a tile loads a row of B once for all its rows, and a number of A once for all columns."""
+    moved = _blocked_levels(problem, caches, params, tiled.tile()[0])
+    return of_batch(problem, {"l1": _of_tiles(problem, params)} | moved)
+
+
+def pack_b(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any]) -> dict[str, float]:
+    """Each block row reads B once more and writes its copy, which stays in L1; a block of A is read for each panel."""
+    x = _Extents.of(problem, params)
+    moved = {"l1": _of_tiles(problem, params) + 2.0 * x.k * x.n * x.s * x.block_rows}
+    for level, cache in asked(caches):
+        of_a = x.m * x.k * x.s * cache.passes((x.panels, x.for_a_panel))
+        moved[level] = of_a + _of_b_and_c(x, cache) + x.copied(cache, x.copy_of_b, x.k * x.n * x.block_rows, 1)
+    return of_batch(problem, moved)
+
+
+def pack_ab(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any]) -> dict[str, float]:
+    """As `pack_b`, but A is read once, and its copy for each panel of B."""
+    x = _Extents.of(problem, params)
+    moved = {"l1": _of_tiles(problem, params) + 2.0 * x.s * (x.k * x.n * x.block_rows + x.m * x.k)}
+    for level, cache in asked(caches):
+        copies = x.copied(cache, x.copy_of_b, x.k * x.n * x.block_rows, 1)
+        copies += x.copied(cache, x.copy_of_a, x.m * x.k, x.panels, x.for_a_panel)
+        moved[level] = x.m * x.k * x.s + _of_b_and_c(x, cache) + copies
+    return of_batch(problem, moved)
+
+
+def five_loops(problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any]) -> dict[str, float]:
+    """B is read once; its copy for each block row, and that of a block of A for each panel. A is read for each block
+    of columns, and C for each block of k, unless a cache still has them."""
+    x = _Extents.of(problem, params)
+    times_a, blocks_of_k = -(-x.n // x.bs_c), -(-x.k // x.bs_k)
+    moved = {"l1": _of_tiles(problem, params) + 2.0 * x.s * (x.k * x.n + times_a * x.m * x.k)}
+    block_of_k = x.s * (2 * x.bs_k * x.bs_c + x.m * x.bs_k + x.m * x.bs_c)
+    block_of_columns = x.s * (x.m * x.k + x.k * x.bs_c + 2 * x.m * x.bs_c)
+    for level, cache in asked(caches):
+        of_c = 2 * x.m * x.n * x.s * cache.passes((blocks_of_k, block_of_k))
+        of_a = x.m * x.k * x.s * cache.passes((times_a, block_of_columns))
+        for_a_block = x.s * (x.bs_k * x.bs_c + 2 * x.bs_r * x.bs_k + x.bs_r * x.bs_c)
+        copies = x.copied(cache, x.copy_of_b, x.k * x.n, x.block_rows, for_a_block)
+        copies += x.copied(cache, x.copy_of_a, times_a * x.m * x.k, -(-x.bs_c // x.columns), x.for_a_panel)
+        moved[level] = x.k * x.n * x.s + of_a + of_c + copies
+    return of_batch(problem, moved)
+
+
+@dataclass(frozen=True)
+class _Extents:
+    """Extents of a product and of its blocks, which are at most as large, in numbers of `s` bytes."""
+
+    m: int
+    n: int
+    k: int
+    s: int
+    bs_r: int
+    bs_c: int
+    bs_k: int
+    rows: int  # of a tile
+    columns: int
+
+    @classmethod
+    def of(cls, problem: Problem, params: Mapping[str, Any]) -> _Extents:
+        m, n, k, s = problem.m, problem.n, problem.k, problem.dtype.itemsize
+        rows, width = tiled.tile()
+        blocks = min(params["bs_r"], m), min(params["bs_c"], n), min(params["bs_k"], k)
+        return cls(m, n, k, s, *blocks, rows, width // s)
+
+    @property
+    def copy_of_a(self) -> int:
+        """Numbers of a block of A in whole panels."""
+        return -(-self.bs_r // self.rows) * self.rows * self.bs_k
+
+    @property
+    def copy_of_b(self) -> int:
+        """Numbers of a block of B in whole panels."""
+        return -(-self.bs_c // self.columns) * self.columns * self.bs_k
+
+    @property
+    def block_rows(self) -> int:
+        """Block rows of C."""
+        return -(-self.m // self.bs_r)
+
+    @property
+    def panels(self) -> int:
+        """Panels of B."""
+        return -(-self.n // self.columns)
+
+    @property
+    def for_a_panel(self) -> int:
+        """Bytes touched while a block of A is multiplied by a panel of B."""
+        return self.s * (self.bs_r * self.bs_k + 2 * self.bs_k * self.columns + self.bs_r * self.columns)
+
+    def copied(self, cache: Cache, size: int, numbers: int, reads: int, touched: int = 0) -> float:
+        """Bytes of a copy of `size` numbers: where it stays it is brought in once and written back once; where it does
+        not, all `numbers` that are written to it are, and each of the `reads` brings it in again."""
+        stays = max(size * self.s, touched) <= cache.size
+        return float(2 * size * self.s if stays else numbers * self.s * (2 + reads))
+
+
+def _of_b_and_c(x: _Extents, cache: Cache) -> float:
+    """B for each block row, and C for each block of k, as in `_blocked_levels`."""
+    beside = x.s * (x.bs_r * x.bs_k + 2 * x.bs_k * x.bs_c + x.bs_r * x.bs_c)
+    block_of_k = x.s * ((x.bs_k + x.bs_r) * x.n + cache.pieces(beside) * x.bs_r * x.bs_k)
+    block_row = x.s * (x.k * x.n + x.bs_r * x.k + cache.pieces(block_of_k) * x.bs_r * x.n)
+    of_c = 2 * x.m * x.n * x.s * cache.passes((-(-x.k // x.bs_k), block_of_k))
+    return float(x.k * x.n * x.s * cache.passes((x.block_rows, block_row)) + of_c)
+
+
+def _of_tiles(problem: Problem, params: Mapping[str, Any]) -> float:
+    """What the tiles load and store: a number of A for all columns, of B for all rows, and C for each block of k."""
+    m, n, k, s = problem.m, problem.n, problem.k, problem.dtype.itemsize
+    rows, width = tiled.tile()
+    return float(m * n * k * s * (1 / rows + s / width) + 2 * m * n * s * -(-k // params["bs_k"]))
+
+
+def _blocked_levels(
+    problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any], rows: int = 1
+) -> dict[str, float]:
+    """Of loops over so many rows of C at a time."""
     m, n, k, s = problem.m, problem.n, problem.k, problem.dtype.itemsize
     bs_r, bs_c, bs_k = (min(params[name], size) for name, size in (("bs_r", m), ("bs_c", n), ("bs_k", k)))
     a, b, c = bs_r * bs_k * s, bs_k * bs_c * s, bs_r * bs_c * s  # blocks
@@ -164,7 +325,8 @@ def _blocked_levels(problem: Problem, caches: Mapping[str, int], params: Mapping
     for level, cache in asked(caches):
         block_of_k = (bs_r + bs_k) * n * s + cache.pieces(beside) * a
         block_row = (k * n + bs_r * k + cache.pieces(block_of_k) * bs_r * n) * s
-        of_b = k * n * s * cache.passes((-(-m // bs_r), block_row), (bs_r, b + bs_k * s + 2 * bs_c * s))
+        of_rows = -(-bs_r // rows), b + rows * (bs_k + 2 * bs_c) * s
+        of_b = k * n * s * cache.passes((-(-m // bs_r), block_row), of_rows)
         of_a = m * k * s * cache.passes((-(-n // bs_c), beside))
         of_c = 2 * m * n * s * cache.passes((-(-k // bs_k), block_of_k), (bs_k, 2 * bs_c * s + LINE))
         moved[level] = float(of_a + of_b + of_c)
