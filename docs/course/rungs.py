@@ -20,6 +20,7 @@ CPU, KERNELS = ROOT / "gemmlab" / "_cpu", ROOT / "gemmlab" / "_gpu" / "kernels"
 PACKED: Any = Packed()
 PACKED_FILES = (CPU / "packed" / "macrokernel.hpp", CPU / "packed" / "microkernel.hpp")
 CONTRAST = "register-global"  # a rung that only shows what the one before it gains: the next one does not build on it
+MORE_CPU_FILES = {"cpu-register": ("tiles/tile.hpp",), "cpu-pack-b": ("tiles/panels.hpp",)}
 MORE_FILES = {  # of the GPU ladder
     "tuned": ("tuned_cpu.cl", "common/tile_order.h", "common/stored.h"),
 }
@@ -89,7 +90,9 @@ def ladders() -> dict[str, tuple[Rung, ...]]:
     """The CPU ladder and the GPU ladder, simplest rung first."""
     cpu: list[Rung] = []
     for number, backend in enumerate((*CPU_RUNGS, PACKED), 1):
-        files = PACKED_FILES if backend is PACKED else (CPU / "rungs" / f"{backend.module}.pyx",)
+        files = PACKED_FILES if backend is PACKED else tuple(
+            CPU / "rungs" / name for name in (backend.file, *MORE_CPU_FILES.get(backend.name, ()))
+        )  # fmt: skip
         before = cpu[-1] if cpu else None
         cpu.append(Rung(backend.name, "CPU", number, before, files, backend.summary, backend.source,
                         {"": backend.name}, tuple(backend.params.values()), {}))  # fmt: skip

@@ -27,7 +27,7 @@ def _load_openmp() -> None:
     if before and os.sched_getaffinity(0) != before:
         os.sched_setaffinity(0, before)
     else:
-        _threads.loaded_after_openmp()
+        _threads.main_thread_is_bound()
 
 
 def build_info() -> dict[str, str | None]:

@@ -313,6 +313,15 @@ def test_gemmlab_threads_does_not_override(start, monkeypatch):
     assert worker.ask("prepare", 60, case=case, params={})["threads"] == 1
 
 
+@pytest.mark.skipif(machine.usable_cpus() < 2, reason="needs two CPUs")
+@pytest.mark.parametrize("backend", ["cpu-blocked-local", "cpu-five-loops", "cpu-packed"])
+def test_pinning_the_threads_of_a_product_leaves_the_next_as_many(backend):
+    cases = [Case("s", str(size), size, size, size) for size in (500, 600, 700)]
+    with Session() as session:
+        records = session.measure([backend], cases, Settings(threads=2, rounds=2, budget_s=0.01))
+    assert [record["threads"] for record in records] == [2, 2, 2]
+
+
 @needs_proc
 @pytest.mark.skipif(not CAN_SUSPEND, reason="needs SIGSTOP")
 def test_a_worker_that_is_not_asked_stands_still(start):

@@ -29,6 +29,7 @@ from gemmlab._problem import Problem
 
 ITEMSIZE = {"float32": 4, "float64": 8}
 USUAL_L1 = 32 << 10  # where the system does not tell
+LINE_BYTES = 64
 L1_WAY = 4096  # bytes: no larger than a page, since the set is looked up before the address is translated
 ROW_PIECE = 2048  # bytes of a row of B in a block of `cpu-blocked`
 WIDEST_OF_STRIPS = 1024  # the same in `cpu-blocked-local` and `cpu-register`, where L1 holds few rows
@@ -75,6 +76,11 @@ class Rung(FullBackend):
         self.loops, self.model = loops, model
         self.params: Mapping[str, Param] = {param.name: param for param in params}
         self.over = over or {}  # of the rung that this one improves on, what it does better
+
+    @property
+    def file(self) -> str:
+        """The file with the rung's loops, from this folder."""
+        return f"{self.module}.pyx"
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -150,13 +156,17 @@ class TiledRung(Rung):
         super().__init__(*row, **named)
         self.copies, self.caches = copies, caches
 
+    @property
+    def file(self) -> str:
+        return f"tiles/{self.module}.hpp"
+
     def addresses(self) -> dict[str, int]:
         return tiled.addresses(self.module)
 
     def block_rule(self) -> tuple[int, ...]:
         rows, width = tiled.tile()
         if not self.copies:
-            return width, WIDEST_OF_STRIPS, _l1(), L1_WAY, 0, 0, rows
+            return width, WIDEST_OF_STRIPS, _l1(), LINE_BYTES, 0, 0, rows  # a line in any place
         of_core = machine.readings()
         further = (of_core.l2, of_core.l3 or of_core.l2) if self.caches else (0, 0)
         return width, width, _l1(), 0, *further, rows

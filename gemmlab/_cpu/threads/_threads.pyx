@@ -60,8 +60,9 @@ def limit_blas_threads(int threads):
     blas_limit = threads
 
 
-def loaded_after_openmp():
-    """Whatever loaded OpenMP before us may have narrowed the main thread's CPUs."""
+def main_thread_is_bound():
+    """The main thread's CPUs may have been narrowed so that each thread has a separate place: by whatever loaded OpenMP
+    before us, or by who measures. That is no limit of the process."""
     main_thread_moved(&narrowed)
 
 

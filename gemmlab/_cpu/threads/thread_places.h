@@ -39,19 +39,21 @@ static cpus cpus_of_place(int place) {
 
 /* CPUs that the calling thread may run on. OpenMP, where it is to bind its threads, narrows the one that loads it, and
    every other one that opens a parallel region: then they are those of all its places. `of_main` are the main thread's
-   CPUs since OpenMP was loaded, if it had narrowed them before: where they are others now, that was somebody else. */
+   CPUs if it is known that they were narrowed so: where they are others now, that was somebody else. */
 static inline int cpus_of_thread(const cpus *of_main) {
     cpus now;
     if (sched_getaffinity(0, sizeof now, now.sets)) return omp_get_num_procs();
     const int count = CPU_COUNT_S(sizeof now, now.sets), places = bound_places();
-    int in_places = 0, is_place = 0;
+    int in_places = 0, in_a_place = 0;
     if (may_be_main_thread() && memcmp(&now, of_main, sizeof now)) return count;
     for (int i = 0; i < places; i++) {
         const cpus place = cpus_of_place(i);
         in_places += CPU_COUNT_S(sizeof place, place.sets);
-        is_place |= !memcmp(&place, &now, sizeof now);
+        cpus both;
+        CPU_AND_S(sizeof both, both.sets, place.sets, now.sets);
+        in_a_place |= CPU_EQUAL_S(sizeof both, both.sets, now.sets);
     }
-    return is_place && in_places > count ? in_places : count;
+    return in_a_place && in_places > count ? in_places : count;
 }
 
 /* The main thread's, and whether they have changed since it was asked. */

@@ -31,6 +31,7 @@ import gemmlab
 from gemmlab import _registry
 from gemmlab._cpu import machine
 from gemmlab._cpu.baselines import thread_scope
+from gemmlab._cpu.threads._threads import main_thread_is_bound
 from gemmlab._name import BackendName
 from gemmlab._problem import Array, Problem
 from gemmlab._process.child_server import serve_timed
@@ -204,6 +205,7 @@ class Worker:
             warm_up(product.start, product.finish)  # back into the caches, after other backends' rounds
         if self._on_cpu:
             pin_threads(self._cpus)  # they exist now; the check may have started others
+            main_thread_is_bound()
         calls = 1 if cold else calls_per_sample(self._call_s)
         flush = CacheFlush(self._cpus) if cold else None
         samples: list[float] = []

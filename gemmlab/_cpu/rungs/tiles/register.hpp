@@ -12,7 +12,8 @@
 
    Traffic: as `cpu-blocked-local`, but a vector of B is loaded once for TILE_ROWS rows of C and not for each: the loads
    of a multiply-add fall from one number to 1 / TILE_ROWS + 1 / TILE_COLUMNS. What remains is where B lies: its rows are
-   apart, each on another page and perhaps in the same set of L1, so a block has few of them (`blocks.pxd`). */
+   apart, each on another page, so a block has few of them (`blocks.pxd`), and where their distance is a power of two they
+   share few sets of L1 and are read from L2 again. */
 #pragma once
 
 #include "tile.hpp"
