@@ -46,8 +46,8 @@ html_show_sphinx = html_copy_source = False
 PARTS = {
     "The course": ["ladder", "rungs/index", "lab"],
     **{f"{name} rungs": [f"rungs/{rung.page}" for rung in ladder] for name, ladder in rungs.ladders().items()},
-    "Measuring": ["measuring", "measured/README", "measured/avx2", "measured/zen3", "measured/shapes", "measured/tuned", "studies",
-                  "records"],
+    "Measuring": ["measuring", "measured/README", "measured/avx2", "measured/zen3", "measured/shapes", "measured/tuned",
+                  "studies", "records"],
     "Using it": ["reference/command-line", "reference/python", "promises", "auto", "arrays", "workloads"],
     "Scale": ["scaling", "scale/devices", "scale/dask", "scale/product"],
     "How it is made": ["architecture", "adding-a-backend"],
