@@ -59,24 +59,23 @@ def results(group: Group) -> list[Table]:
     return [_results(group, suite, by_suite[suite]) for suite in suites]
 
 
-CASE_COLUMNS = ("Product", "Fastest", "GFLOP/s", "Of peak", "Of its limit", "Limited by", "Best", "Median", "Noise")
+CASE_COLUMNS = ("Fastest", "GFLOP/s", "Of peak", "Of its limit", "Limited by", "Best", "Median", "Noise")
 
 
 def cases(records: Sequence[Record]) -> Table:
     """The products that somebody listed, in their order: what is fastest at each, and how far it is from the limits."""
     rows = [_case(judged) for judged in verdicts_of_cases(records)]
     note = "Best is the shortest sample. Several names: no difference seen. The figures are those of the first."
-    return Table("cases", "The products you listed", CASE_COLUMNS, tuple(rows), text_columns=2, note=note)
+    return Table("cases", "The products you listed", CASE_COLUMNS, tuple(rows), note=note)
 
 
 def _case(judged: CaseVerdict) -> TableRow:
-    name = f"{judged.name}: {judged.problem}"
+    heading = f"{judged.name}: {judged.problem}"
     if not judged.rows:
-        return TableRow((name,), judged.text, mark="skipped")
+        return TableRow((DASH,), judged.text, heading, "skipped")
     best = judged.rows[0]
     record, limit = best.record, best.limit
     cells = (
-        name,
         listed(judged.winners),
         number(record["gflop_per_s"]),
         percent(best.share_of_peak),
@@ -86,7 +85,7 @@ def _case(judged: CaseVerdict) -> TableRow:
         seconds(record["median_s"]),
         percent(record["noise_percent"] / 100),
     )
-    return TableRow(cells, mark="noisy" if record["noisy"] else "")
+    return TableRow(cells, heading=heading, mark="noisy" if record["noisy"] else "")
 
 
 def results_slug(group: Group, suite: str) -> str:

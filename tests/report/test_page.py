@@ -246,6 +246,21 @@ def test_missing_pieces_still_make_a_page(name: str, tmp_path: Path):
 
 
 @needs_drawing
+def test_listed_products_have_a_verdict_each_in_their_order(tmp_path: Path):
+    records = [made.gemm(name, (90, 80, 70 + place), speed, suite="cases", label=f"{label} <{place}>")
+               for place, label in enumerate(("zeta", "alpha"))
+               for name, speed in (("cpu-packed", 100), ("cpu-blas", 50))]  # fmt: skip
+    absent = made.not_run("cpu-mkl", "skipped", "absent")
+    records.append(absent | {"problem": records[0]["problem"] | {"label": "none"}})
+    page = report.render([*records, *made.ceilings()], tmp_path).read_text(encoding="utf-8")
+    listed = page[page.index("The products you listed") : page.index("Backend by backend", page.index("you listed"))]
+    places = [listed.index(text) for text in ("zeta &lt;0&gt;: m", "alpha &lt;1&gt;: m", "none: m")]
+    assert places == sorted(places)
+    assert listed.count("<code>cpu-packed</code>") == 2
+    assert "No backend was timed." in listed
+
+
+@needs_drawing
 class TestGroups:
     @pytest.mark.exhaustive
     def test_one_section_a_device_each_with_its_own_figures(self, tmp_path: Path):
