@@ -29,11 +29,13 @@ from gemmlab.measure.table import (
     seconds,
     shown,
     text_table,
+    warning_of_noise,
     wrapped,
 )  # fmt: skip
 
-_LEGEND = """best: of the shortest sample. peak: share of the measured peak. roof: share of
-what the lowest of its measured limits allows."""
+_LEGEND = """best: the shortest sample; the speed is that of the median.
+peak: share of the measured peak. roof: share of what the lowest of its measured
+limits allows."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,8 @@ def cases_text(records: Sequence[Record]) -> str:
     title = {id(row): f"{case.name}: {case.problem}. {case.text}" for case in judged for row in case.rows}
     rows = [row for case in judged for row in case.rows]
     table = text_table(rows, filled(_COLUMNS, rows), lambda row: title[id(row)])
-    parts = [table, f"{_LEGEND}\n{LEGEND}"] if rows else []
+    noise = warning_of_noise(row.record for row in rows)
+    parts = [*filter(None, [wrapped(noise)]), table, f"{_LEGEND}\n{LEGEND}"] if rows else []
     for case in judged:
         parts += [wrapped(f"{case.name}: {case.problem}. {case.text}")] * (not case.rows)
         parts += [wrapped(f"{case.name}: {name_of(one)} {one['status']}: {one['reason']}") for one in case.others]

@@ -9,7 +9,7 @@ from gemmlab._words import number, percent
 from gemmlab.analysis.groups import Device, Group, devices, with_unique_devices
 from gemmlab.analysis.verdicts import Verdict, answers, verdicts
 from gemmlab.measure.records import Record
-from gemmlab.measure.table import NOTHING, WIDTH, Column, filled, shown, size, text_table, wrapped
+from gemmlab.measure.table import NOTHING, WIDTH, Column, filled, shown, size, text_table, warning_of_noise, wrapped
 
 LIMITED_BY = {
     "compute": "arithmetic",
@@ -25,7 +25,8 @@ NOISY = "!: noisy, the page says why."
 
 def summary(records: Sequence[Record]) -> str:
     """The answers and the backends of every device, the most important device first."""
-    return "\n\n".join(_device(device) for device in devices(with_unique_devices(records)))
+    found = [_device(device) for device in devices(with_unique_devices(records))]
+    return "\n\n".join(filter(None, [wrapped(warning_of_noise(records)), *found]))
 
 
 def _device(device: Device) -> str:

@@ -73,7 +73,7 @@ def gemm_table(records: Iterable[Record], peak: Peak | None = None) -> str:
     """
     products = [record for record in records if record["kind"] == "gemm"]
     measured = [record for record in products if record["status"] == "ok" and record["median_s"]]
-    parts = []
+    parts = list(filter(None, [wrapped(warning_of_noise(measured))]))
     for title, group in grouped(sorted(measured, key=heading), heading).items():
         rows = sorted(group, key=lambda row: (row["gflop"], row["problem"]["label"]))
         parts.append(f"{wrapped(title)}\n\n{_products(rows, peak)}")
@@ -84,6 +84,26 @@ def gemm_table(records: Iterable[Record], peak: Peak | None = None) -> str:
         indented = (textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="      ") for text in reasons)
         parts.append("\n".join(["Not measured:", *indented]))
     return "\n\n".join(parts)
+
+
+def warning_of_noise(records: Iterable[Record]) -> str:
+    """What to know before all else where most of the timed products are noisy; else empty.
+
+    Examples
+    --------
+    >>> quiet = {"kind": "gemm", "status": "ok", "median_s": 1.0, "noisy": False}
+    >>> noisy = quiet | {"noisy": True}
+    >>> warning_of_noise([quiet, noisy])
+    ''
+    >>> warning_of_noise([noisy]).partition(".")[0]
+    '1 of 1 timings is noisy: do not quote them'
+    """
+    timed = [one for one in records if one["kind"] == "gemm" and one["status"] == "ok" and one["median_s"]]
+    noisy = sum(bool(record["noisy"]) for record in timed)
+    if 2 * noisy <= len(timed):
+        return ""
+    text = f"{noisy} of {len(timed)} timings {'is' if noisy == 1 else 'are'} noisy: do not quote them."
+    return f"{text} Measure again when the machine is quiet, or for longer."
 
 
 def _products(rows: Sequence[Record], peak: Peak | None) -> str:

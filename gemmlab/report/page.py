@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 from gemmlab.analysis import findings, verdicts
 from gemmlab.analysis.groups import Device, devices
 from gemmlab.measure.records import Record
+from gemmlab.measure.table import warning_of_noise
 from gemmlab.report import method, tables
 from gemmlab.report.directory import PAGE, written_into
 from gemmlab.report.drawing import DARK, inline, save, variable
@@ -49,6 +50,7 @@ def write(records: Sequence[Record], directory: Path) -> Path:
             version=next((v for record in records if (v := record["environment"].get("gemmlab"))), ""),
             runs=len({record["run_id"] for record in records}),
             count=len(records),
+            noise=warning_of_noise(records),
         )
         (drafts / PAGE).write_text(html, encoding="utf-8")
     return directory / PAGE
