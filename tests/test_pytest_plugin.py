@@ -314,7 +314,7 @@ def test_a_wrong_product_is_not_timed(run):
 
 
 @needs_benchmark
-@pytest.mark.parametrize("options", ["backend='cpu-bloked'", "backend='cpu-ikj', bs_q=1", ""])
+@pytest.mark.parametrize("options", ["backend='cpu-bloked'", "backend='cpu-ikj', bs_q=1", "bs_q=1"])
 def test_a_call_that_is_wrong_fails_its_test(run, options):
     test = f"""
     import numpy as np
@@ -322,6 +322,18 @@ def test_a_call_that_is_wrong_fails_its_test(run, options):
         gemm_benchmark(np.ones((8, 8)), np.ones((8, 8)), {options})
     """
     run(test, *BRIEF).assert_outcomes(failed=1)
+
+
+@needs_benchmark
+def test_without_a_backend_that_of_the_settings_multiplies(run):
+    test = """
+    import numpy as np
+    def test_any(gemm_benchmark):
+        gemm_benchmark(np.ones((8, 8)), np.ones((8, 8)))
+    """
+    done = run(test, *BRIEF)
+    done.assert_outcomes(passed=1)
+    done.stdout.fnmatch_lines(["*auto (cpu-packed)*"])
 
 
 @pytest.mark.exhaustive
