@@ -71,7 +71,7 @@ def test_a_panel_of_b_fills_half_of_l1(name, dtype, l1, monkeypatch):
 def test_the_five_loops_have_a_block_for_each_cache(dtype, monkeypatch):
     of_core = machine.readings()._replace(l2=512 * KIB, l3=4 * MIB)
     monkeypatch.setattr(machine, "readings", lambda: of_core)
-    params, size = RUNGS["cpu-five-loops"].resolve(problem_of(3000, 9000, 1000, dtype), {}), np.dtype(dtype).itemsize
+    params, size = RUNGS["cpu-five-loops"].resolve(problem_of(96_000, 9000, 1000, dtype), {}), np.dtype(dtype).itemsize
     rows, width = tiled.tile()
     assert 0.8 * 256 * KIB <= params["bs_r"] * params["bs_k"] * size <= 256 * KIB + rows * params["bs_k"] * size
     assert 0.8 * 2 * MIB <= params["bs_c"] * params["bs_k"] * size <= 2 * MIB
