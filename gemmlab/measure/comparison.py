@@ -138,24 +138,24 @@ def compare(old: Sequence[Record], new: Sequence[Record]) -> Comparison:
 
 
 def compare_with_backend(records: Sequence[Record], baseline: str) -> Comparison:
-    """Compare the products of a run with those of one of its backends: on the same problem and as many threads, or on
-    the most that it has."""
+    """Compare the products of a run with those of one of its backends, by `beside`."""
     good = [record for record in records if record["kind"] == "gemm" and is_good(record) and record["gflop"]]
-
-    def problem(record: Record) -> Key:
-        return record["problem"]["dtype"], *problem_key(record)
-
-    pairs = []
-    for new in (record for record in good if record["backend"] != baseline):
-        same = [old for old in good if old["backend"] == baseline and problem(old) == problem(new)]
-        if same:
-            old = max(same, key=lambda one: (one["threads"] == new["threads"], one["threads"] or 0))
-            pairs.append(ratio(old, new))
+    olds, news = ([one for one in good if (one["backend"] == baseline) is is_old] for is_old in (True, False))
+    pairs = tuple(pair for new in news if (pair := beside(new, olds)) is not None)
     paired = {id(record) for pair in pairs for record in (pair.old, pair.new)}
-    alone = [record for record in good if id(record) not in paired]
-    only_old = tuple(record for record in alone if record["backend"] == baseline)
-    only_new = tuple(record for record in alone if record["backend"] != baseline)
-    return Comparison(tuple(pairs), (), only_old, only_new)
+    only_old, only_new = (tuple(one for one in own if id(one) not in paired) for own in (olds, news))
+    return Comparison(pairs, (), only_old, only_new)
+
+
+def beside(record: Record, baseline: Iterable[Record]) -> Pair | None:
+    """A product against a baseline's on the same problem: on as many threads, or on the most; None without another."""
+
+    def problem(one: Record) -> Key:
+        return one["problem"]["dtype"], *problem_key(one)
+
+    same = [old for old in baseline if problem(old) == problem(record)]
+    best = max(same, key=lambda old: (old["threads"] == record["threads"], old["threads"] or 0), default=None)
+    return None if best is None or best is record else ratio(best, record)
 
 
 def ratio(old: Record, new: Record) -> Pair:

@@ -21,7 +21,7 @@ from gemmlab._problem import Array, Problem
 from gemmlab._registry import get, names
 from gemmlab.analysis.attainable import lowest_limit, share_of_peak
 from gemmlab.analysis.groups import devices
-from gemmlab.measure.comparison import Pair, compare, problem_key, ratio
+from gemmlab.measure.comparison import Pair, beside, compare, problem_key
 from gemmlab.measure.comparison_table import nothing_in_common, times
 from gemmlab.measure.environment import environment, thread_pools
 from gemmlab.measure.noise import summarise
@@ -145,10 +145,7 @@ class Products:
         """A product and the one that it is compared with; None without."""
         if self._old is not None:
             return next(iter(compare(self._old, [record]).products), None)
-        same = [row.record for row in self.rows if row.record["backend"] == self._against
-                and _problem(row.record) == _problem(record)]  # fmt: skip
-        best = max(same, key=lambda other: (other["threads"] == record["threads"], other["threads"] or 0), default=None)
-        return None if best is None or best is record else ratio(best, record)
+        return beside(record, (row.record for row in self.rows if row.record["backend"] == self._against))
 
     def _about_against(self, any_pair: bool) -> list[str]:
         if self._against is None:

@@ -18,7 +18,7 @@ from gemmlab._cpu import isa
 from gemmlab._cpu.packed_backend.backend import Packed
 from gemmlab._cpu.rungs import tiled
 from gemmlab._cpu.rungs.ladder import RUNGS
-from gemmlab._cpu.rungs.traffic import ABOVE, LINE, USUAL, Access, Loop
+from gemmlab._cpu.rungs.traffic import ABOVE, LINE, USUAL, Access, Loop, in_panels
 from gemmlab._errors import UnsupportedProblem
 from gemmlab.roofline._cache import Caches
 
@@ -126,15 +126,8 @@ def _parameters(m: int, n: int, k: int, size: int, params: Mapping[str, Any]) ->
 
 def copies(parameters: Mapping[str, int]) -> tuple[int, int]:
     """Numbers of a block of A and of one of B, each in whole panels; a rung without copies does not touch them."""
-    depth = min(parameters["bs_k"], parameters["k"])
-
-    def of(extent: int, panel: int) -> int:
-        return -(-extent // panel) * panel * depth
-
-    return (
-        of(min(parameters["bs_r"], parameters["m"]), parameters["tile_rows"]),
-        of(min(parameters["bs_c"], parameters["n"]), parameters["tile_columns"]),
-    )
+    rows, columns, depth = (min(parameters[f"bs_{x}"], parameters[of]) for x, of in ("rm", "cn", "kk"))
+    return in_panels(rows, depth, parameters["tile_rows"]), in_panels(columns, depth, parameters["tile_columns"])
 
 
 def steps(nest: Loop, parameters: Mapping[str, int]) -> NDArray[np.int64]:

@@ -29,12 +29,9 @@ from gemmlab._problem import Problem
 
 ITEMSIZE = {"float32": 4, "float64": 8}
 USUAL_L1 = 32 << 10  # where the system does not tell
-LINE_BYTES = 64
 L1_WAY = 4096  # bytes: no larger than a page, since the set is looked up before the address is translated
 ROW_PIECE = 2048  # bytes of a row of B in a block of `cpu-blocked`
 WIDEST_OF_STRIPS = 1024  # the same in `cpu-blocked-local` and `cpu-register`, where L1 holds few rows
-BAND_FLOP = {True: 1e9, False: 2e7}  # of a first band, by whether the rung has blocks
-BAND_FLOP_OF_COPIES = 1e10  # a band copies B anew
 REPORT_R = "oneAPI matrix multiplication report, Nizhny Novgorod 2021"
 GOTO = "Goto and van de Geijn, Anatomy of high-performance matrix multiplication, ACM TOMS 34(3), 2008"
 BLIS = "Van Zee and van de Geijn, BLIS, ACM TOMS 41(3), 2015"
@@ -67,6 +64,7 @@ class Rung(FullBackend):
 
     kind, accumulates, is_compiled = "rung", True, True
     summary: str = ""
+    band_flop = 1e9  # operations of the first band of a long product (_driver.pyx)
 
     def __init__(
         self, name: str, module: str, summary: str, source: str, loops: traffic.Loop, model: traffic.Model,
@@ -85,11 +83,10 @@ class Rung(FullBackend):
     @cached_property
     def kernel(self) -> Kernel:
         """The compiled rung, in the build for this CPU."""
-        address, rule = self.addresses(), self.block_rule()
-        copies = rule[3] == 0
-        band_flop = BAND_FLOP_OF_COPIES if copies else BAND_FLOP["bs_r" in self.params]
+        address = self.addresses()
         return Kernel(
-            address["float32"], address["float64"], serial=not self.params, blocks=rule, band_flop=band_flop
+            address["float32"], address["float64"], serial=not self.params, blocks=self.block_rule(),
+            band_flop=self.band_flop,
         )  # fmt: skip
 
     def addresses(self) -> dict[str, int]:
@@ -99,12 +96,9 @@ class Rung(FullBackend):
 
     def block_rule(self) -> tuple[int, ...]:
         """What block sizes follow from: a BlockRule of `blocks.pxd`, which has the rule and its reasons."""
-        l1 = _l1()
-        if "bs_r" not in self.params:
-            return 1, 1, l1, L1_WAY, 0, 0, 1
         if self.name == "cpu-blocked-local":
-            return 8 * isa.VECTOR_BYTES[isa.chosen()], WIDEST_OF_STRIPS, l1, L1_WAY, 0, 0, 1
-        return ROW_PIECE, ROW_PIECE, l1, L1_WAY, 0, 0, 1
+            return 8 * isa.VECTOR_BYTES[isa.chosen()], WIDEST_OF_STRIPS, _l1(), L1_WAY, 0, 0, 1
+        return ROW_PIECE, ROW_PIECE, _l1(), L1_WAY, 0, 0, 1
 
     def probe(self) -> Availability:
         """Available wherever the package was built."""
@@ -155,6 +149,8 @@ class TiledRung(Rung):
     def __init__(self, *row: Any, copies: bool = True, caches: bool = False, **named: Any) -> None:
         super().__init__(*row, **named)
         self.copies, self.caches = copies, caches
+        if copies:
+            self.band_flop = 1e10  # each band copies B anew
 
     @property
     def file(self) -> str:
@@ -166,7 +162,7 @@ class TiledRung(Rung):
     def block_rule(self) -> tuple[int, ...]:
         rows, width = tiled.tile()
         if not self.copies:
-            return width, WIDEST_OF_STRIPS, _l1(), LINE_BYTES, 0, 0, rows  # a line in any place
+            return width, WIDEST_OF_STRIPS, _l1(), traffic.LINE, 0, 0, rows  # a line in any place
         of_core = machine.readings()
         further = (of_core.l2, of_core.l3 or of_core.l2) if self.caches else (0, 0)
         return width, width, _l1(), 0, *further, rows

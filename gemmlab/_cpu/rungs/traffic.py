@@ -230,12 +230,12 @@ def five_loops(problem: Problem, caches: Mapping[str, int], params: Mapping[str,
     """B is read once; its copy for each block row, and that of a block of A for each panel. A is read for each block
     of columns, and C for each block of k, unless a cache still has them."""
     x = _Extents.of(problem, params)
-    times_a, blocks_of_k = -(-x.n // x.bs_c), -(-x.k // x.bs_k)
+    times_a = -(-x.n // x.bs_c)
     moved = {"l1": _of_tiles(problem, params) + 2.0 * x.s * (x.k * x.n + times_a * x.m * x.k)}
     block_of_k = x.s * (2 * x.bs_k * x.bs_c + x.m * x.bs_k + x.m * x.bs_c)
     block_of_columns = x.s * (x.m * x.k + x.k * x.bs_c + 2 * x.m * x.bs_c)
     for level, cache in asked(caches):
-        of_c = 2 * x.m * x.n * x.s * cache.passes((blocks_of_k, block_of_k))
+        of_c = 2 * x.m * x.n * x.s * cache.passes((x.blocks_of_k, block_of_k))
         of_a = x.m * x.k * x.s * cache.passes((times_a, block_of_columns))
         for_a_block = x.s * (x.bs_k * x.bs_c + 2 * x.bs_r * x.bs_k + x.bs_r * x.bs_c)
         copies = x.copied(cache, x.copy_of_b, x.k * x.n, x.block_rows, for_a_block)
@@ -255,25 +255,46 @@ class _Extents:
     bs_r: int
     bs_c: int
     bs_k: int
-    rows: int  # of a tile
-    columns: int
 
     @classmethod
     def of(cls, problem: Problem, params: Mapping[str, Any]) -> _Extents:
         m, n, k, s = problem.m, problem.n, problem.k, problem.dtype.itemsize
-        rows, width = tiled.tile()
-        blocks = min(params["bs_r"], m), min(params["bs_c"], n), min(params["bs_k"], k)
-        return cls(m, n, k, s, *blocks, rows, width // s)
+        return cls(m, n, k, s, min(params["bs_r"], m), min(params["bs_c"], n), min(params["bs_k"], k))
+
+    @property
+    def beside(self) -> int:
+        """Bytes touched from one block of B to the next beside it."""
+        return self.s * (self.bs_r * self.bs_k + 2 * self.bs_k * self.bs_c + self.bs_r * self.bs_c)
+
+    def for_a_block_of_k(self, cache: Cache) -> int:
+        """Bytes touched from one block of k to the next in a block row of C."""
+        of_a = cache.pieces(self.beside) * self.bs_r * self.bs_k
+        return self.s * ((self.bs_r + self.bs_k) * self.n + of_a)
+
+    def for_a_block_row(self, cache: Cache) -> int:
+        """Bytes touched from one block row of C to the next."""
+        of_c = cache.pieces(self.for_a_block_of_k(cache)) * self.bs_r * self.n
+        return self.s * (self.k * self.n + self.bs_r * self.k + of_c)
+
+    @property
+    def blocks_of_k(self) -> int:
+        """Blocks of k."""
+        return -(-self.k // self.bs_k)
+
+    @property
+    def columns(self) -> int:
+        """Columns of a register tile."""
+        return tiled.tile()[1] // self.s
 
     @property
     def copy_of_a(self) -> int:
         """Numbers of a block of A in whole panels."""
-        return -(-self.bs_r // self.rows) * self.rows * self.bs_k
+        return in_panels(self.bs_r, self.bs_k, tiled.tile()[0])
 
     @property
     def copy_of_b(self) -> int:
         """Numbers of a block of B in whole panels."""
-        return -(-self.bs_c // self.columns) * self.columns * self.bs_k
+        return in_panels(self.bs_c, self.bs_k, self.columns)
 
     @property
     def block_rows(self) -> int:
@@ -297,13 +318,15 @@ class _Extents:
         return float(2 * size * self.s if stays else numbers * self.s * (2 + reads))
 
 
+def in_panels(extent: int, depth: int, panel: int) -> int:
+    """Numbers of so many rows or columns in whole panels."""
+    return -(-extent // panel) * panel * depth
+
+
 def _of_b_and_c(x: _Extents, cache: Cache) -> float:
-    """B for each block row, and C for each block of k, as in `_blocked_levels`."""
-    beside = x.s * (x.bs_r * x.bs_k + 2 * x.bs_k * x.bs_c + x.bs_r * x.bs_c)
-    block_of_k = x.s * ((x.bs_k + x.bs_r) * x.n + cache.pieces(beside) * x.bs_r * x.bs_k)
-    block_row = x.s * (x.k * x.n + x.bs_r * x.k + cache.pieces(block_of_k) * x.bs_r * x.n)
-    of_c = 2 * x.m * x.n * x.s * cache.passes((-(-x.k // x.bs_k), block_of_k))
-    return float(x.k * x.n * x.s * cache.passes((x.block_rows, block_row)) + of_c)
+    """B for each block row, and C for each block of k."""
+    of_c = 2 * x.m * x.n * x.s * cache.passes((x.blocks_of_k, x.for_a_block_of_k(cache)))
+    return float(x.k * x.n * x.s * cache.passes((x.block_rows, x.for_a_block_row(cache))) + of_c)
 
 
 def _of_tiles(problem: Problem, params: Mapping[str, Any]) -> float:
@@ -317,18 +340,14 @@ def _blocked_levels(
     problem: Problem, caches: Mapping[str, int], params: Mapping[str, Any], rows: int = 1
 ) -> dict[str, float]:
     """Of loops over so many rows of C at a time."""
-    m, n, k, s = problem.m, problem.n, problem.k, problem.dtype.itemsize
-    bs_r, bs_c, bs_k = (min(params[name], size) for name, size in (("bs_r", m), ("bs_c", n), ("bs_k", k)))
-    a, b, c = bs_r * bs_k * s, bs_k * bs_c * s, bs_r * bs_c * s  # blocks
-    beside = a + 2 * b + c
-    moved = {}
+    x, moved = _Extents.of(problem, params), {}
+    of_rows = -(-x.bs_r // rows), x.s * (x.bs_k * x.bs_c + rows * (x.bs_k + 2 * x.bs_c))
     for level, cache in asked(caches):
-        block_of_k = (bs_r + bs_k) * n * s + cache.pieces(beside) * a
-        block_row = (k * n + bs_r * k + cache.pieces(block_of_k) * bs_r * n) * s
-        of_rows = -(-bs_r // rows), b + rows * (bs_k + 2 * bs_c) * s
-        of_b = k * n * s * cache.passes((-(-m // bs_r), block_row), of_rows)
-        of_a = m * k * s * cache.passes((-(-n // bs_c), beside))
-        of_c = 2 * m * n * s * cache.passes((-(-k // bs_k), block_of_k), (bs_k, 2 * bs_c * s + LINE))
+        of_b = x.k * x.n * x.s * cache.passes((x.block_rows, x.for_a_block_row(cache)), of_rows)
+        of_a = x.m * x.k * x.s * cache.passes((-(-x.n // x.bs_c), x.beside))
+        of_c = 2 * x.m * x.n * x.s * cache.passes(
+            (x.blocks_of_k, x.for_a_block_of_k(cache)), (x.bs_k, 2 * x.bs_c * x.s + LINE)
+        )  # fmt: skip
         moved[level] = float(of_a + of_b + of_c)
     return moved
 

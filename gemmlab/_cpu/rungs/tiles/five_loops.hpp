@@ -37,8 +37,8 @@ void five_loops(View<const real> A, View<const real> B, View<real> C, ptrdiff_t 
             real *const mine = panels_a + thread() * of_a;
 #pragma omp for schedule(static)
             for (ptrdiff_t panel = 0; panel < blocks(width, columns); panel++)
-                pack_b(B(p0, j0 + panel * columns), depth, least(columns, width - panel * columns),
-                       panels_b + panel * columns * depth);
+                pack_panel_of_b(B(p0, j0 + panel * columns), depth, least(columns, width - panel * columns),
+                                panels_b + panel * columns * depth);
 #pragma omp for schedule(runtime)
             for (ptrdiff_t block = 0; block < blocks(m, bs_r); block++) {
                 const ptrdiff_t i0 = block * bs_r, height = least(bs_r, m - i0);

@@ -23,7 +23,7 @@ namespace {
 template <class real>
 void packed_ab(View<const real> A, View<const real> B, View<real> C, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k,
                RungParams *params) {
-    const ptrdiff_t bs_r = least(params->bs_r, m), bs_k = least(params->bs_k, k), bs_c = params->bs_c < n ? params->bs_c : n;
+    const ptrdiff_t bs_r = least(params->bs_r, m), bs_k = least(params->bs_k, k), bs_c = least(params->bs_c, n);
     const ptrdiff_t columns = TILE_COLUMNS<real>, of_b = in_panels(bs_c, bs_k, columns);
     const ptrdiff_t of_a = in_panels(bs_r, bs_k, TILE_ROWS);
     const Buffer<real> buffer = take_buffer<real>(params->threads * (of_a + of_b));
@@ -36,7 +36,7 @@ void packed_ab(View<const real> A, View<const real> B, View<real> C, ptrdiff_t m
             const ptrdiff_t depth = least(bs_k, k - p0);
             pack_a(A(i0, p0), height, depth, panels_a);
             for (ptrdiff_t block_of_b = before_line(B.at); block_of_b < n; block_of_b += bs_c) {
-                const ptrdiff_t j0 = block_of_b < 0 ? 0 : block_of_b, width = least(n, block_of_b + bs_c) - j0;
+                const ptrdiff_t j0 = most(0, block_of_b), width = least(n, block_of_b + bs_c) - j0;
                 pack_b(B(p0, j0), depth, width, panels_b);
                 multiply_panels(panels_a, panels_b, C(i0, j0), height, width, depth, params->accumulate || p0);
             }

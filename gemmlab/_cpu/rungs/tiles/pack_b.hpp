@@ -23,7 +23,7 @@ namespace {
 template <class real>
 void packed_b(View<const real> A, View<const real> B, View<real> C, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k,
               RungParams *params) {
-    const ptrdiff_t bs_r = params->bs_r, bs_k = least(params->bs_k, k), bs_c = params->bs_c < n ? params->bs_c : n;
+    const ptrdiff_t bs_r = params->bs_r, bs_k = least(params->bs_k, k), bs_c = least(params->bs_c, n);
     const ptrdiff_t columns = TILE_COLUMNS<real>;
     const auto multiply = m < TILE_ROWS ? multiply_small<real> : multiply_tile<real>;
     const Buffer<real> buffer = take_buffer<real>(params->threads * in_panels(bs_c, bs_k, columns));
@@ -34,7 +34,7 @@ void packed_b(View<const real> A, View<const real> B, View<real> C, ptrdiff_t m,
         real *const panels = buffer.numbers + thread() * in_panels(bs_c, bs_k, columns);
         for (ptrdiff_t p0 = 0; p0 < k; p0 += bs_k)
             for (ptrdiff_t block_of_b = before_line(B.at); block_of_b < n; block_of_b += bs_c) {
-                const ptrdiff_t j0 = block_of_b < 0 ? 0 : block_of_b, width = least(n, block_of_b + bs_c) - j0;
+                const ptrdiff_t j0 = most(0, block_of_b), width = least(n, block_of_b + bs_c) - j0;
                 const ptrdiff_t depth = least(bs_k, k - p0);
                 pack_b(B(p0, j0), depth, width, panels);
                 for (ptrdiff_t j = 0; j < width; j += columns)

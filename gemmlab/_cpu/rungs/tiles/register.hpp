@@ -32,7 +32,7 @@ void register_tile(View<const real> A, View<const real> B, View<real> C, ptrdiff
             for (ptrdiff_t j0 = before_line(B.at); j0 < n; j0 += bs_c)
                 for (ptrdiff_t i = i0; i < i1; i += TILE_ROWS)
                     for (ptrdiff_t j = j0; j < least(n, j0 + bs_c); j += columns) {
-                        const ptrdiff_t from = j < 0 ? 0 : j, to = least(least(n, j0 + bs_c), j + columns);
+                        const ptrdiff_t from = most(0, j), to = least(least(n, j0 + bs_c), j + columns);
                         const ptrdiff_t top = moved_back(i, m, TILE_ROWS), left = moved_back(from, n, columns);
                         const Part part = {i - top, least(i1, i + TILE_ROWS) - top, from - left, to - left};
                         multiply(A(top, p0), B(p0, left), C(top, left), part, least(bs_k, k - p0), params->accumulate || p0);

@@ -33,6 +33,7 @@ template <class real> constexpr ptrdiff_t LANES = VECTOR_BYTES / sizeof(real);
 template <class real> constexpr ptrdiff_t TILE_COLUMNS = TILE_VECTORS * LANES<real>;
 
 constexpr ptrdiff_t least(ptrdiff_t x, ptrdiff_t y) { return x < y ? x : y; }
+constexpr ptrdiff_t most(ptrdiff_t x, ptrdiff_t y) { return x > y ? x : y; }
 constexpr ptrdiff_t blocks(ptrdiff_t extent, ptrdiff_t size) { return (extent + size - 1) / size; }
 
 /* A matrix, or a copy in panels: from one row to the next, and from one column to the next, in numbers. */
