@@ -92,7 +92,7 @@ def test_listed_products_keep_their_order_and_names(command):
     ("m,n,k,layout\n1,2,3,CCX\n", "line 2: layout must be three letters"), ("m,n,k\n1,2," + 30 * "9", "line 2: k must"),
     ('m,n,k\n1,2,"3', "line 2: "), (b"\xff\xfe", "UTF-8"), (None, "No such file"),
 ])  # fmt: skip
-@pytest.mark.parametrize("asking", [["bench"], ["report"], ["records", "r.jsonl"]], ids=lambda asking: asking[0])
+@pytest.mark.parametrize("asking", swept([["bench"], ["report"], ["records", "r.jsonl"]]))
 def test_a_line_that_is_no_product_is_named(command, text, said, asking):
     write("r.jsonl", [made.gemm("cpu-packed")])
     if text is not None:

@@ -1,6 +1,6 @@
 """Random calls of gemmlab.matmul do what NumPy does, but for the differences that docs/promises.md names.
 
-`strategies.py` in tests/support draws the calls, `oracle.py` compares. 2,000 calls are drawn each time, 20,000 with the
+`strategies.py` in tests/support draws the calls, `oracle.py` compares. 1,000 calls are drawn each time, 20,000 with the
 exhaustive tests, and any number with `pytest tests/test_fuzz.py -m "" --cases N`. A failure prints the smallest call
 that fails; to repeat it: `PYTHONPATH=tests/support python -c "from oracle import *; check(Call(...))"`.
 """
@@ -29,7 +29,7 @@ from gemmlab._cpu.packed_backend.plan import STRATEGIES
 
 INTEGERS = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 DTYPES = (*INTEGERS, "float16", "bfloat16", "float32", "float64", "longdouble", "complex64", "complex128")
-PART = 2_000  # calls of one test
+PART = 1_000  # calls of one test
 RUN = 100  # calls of one run of Hypothesis: what one run draws is much alike
 ON_DEVICES = [name for name, info in gemmlab.backends().items() if info.available and name.startswith("opencl")]
 PATHS = (*STRATEGIES, "slices", "pieces", "blocks of rows", "blocks of columns", "blocks of k", "kept", "separate")

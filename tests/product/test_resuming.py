@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from randomness import RNG
+from sweeps import swept
 
 from gemmlab import CannotWrite, UnsupportedProblem, _profile, _registry, config
 from gemmlab._backend import Availability
@@ -92,9 +93,7 @@ def start(files, name):
     return process
 
 
-@pytest.mark.parametrize(
-    ("kind", "times"), [("npy", 5), ("zarr", 6), pytest.param("npy", 14, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize(("kind", "times"), swept([("npy", 3), ("npy", 14), ("zarr", 6)]))
 def test_killed_at_random_moments_and_resumed(files, kind, times):
     name = f"c.{in_zarr_too(kind)}"
     process, began = start(files, f"undisturbed.{kind}"), time.perf_counter()

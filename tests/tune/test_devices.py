@@ -119,6 +119,7 @@ def test_a_real_rung_is_tuned_and_products_follow(tmp_path, capsys):
     assert header["backend"] == "opencl-local4"
 
 
+@pytest.mark.usefixtures("quick_builds")
 def test_ctrl_c_keeps_the_best_so_far(tmp_path):
     path = tmp_path / "log.jsonl"
     # a rung whose space takes minutes: a small one may be done before the signal comes
