@@ -15,7 +15,7 @@ from command import runner
 from randomness import RNG
 from sweeps import swept
 
-from gemmlab.campaign import measuring
+from gemmlab.campaign import measuring, turns
 from gemmlab.measure import read, write
 from gemmlab.measure.schema import KEYS
 from gemmlab.verify.dtypes import DTYPES
@@ -28,7 +28,7 @@ PACKED = ["bench", "--backends", "cpu-packed", *BRIEF]
 def command(capsys, monkeypatch, tmp_path):
     """Runs a command in this process, in an empty folder: status, out and err."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(measuring, "isolated_ceilings", lambda **_: [])
+    monkeypatch.setattr(turns, "isolated_ceilings", lambda **_: [])
     monkeypatch.setattr(measuring.probe_loop, "COMMAND", None)
     return runner(capsys)
 

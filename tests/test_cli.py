@@ -24,7 +24,7 @@ from sweeps import swept
 import gemmlab
 from gemmlab import Availability
 from gemmlab._registry import registered
-from gemmlab.campaign import measuring
+from gemmlab.campaign import turns
 from gemmlab.measure import read, write
 
 BRIEF = ["--rounds", "1", "--budget", "0.01"]
@@ -37,7 +37,7 @@ FULL_DEVICE = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev
 def command(capsys, monkeypatch, tmp_path):
     """Runs a command in this process, in an empty folder: status, out and err."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(measuring, "PEAK_S", 0.05)
+    monkeypatch.setattr(turns, "PEAK_S", 0.05)
     return runner(capsys)
 
 
@@ -512,7 +512,6 @@ def test_a_folder_that_cannot_be_made_is_one_line(command, name):
 INTERRUPTIBLE = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from gemmlab.campaign import measuring
 from gemmlab.cli import main
 sys.exit(main())
 """

@@ -39,6 +39,7 @@ def run(pytester, monkeypatch):
     """Runs pytest on one test file."""
     for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GEMMLAB_CACHE_DIR", str(pytester.path / "cache"))  # without ceilings of an earlier report
 
     def run(test, *arguments):
         pytester.makepyfile(test)

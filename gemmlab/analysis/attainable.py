@@ -81,6 +81,17 @@ def share_of_peak(group: Group, record: Record) -> float | None:
     return None if top is None else float(record["gflop_per_s"] / top.gflop_per_s)
 
 
+def above_the_peak(group: Group, threads: int) -> list[str]:
+    """The backends that were faster on so many threads than the peak measured there: it was measured too low."""
+    top = peak(replace(group, threads=threads))
+    fastest = (1 + TOLERANCE) * top.gflop_per_s if top else 0.0
+    return [
+        name for name in group.backends() if top is not None and any(
+            record["gflop_per_s"] > fastest for record in group.timed(name).values() if threads_of(record) == threads
+        )
+    ]  # fmt: skip
+
+
 def fma_ceilings(group: Group) -> list[Record]:
     """The group's multiply-add rates, the best of each instruction set, slowest first."""
     found = [c for c in group.ceilings if c["ceiling"] == "fma" and c["dtype"] == group.dtype and _fits(c, group)]

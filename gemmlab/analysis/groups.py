@@ -15,6 +15,7 @@ from gemmlab._registry import BUILT_IN
 from gemmlab.analysis.formatting import threads_text
 from gemmlab.measure.comparison import is_good, is_wrong, problem_key
 from gemmlab.measure.records import Record, grouped, titled
+from gemmlab.roofline.ceilings.best import best
 from gemmlab.roofline.model import Roof
 
 Key = tuple[object, ...]
@@ -161,7 +162,7 @@ def _machine(record: Record) -> Key:
 
 def _device(name: str, records: tuple[Record, ...]) -> Device:
     products = [record for record in records if record["kind"] == "gemm"]
-    ceilings = tuple(record for record in records if record["kind"] == "ceiling")
+    ceilings = tuple(best(record for record in records if record["kind"] == "ceiling"))
     roof = Roof(ceilings, name) if ceilings else None
     dtypes = dict.fromkeys(record["problem"]["dtype"] for record in products)
     groups = []

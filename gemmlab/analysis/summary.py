@@ -24,23 +24,27 @@ NOISY = "!: noisy, the page says why."
 
 
 def summary(records: Sequence[Record]) -> str:
-    """The answers and the backends of every device, the most important device first."""
-    found = [_device(device) for device in devices(with_unique_devices(records))]
-    return "\n\n".join(filter(None, [wrapped(warning_of_noise(records)), *found]))
+    """The answers and the backends of every device, the most important device first.
+
+    Where most timings are noisy, the first line says so, and not a mark in every row.
+    """
+    warning = warning_of_noise(records)
+    found = [_device(device, marked=not warning) for device in devices(with_unique_devices(records))]
+    return "\n\n".join(filter(None, [wrapped(warning), *found]))
 
 
-def _device(device: Device) -> str:
+def _device(device: Device, marked: bool) -> str:
     main = device.groups[0]
     judged = verdicts(main)
     said = [f"{question}: {text}" for question, text in answers(main).items()][: 1 if device.through else None]
     lines = [wrapped(f"{device.name}, {main.title}"), *filter(None, [wrapped(device.through)])]
     lines += ["", *(fill(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False) for text in said)]
     if judged:
-        lines += ["", text_table(judged, filled(_columns(main), judged))]
-    return "\n".join([*lines, *[NOISY] * any(v.noisy for v in judged)])
+        lines += ["", text_table(judged, filled(_columns(main, marked), judged))]
+    return "\n".join([*lines, *[NOISY] * (marked and any(v.noisy for v in judged))])
 
 
-def _columns(group: Group) -> list[Column]:
+def _columns(group: Group, marked: bool) -> list[Column]:
     def problem(v: Verdict) -> str:
         best = group.largest(v.backend)
         return size(best["problem"]) if best else NOTHING
@@ -48,7 +52,7 @@ def _columns(group: Group) -> list[Column]:
     return [
         Column("backend", lambda v: v.backend, number=False),
         Column("m x n x k", problem),
-        Column("GFLOP/s", lambda v: shown(number, v.gflop_per_s) + "! "[not v.noisy]),
+        Column("GFLOP/s", lambda v: shown(number, v.gflop_per_s) + ("! "[not v.noisy] if marked else "")),
         Column("of peak", lambda v: shown(percent, v.share_of_peak)),
         Column("limited by", _limit, number=False),
     ]

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from gemmlab._words import listed, number, percent
 from gemmlab.analysis.advice import advice, waits_for_transfers
-from gemmlab.analysis.attainable import Limit, lowest_limit, peak_for, share_of_peak
+from gemmlab.analysis.attainable import Limit, above_the_peak, lowest_limit, peak_for, share_of_peak
 from gemmlab.analysis.formatting import problem_text, sentence, threads_text
 from gemmlab.analysis.groups import USER_SUITE, Group, is_baseline, threads_of
 from gemmlab.measure.comparison import is_good, is_wrong, overlap
+from gemmlab.measure.measurement import NO_TIME
 from gemmlab.measure.records import Record
 
 REFERENCES = ("cpu-ikj", "cpu-naive")
@@ -27,7 +28,8 @@ class Verdict:
 
     `state` is "ok", "wrong", "failed" or "skipped", the worst that applies. `bound` is "memory", "compute",
     "instructions", "thread" (it runs on fewer threads than the others), "transfers" (to and from a device), "above"
-    (faster than its limit), "unknown" (its traffic has no model), or None (no ceiling was measured).
+    (faster than its limit), "unknown" (its traffic has no model, and it is far from the roof of the compulsory bytes),
+    or None (the ceilings were not measured, or too low).
     """
 
     backend: str
@@ -65,6 +67,9 @@ def verdict(group: Group, backend: str) -> Verdict:
         of_these = "" if share is None else "; its share is of the peak of as many"
         fewer = f"It runs on {threads_text(threads)} where the others have {group.threads}{of_these}."
     bound, reason = _bound(limit)
+    if limit is not None and not (limit.is_memory or limit.is_exceeded) and (faster := above_the_peak(group, threads)):
+        bound, reason = None, (f"What limits it is not known: {listed(faster)} ran faster than the measured peak, so "
+                               "the peak is too low. `--fresh` measures it again.")  # fmt: skip
     if waits_for_transfers(best):
         kernels = percent(best["kernel_s"] / best["median_s"])
         bound, reason = "transfers", f"Limited by transfers: its kernels take {kernels} of the time."
@@ -92,8 +97,10 @@ def answers(group: Group) -> dict[str, str]:
     judged = verdicts(group)
     said = {
         "On your matrices": _fastest(group, own) if own else "",
-        "Fastest here": _fastest(group, ranking) if ranking != own else "",
-        "Distance to the limit": _distance_to_peak(group, (own or ranking)[0]),
+        **(_incomplete(group) or {
+            "Fastest here": _fastest(group, ranking) if ranking != own else "",
+            "Distance to the limit": _distance_to_peak(group, (own or ranking)[0]),
+        }),
         "What limits the others": _others(judged, _winners(ranking)),
         "Left out": _left_out(judged),
     }
@@ -101,6 +108,18 @@ def answers(group: Group) -> dict[str, str]:
 
 
 # The sentences of the answer.
+
+
+def _incomplete(group: Group) -> dict[str, str]:
+    """What is said instead of a fastest backend where the time was over before some had a single product."""
+    missing = [
+        name for name in group.backends()
+        if not group.timed(name) and any(str(one["reason"]).startswith(NO_TIME) for one in group.of(name))
+    ]  # fmt: skip
+    if not missing:
+        return {}
+    text = f"The time was over before {listed(missing)}, so nothing is said of the fastest."
+    return {"Incomplete": f"{text} Compiled programs are kept: run it again, or name fewer --backends."}
 
 
 def _winners(ranking: Sequence[Record]) -> list[Record]:
@@ -241,9 +260,8 @@ def _bound(limit: Limit | None) -> tuple[str | None, str]:
         text = f"{allows}, {reaches}" if limit.is_memory else allows
         return "instructions", (f"Not bound by bandwidth: {text}. Other instructions or the latency of its loads "
                                 "limit it.")  # fmt: skip
-    if limit.is_memory:
-        return "unknown", f"Its traffic has no model; with each operand moved once, {allows}, {reaches}."
-    return "unknown", "Its traffic has no model, so what keeps it from the peak is not known."
+    return "unknown", (f"With each operand moved once, {allows}, {reaches}. It moves more than that, or waits for "
+                       "something else: the bytes of its loops are not known.")  # fmt: skip
 
 
 def _noise(best: Record) -> str:

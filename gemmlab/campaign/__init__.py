@@ -1,6 +1,7 @@
 """Measuring a whole machine: its ceilings, and backends at a list of products.
 
     campaigns.py    what a campaign measures: `Campaign`, and the ones of `gemmlab report` and `gemmlab roofline`
+    turns.py        the ceilings, in turns spread over a campaign
     measuring.py    a campaign carried out: ceilings, products, simulated traffic, one record after the other
 
 Records are all that comes of it. `gemmlab.report` and `gemmlab.analysis` read them.

@@ -32,14 +32,18 @@ def to_measure(names: Sequence[str] | None) -> list[str]:
 
 
 def ladder_on_cpu() -> list[str]:
-    """The GPU rungs of one runtime on a CPU, where there is no GPU to show them on."""
+    """The GPU rungs of one runtime on a CPU, where there is no GPU to show them on: the ladder's last one first.
+
+    It is what a user of the device would take, so it is measured whatever becomes of the others.
+    """
     from gemmlab import _registry
 
     on_cpu = _left_out()
     on_gpu = [name for name in _registry.available_names() if BackendName.of(name).runtime and name not in on_cpu]
     rungs = [name for name in on_cpu if _registry.info(name).kind == "rung"]
     runtimes = [BackendName.of(name).runtime for name in rungs]
-    return [] if on_gpu else [name for name, runtime in zip(rungs, runtimes, strict=True) if runtime == runtimes[0]]
+    ladder = [name for name, runtime in zip(rungs, runtimes, strict=True) if runtime == runtimes[0]]
+    return [] if on_gpu else [*ladder[-1:], *ladder[:-1]]
 
 
 def measurable(names: Sequence[str], dtypes: Iterable[str], cold: bool = False) -> list[str]:

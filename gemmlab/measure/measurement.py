@@ -18,6 +18,7 @@ from gemmlab.measure.records import Record
 
 MAX_SAMPLES_A_ROUND = 200
 NO_TIME = "not measured: no time was left"
+NO_TIME_FOR_ROUNDS = "not measured: there was no time for {} rounds"
 
 
 @dataclass
@@ -65,6 +66,10 @@ class Measurement:
         self.prepared["error_over_bound"] = max(error, self.prepared["error_over_bound"])
         self._require_right(error)
 
+    def leave_out(self) -> None:
+        """NotMeasured: its rounds would take the time of others."""
+        raise NotMeasured("skipped", NO_TIME_FOR_ROUNDS.format(self.planned))
+
     def require_a_round(self) -> None:
         """NotMeasured if the time was over before its first round."""
         if not self.rounds:
@@ -79,6 +84,11 @@ class Measurement:
         except NotMeasured as end:
             self.status, self.reason = end.status, str(end)
             self.rounds = []
+
+    @property
+    def operands_s(self) -> float:
+        """Seconds that making the operands took."""
+        return float(self.prepared.get("operands_s", 0.0))
 
     @property
     def needs_more_rounds(self) -> bool:

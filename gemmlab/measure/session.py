@@ -9,8 +9,9 @@ does for a while, and where in memory a process happens to have its buffers, is 
 rounds, and not taken for the speed of a backend. Backends whose rounds disagree have more rounds (`noise.py`). Before
 and after each round a probe does the same work, so that two runs at different clocks are not taken for equal.
 
-With a time limit no product is prepared where that might end after it, by the longest so far. So some have fewer
-rounds, and those without any are skipped.
+With a time limit the first round may take its share of the time: the largest products that find no place in it are
+skipped, so that all others have every round. No product is prepared where that might end after the limit, by the
+longest so far.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from gemmlab.measure.records import Record, complete
 
 Progress = Callable[[int, int, str], None]
 OnRecord = Callable[[Record], None]
+OnRound = Callable[[int], None]  # with its number, from 0
 Group = Sequence[Measurement]  # measurements of one case, whose operands fit into memory together
-MORE_TIME = 1.0  # for further rounds, as a multiple of the time of the planned ones
 TRANSFERS = ("both", "with", "without")
 PAIRED = "-paired"  # ends the run id of what another worker command measured
 
@@ -56,9 +57,10 @@ class Settings:
     transfers: str = "both"
     cap_s: float = 2.0  # a product that is predicted to take longer is skipped
     rounds: int = 5  # of each backend at each case; from three on, those whose rounds disagree have more
+    more_time: float = 1.0  # for further rounds, as a multiple of the time of the planned ones
     cold: bool = False
     budget_s: float = 1.0  # of timing of a backend at a case, in all rounds; each round has at least one sample
-    limit_s: float = math.inf  # of everything; a round that would take longer is left out
+    limit_s: float = math.inf  # of everything: the largest products that leave no time for all rounds are left out
     paired_command: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
@@ -108,13 +110,14 @@ class Session:
 
     def measure(
         self, backends: Sequence[str], cases: Sequence[Case], settings: Settings | None = None, *,
-        progress: Progress | None = None, on_record: OnRecord | None = None,
+        progress: Progress | None = None, on_record: OnRecord | None = None, on_round: OnRound | None = None,
     ) -> list[Record]:  # fmt: skip
         """Measure backends, by their names, at cases: one record each, for a backend on a device one or two.
 
         Cases are measured from the least work to the most. `progress` is called with steps done, all steps, and what
-        comes next; `on_record` with each record as soon as it and those before it have no more rounds. After an
-        interruption it has been called with everything that was measured.
+        comes next; `on_round` before each planned round, when no worker runs; `on_record` with each record as soon as
+        it and those before it have no more rounds. After an interruption it has been called with everything that was
+        measured.
 
         Returns
         -------
@@ -122,7 +125,7 @@ class Session:
             Records of kind "gemm", as `docs/records.md` describes them.
         """
         settings, show = settings or Settings(), progress or (lambda done, total, text: None)
-        end_s = perf_counter() + settings.limit_s
+        begun_s = perf_counter()
         isolated: list[tuple[IsolatedBackend, Params]] = []
         for name in backends:
             show(0, 1, f"starting {name}")
@@ -145,7 +148,8 @@ class Session:
                     if on_record is not None:
                         on_record(records[-1])
 
-        _Rounds(settings, self._probe, show, end_s).measure(groups, finish)
+        rounds = _Rounds(settings, self._probe, show, begun_s + settings.limit_s, perf_counter() - begun_s)
+        rounds.measure(groups, finish, on_round or (lambda number: None))
         return records
 
     def _isolated(
@@ -178,14 +182,17 @@ class Session:
 
 
 class _Rounds:
-    """The rounds of one call of `Session.measure`."""
+    """The rounds of one call of `Session.measure`. Starting all processes takes `start_s`, again in each round."""
 
-    def __init__(self, settings: Settings, probe: SpeedProbe, progress: Progress, end_s: float) -> None:
+    def __init__(
+        self, settings: Settings, probe: SpeedProbe, progress: Progress, end_s: float, start_s: float
+    ) -> None:
         self._settings, self._probe, self._progress, self._end_s = settings, probe, progress, end_s
+        self._start_s = start_s
         self._done = self._total = 0  # steps: two for each measurement in each round
-        self._longest_s = 0.0  # of all preparations
+        self._longest_s = self._preparing_s = 0.0  # of all preparations: the longest, and their sum
 
-    def measure(self, groups: Sequence[Group], finish: Callable[[Group], None]) -> None:
+    def measure(self, groups: Sequence[Group], finish: Callable[[Group], None], on_round: OnRound) -> None:
         """Take the planned rounds of all, then more of those that disagree; call `finish` with each group in order.
 
         A group is finished as soon as it and those before it have no more rounds, at the latest at an interruption.
@@ -196,12 +203,14 @@ class _Rounds:
         self._total = 2 * rounds * sum(map(len, groups))
         try:
             for number in takewhile(lambda _: self._is_time(), range(rounds)):
+                on_round(number)
                 _restart(groups if number else [])
-                for group in groups:
+                for group in groups if number else self._with_place(groups):
                     self._take(group, number)
                     if number == rounds - 1 and group is unfinished[0] and not self._with_more(group):
                         finish(unfinished.pop(0))
-            number, self._end_s = rounds, min(self._end_s, perf_counter() + MORE_TIME * (perf_counter() - start_s))
+            more_s = self._settings.more_time * (perf_counter() - start_s)
+            number, self._end_s = rounds, min(self._end_s, perf_counter() + more_s)
             while self._is_time() and (again := list(filter(None, map(self._with_more, unfinished)))):
                 self._total += 2 * sum(map(len, again))
                 _restart(again)
@@ -213,6 +222,29 @@ class _Rounds:
         finally:
             for group in unfinished:
                 finish(group)
+
+    def _with_place(self, groups: Sequence[Group]) -> Iterator[Group]:
+        """The groups of the first round, until those left would take the time of later rounds; one at least.
+
+        In a later round a group takes what it took in the first one, but its operands are made and not checked.
+        """
+        rounds = self._settings.rounds
+        later_s = (rounds - 1) * self._start_s  # of all groups so far
+        largest_s = 0.0  # of a group, in all rounds
+        for position, group in enumerate(groups):
+            begun_s, preparing_s = perf_counter(), self._preparing_s
+            if position and begun_s + later_s + largest_s > self._end_s:
+                break
+            yield group
+            whole_s = perf_counter() - begun_s
+            again_s = whole_s - (self._preparing_s - preparing_s) + sum(one.operands_s for one in group)
+            later_s += (rounds - 1) * again_s
+            largest_s = max(largest_s, whole_s + (rounds - 1) * again_s)
+        else:
+            return
+        for measurement in chain.from_iterable(groups[position:]):
+            measurement.attempt(measurement.leave_out)
+            self._done += 2
 
     def _is_time(self) -> bool:
         """Whether there is time for another preparation, should it take as long as the longest."""
@@ -226,12 +258,15 @@ class _Rounds:
     def _take(self, group: Group, number: int) -> None:
         """One round: prepare all, time one after the other, and check all; each round another is timed first."""
         prepared = []
-        for measurement in takewhile(lambda _: self._is_time(), group):
+        going_on = [measurement for measurement in group if measurement.status == "ok"]
+        self._done += 2 * (len(group) - len(going_on))
+        for measurement in takewhile(lambda _: self._is_time(), going_on):
             begun_s = perf_counter()
             self._step(measurement, measurement.prepare)
             self._longest_s = max(self._longest_s, perf_counter() - begun_s)
+            self._preparing_s += perf_counter() - begun_s
             prepared.append(measurement)
-        first, seconds = number % len(group), self._settings.budget_s / self._settings.rounds
+        first, seconds = number % max(1, len(prepared)), self._settings.budget_s / self._settings.rounds
         before = self._probe.speed() if prepared else []
         for measurement in (*prepared[first:], *prepared[:first]):
             self._step(measurement, partial(measurement.time, seconds))

@@ -193,6 +193,27 @@ class Roof:
         roof = self.attainable(intensity(record, definition="compulsory")[0], dtype, threads=threads, level=level)
         return _speed(record) > (1 + TOLERANCE) * roof
 
+    def is_exceeded(self, record: Record) -> bool:
+        """Whether a product is faster than a roof that it is judged by: than the peak, or than the bandwidth of a level
+        at its modelled bytes. So a ceiling was measured too low, or the model counts too many bytes.
+
+        Only ceilings that were measured on as many threads count.
+        """
+        self._check_device(record)
+        if all(ceiling["threads"] != record["threads"] for ceiling in self.ceilings):
+            return False
+        of = _dtype(record), record["threads"]
+        roofs = []
+        with suppress(ValueError):
+            roofs.append(self.peak_gflop_per_s(*of))
+        feeding = self.feeding_level(record)
+        for level in LEVELS[: LEVELS.index(feeding) + 1]:
+            definition: Definition = "compulsory" if moved_bytes(record, level, "modelled") is None else "modelled"
+            if definition == "modelled" or level == feeding:
+                with suppress(ValueError):
+                    roofs.append(self.bandwidth(level, of[1]) * intensity(record, level, definition)[0])
+        return _speed(record) > (1 + TOLERANCE) * min(roofs, default=math.inf)
+
     def _best(self, value: str, threads: int | None, wanted: Mapping[str, str]) -> float:
         """The largest `value` among the wanted ceilings with the nearest thread count not above `threads`."""
         matching = [c for c in self.ceilings if all(c.get(key) == wanted[key] for key in wanted)]

@@ -6,6 +6,7 @@ import made_up_records as made
 import pytest
 
 from gemmlab.analysis.summary import summary
+from gemmlab.measure.measurement import NO_TIME
 from gemmlab.measure.table import WIDTH
 
 THROUGH = "These GPU rungs ran on the CPU, through PoCL: they show how rungs differ, not how fast a GPU is."
@@ -28,10 +29,32 @@ def test_the_answer_comes_first_and_every_backend_has_a_row():
 
 
 def test_noise_is_marked_and_explained():
-    (row,) = [line for line in summary([made.gemm("cpu-x", spread=0.5)]).splitlines() if line.startswith("cpu-x ")]
+    one_of_two = summary([made.gemm("cpu-x", spread=0.5), made.gemm("cpu-y")])
+    (row,) = [line for line in one_of_two.splitlines() if line.startswith("cpu-x ")]
     assert "!" in row
-    assert "!: noisy" in summary([made.gemm("cpu-x", spread=0.5)])
+    assert "!: noisy" in one_of_two
     assert "!" not in summary([made.gemm("cpu-x")])
+
+
+def test_most_rows_noisy_are_said_once_and_not_marked():
+    text = summary([made.gemm("cpu-x", spread=0.5)])
+    assert text.startswith("1 of 1 timings is noisy: do not quote them.")
+    assert "!" not in text
+
+
+def test_a_ladder_that_is_not_complete_names_no_fastest():
+    skipped = made.gemm("cpu-z", status="skipped") | {"reason": NO_TIME, "median_s": None, "gflop_per_s": None}
+    text = summary([made.gemm("cpu-x"), made.gemm("cpu-y"), skipped])
+    assert "Incomplete: The time was over before cpu-z, so nothing is said of the fastest." in text
+    assert "Fastest here" not in text
+
+
+def test_no_verdict_rests_on_a_peak_that_is_exceeded():
+    records = [made.gemm("cpu-x", gflop_per_s=450), made.gemm("cpu-y", gflop_per_s=200), *made.ceilings()]
+    rows = {line.split()[0]: line for line in summary(records).splitlines() if line.startswith("cpu-")}
+    assert rows["cpu-x"].endswith("above its measured limit")
+    assert rows["cpu-y"].endswith("-")
+    assert "limits the others" not in summary(records)
 
 
 def test_gpu_rungs_on_the_cpu_come_last_and_say_so():

@@ -11,11 +11,11 @@ from helpers import SUPPORT
 
 import gemmlab
 from gemmlab._config import config
-from gemmlab.campaign import CAMPAIGNS, Campaign, carry_out, measuring
+from gemmlab.campaign import CAMPAIGNS, Campaign, carry_out, measuring, turns
 from gemmlab.campaign.campaigns import LADDER_EDGE
 from gemmlab.measure import Session, Settings, sized
 from gemmlab.measure import session as session_module
-from gemmlab.measure.measurement import NO_TIME, Measurement
+from gemmlab.measure.measurement import NO_TIME, NO_TIME_FOR_ROUNDS, Measurement
 
 HOMES = [str(Path(gemmlab.__file__).parents[1]), str(SUPPORT)]
 FAKE = (sys.executable, "-c", f"import sys; sys.path[:0] = {HOMES}; import fake_worker; fake_worker.main()")
@@ -36,6 +36,7 @@ def clock(monkeypatch):
     made = Clock()
     monkeypatch.setattr(session_module, "perf_counter", made)
     monkeypatch.setattr(measuring, "perf_counter", made)
+    monkeypatch.setattr(turns, "perf_counter", made)
     return made
 
 
@@ -47,6 +48,7 @@ def slow_to_prepare(clock, monkeypatch):
     def prepared(self):
         clock.now += 1
         prepare(self)
+        self.prepared["operands_s"] = 1.0
 
     monkeypatch.setattr(Measurement, "prepare", prepared)
 
@@ -59,20 +61,31 @@ def measured(limit_s, rounds=3):
 
 @pytest.mark.usefixtures("slow_to_prepare")
 class TestSession:
-    def test_at_the_end_every_case_has_a_round_or_is_named(self):
-        found = {(r["problem"]["n"], r["backend"]): r for r in measured(limit_s=3.5)}
+    def test_the_largest_products_are_left_out_so_that_all_others_have_every_round(self):
+        found = {(r["problem"]["n"], r["backend"]): r for r in measured(limit_s=13.5)}
         assert len(found) == 6
-        assert [found[case]["status"] for case in found] == ["ok", "ok", "ok", "skipped", "skipped", "skipped"]
-        assert [r["rounds"] for r in found.values()] == [1, 1, 1, None, None, None]
-        assert {r["reason"] for r in found.values()} == {None, NO_TIME}
+        assert [found[case]["status"] for case in found] == ["ok"] * 4 + ["skipped"] * 2
+        assert [r["rounds"] and min(r["rounds"], 3) for r in found.values()] == [3, 3, 3, 3, None, None]
+        assert {r["reason"] for r in found.values()} == {None, NO_TIME_FOR_ROUNDS.format(3)}
         assert all(r["error_over_bound"] <= 1 for r in found.values() if r["status"] == "ok")
 
-    @pytest.mark.exhaustive
-    def test_the_last_round_may_be_cut_and_rows_without_it_are_noisy(self):
-        found = measured(limit_s=9.5 + 6)
-        assert [r["rounds"] for r in found] == [3, 3, 3, 2, 2, 2]
-        assert {r["noisy_because"] for r in found[3:]} == {"only 2 of 3 rounds were measured"}
-        assert all("only" not in (r["noisy_because"] or "") for r in found[:3])
+    @pytest.mark.parametrize("limit_s", [0.5, 2.5])
+    def test_the_smallest_product_has_a_round_whatever_the_limit(self, limit_s):
+        found = measured(limit_s)
+        assert [(r["status"], r["rounds"]) for r in found[2:]] == [("skipped", None)] * 4
+        assert [r["reason"] for r in found[:2]] == [None, NO_TIME if limit_s < 1 else None]
+
+    def test_rows_whose_last_round_is_cut_are_noisy(self):
+        found = measured(limit_s=3.5)
+        assert [r["rounds"] for r in found[:2]] == [2, 1]
+        assert [r["noisy_because"] for r in found[:2]] == [f"only {n} of 3 rounds were measured" for n in (2, 1)]
+
+    def test_turns_of_something_else_come_before_rounds(self):
+        asked = []
+        settings = Settings(threads=1, rounds=3, budget_s=0)
+        with Session(worker_command=FAKE) as session:
+            session.measure(["good"], sized([10, 20]), settings, on_round=asked.append)
+        assert asked == [0, 1, 2]
 
     def test_without_a_limit_all_rounds_are_taken(self):
         assert {r["rounds"] for r in measured(limit_s=float("inf"), rounds=2)} == {2}
@@ -94,11 +107,11 @@ def sessions(clock, monkeypatch, tmp_path):
 
     def ceilings(**_):
         clock.now += 30
-        return [{"kind": "ceiling", "ceiling": "fma", "threads": 1, "gflop_per_s": 1}]
+        return [{"kind": "ceiling", "ceiling": "fma", "threads": 1, "gflop_per_s": (clock.now - 1000) // 30}]
 
     monkeypatch.setattr(config, "cache_dir", tmp_path)
     monkeypatch.setattr(measuring, "Session", FakeSession)
-    monkeypatch.setattr(measuring, "isolated_ceilings", ceilings)
+    monkeypatch.setattr(turns, "isolated_ceilings", ceilings)
     return asked
 
 
@@ -108,23 +121,31 @@ class TestCampaign:
     def test_products_have_what_the_ceilings_leave(self, sessions):
         carry_out(self.LIMITED, "a run", lambda *_: None, lambda _: None)
         ((backends, _, settings),) = sessions
-        assert (backends, settings.limit_s) == (["cpu-ikj"], 100 - 30 - measuring.LAST_PEAK_S)
+        assert (backends, settings.limit_s) == (["cpu-ikj"], 100 - 30 - 30)
 
     def test_the_ladder_has_its_share_one_product_and_no_transfers(self, sessions):
         carry_out(replace(self.LIMITED, ladder=["opencl-naive"]), "a run", lambda *_: None, lambda _: None)
-        main, ladder = sessions
-        assert main[2].limit_s == 100 - 30 - measuring.LAST_PEAK_S - measuring.LADDER_S
+        ladder, main = sessions
         assert ladder[:2] == (["opencl-naive"], [LADDER_EDGE])
-        assert (ladder[2].limit_s, ladder[2].transfers) == (measuring.LADDER_S, "without")
+        assert (ladder[2].limit_s, ladder[2].transfers) == (100 - 30 - (1 - measuring.LADDER_SHARE) * 100, "without")
+        assert main[2].limit_s == 100 - 30 - ladder[2].limit_s - 30
 
-    def test_the_last_peak_is_left_out_where_the_time_is_over(self, sessions, monkeypatch):
-        monkeypatch.setattr(measuring, "LAST_PEAK_S", 0.0)
+    def test_a_turn_is_taken_in_the_middle_and_at_the_end(self, sessions, monkeypatch):
+        def measure(self, backends, cases, settings, on_round, **_):
+            for number in range(settings.rounds):
+                on_round(number)
+            return []
+
+        monkeypatch.setattr(measuring.Session, "measure", measure)
+        records = []
+        carry_out(replace(self.LIMITED, fresh=True), "a run", lambda *_: None, records.append)
+        assert [record["gflop_per_s"] for record in records] == [1, 2, 3]
+
+    def test_the_last_turn_is_left_out_where_the_time_is_over(self, sessions, clock, monkeypatch):
+        monkeypatch.setattr(measuring.Session, "measure", lambda *_, **__: setattr(clock, "now", clock.now + 60) or [])
         records = []
         carry_out(self.LIMITED, "a run", lambda *_: None, records.append)
         assert len(records) == 1
-        monkeypatch.setattr(measuring, "LAST_PEAK_S", 3.0)
-        carry_out(replace(self.LIMITED, fresh=True), "a run", lambda *_: None, records.append)
-        assert len(records) == 3
 
     def test_progress_counts_seconds(self, sessions, clock):
         seen = []

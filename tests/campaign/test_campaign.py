@@ -11,7 +11,7 @@ import pytest
 from gemmlab import CannotWrite
 from gemmlab._config import config
 from gemmlab._cpu import machine
-from gemmlab.campaign import CAMPAIGNS, Campaign, carry_out, make_directory, measure, measuring, roofline
+from gemmlab.campaign import CAMPAIGNS, Campaign, carry_out, make_directory, measure, measuring, roofline, turns
 from gemmlab.measure import Settings, read, sized
 from gemmlab.roofline.ceilings import cache
 
@@ -31,12 +31,12 @@ def asked(monkeypatch, tmp_path):
     def ceilings(*, seconds, threads, bandwidth=True):
         found.append("all" if bandwidth else "peak")
         kinds = ["fma", "bandwidth"] if bandwidth else ["fma"]
-        own = {"isa": "v3", "dtype": "float32", "gflop_per_s": len(found), "level": "L1", "operation": "load"}
-        common = {"kind": "ceiling", "threads": 1, "gb_per_s": 1.0} | own | made.times(0.01)
+        own = {"isa": "v3", "dtype": "float32", "gflop_per_s": 1000 + len(found), "level": "L1", "operation": "load"}
+        common = {"kind": "ceiling", "threads": 1, "gb_per_s": 1000.0} | own | made.times(0.01)
         return [common | {"ceiling": kind} for kind in kinds]
 
     monkeypatch.setattr(config, "cache_dir", tmp_path / "cache")
-    monkeypatch.setattr(measuring, "isolated_ceilings", ceilings)
+    monkeypatch.setattr(turns, "isolated_ceilings", ceilings)
     return found
 
 
@@ -53,22 +53,42 @@ def test_without_time_for_ceilings_the_peak_is_measured_before_and_after(asked):
 
 
 def test_ceilings_are_measured_once_and_then_come_from_the_cache(asked):
-    campaign = replace(ONE, ceilings_s=measuring.MIN_CACHED_S)
+    campaign = replace(ONE, ceilings_s=turns.MIN_CACHED_S)
     assert kinds_of(campaign) == ["fma", "bandwidth", "product", "fma"]
     assert kinds_of(campaign) == ["fma", "bandwidth", "fma", "product", "fma"]
-    assert asked == ["all", "peak", "peak", "peak"]
+    assert asked == ["all", "all", "peak", "peak"]
     assert kinds_of(replace(campaign, fresh=True)) == ["fma", "bandwidth", "product", "fma"]
-    assert asked[4:] == ["all", "peak"]
+    assert asked[4:] == ["all", "all"]
+
+
+def test_a_turn_that_is_no_better_leaves_no_record(monkeypatch):
+    monkeypatch.setattr(turns, "isolated_ceilings", lambda **_: [made.ceilings(threads=1)[0]])
+    assert kinds_of(ONE) == ["fma", "product"]
+
+
+def test_a_product_above_its_roof_starts_another_turn(asked):
+    now = turns.Turns(ONE, {}, lambda found, device: [one | {"device": device} for one in found], lambda _: None)
+    now.take()  # 1,000 GFLOP/s and the number of the turn
+    product = made.gemm("cpu-ikj", gflop_per_s=1053.6, threads=1, intensity=9) | {"device": machine.cpu_name()}
+    now.take_more([product | {"gflop_per_s": 1.0}])
+    assert len(asked) == 1
+    now.take_more([product], lambda: 0.0)
+    assert len(asked) == 1
+    now.take_more([product])
+    assert len(asked) == 3
 
 
 def test_a_higher_peak_replaces_the_cached_one():
-    kinds_of(replace(ONE, ceilings_s=measuring.MIN_CACHED_S))
+    kinds_of(replace(ONE, ceilings_s=turns.MIN_CACHED_S))
     stored = {record["ceiling"]: record["gflop_per_s"] for record in cache.cached(machine.cpu_name(), 1)}
-    assert stored == {"fma": 2, "bandwidth": 1}
+    assert stored == {"fma": 1002, "bandwidth": 1001}
+    kinds_of(replace(ONE, ceilings_s=turns.MIN_CACHED_S))
+    stored = {record["ceiling"]: record["gflop_per_s"] for record in cache.cached(machine.cpu_name(), 1)}
+    assert stored == {"fma": 1004, "bandwidth": 1001}
 
 
 def test_ceilings_of_a_short_measurement_are_not_stored():
-    kinds_of(replace(ONE, ceilings_s=measuring.MIN_CACHED_S / 2))
+    kinds_of(replace(ONE, ceilings_s=turns.MIN_CACHED_S / 2))
     assert not cache.path().exists()
 
 
@@ -79,7 +99,7 @@ def test_a_device_that_fails_leaves_the_others(monkeypatch):
         return [{"kind": "ceiling", "ceiling": "transfer"}]
 
     monkeypatch.setattr(measuring, "devices_of", lambda backends: {"one": "bad", "two": "good"})
-    monkeypatch.setattr(measuring, "isolated_device_ceilings", fails)
+    monkeypatch.setattr(turns, "isolated_device_ceilings", fails)
     with pytest.warns(UserWarning, match="one: it is lost"):
         assert kinds_of(ONE) == ["fma", "transfer", "product", "fma"]
 

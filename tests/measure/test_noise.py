@@ -9,7 +9,6 @@ from helpers import output_of
 
 from gemmlab._process.children import WorkerProcess
 from gemmlab.measure import Session, Settings, noise, sized
-from gemmlab.measure import session as session_module
 from gemmlab.measure.isolated import backend as isolated_backend
 from gemmlab.measure.isolated.affinity import cpu_numbers, pin_threads
 from gemmlab.measure.measurement import Measurement
@@ -93,13 +92,13 @@ def test_a_session_goes_on_without_a_probe_that_cannot_run(command):
 
 @pytest.mark.parametrize(("more_time", "enough", "rounds"), [(1e3, 3, 3), (1e3, 5, 5), (0.0, 9, 3)])
 def test_rounds_go_on_until_they_agree_or_the_time_is_up(more_time, enough, rounds, monkeypatch):
-    monkeypatch.setattr(session_module, "MORE_TIME", more_time)
     monkeypatch.setattr(Measurement, "needs_more_rounds", property(lambda one: len(one.rounds) < enough))
     timed = []
     monkeypatch.setattr(Measurement, "time", lambda one, *given, own=Measurement.time: (
         timed.append(one), own(one, *given)))  # fmt: skip
+    settings = Settings(threads=1, rounds=3, budget_s=0.001, more_time=more_time)
     with Session() as session:
-        (record,) = session.measure(["cpu-ikj"], sized([16]), Settings(threads=1, rounds=3, budget_s=0.001))
+        (record,) = session.measure(["cpu-ikj"], sized([16]), settings)
     assert (record["status"], record["rounds"], len(timed)) == ("ok", rounds, rounds)
 
 

@@ -27,7 +27,7 @@ from gemmlab._gpu.ladder.rungs import RUNGS
 from gemmlab._gpu.runtime import Device
 from gemmlab._name import BackendName
 from gemmlab.analysis.findings import papers
-from gemmlab.campaign import measuring
+from gemmlab.campaign import measuring, turns
 from gemmlab.cli import main
 from gemmlab.measure import Session, read, write
 from gemmlab.studies import STUDIES, Options, cold_start, engine, gpp, memory_modes, pair_counts, postings
@@ -390,7 +390,7 @@ def test_records_of_something_else_are_no_study(tmp_path):
 @pytest.fixture
 def quickly(monkeypatch):
     """The peaks measured in a moment."""
-    monkeypatch.setattr(measuring, "PEAK_S", 0.02)
+    monkeypatch.setattr(turns, "PEAK_S", 0.02)
 
 
 @pytest.fixture

@@ -160,7 +160,9 @@ class Worker:
 
     def prepare(self, case: Answer, params: Answer) -> Answer:
         """Run the case once into an `out` full of NaN, check the result, and see how long a call takes."""
+        begun_s = perf_counter()
         product = self._new_product(case, params)
+        operands_s = perf_counter() - begun_s
         a, b = product.a, product.b
         with gemmlab.trace() as calls:
             first_s = seconds_a_call(product.start, 1, product.finish)
@@ -177,6 +179,7 @@ class Worker:
         return {
             "error_over_bound": error,
             "call_s": call_s,
+            "operands_s": operands_s,
             "copies": calls[-1].copies,
             "params": dict(calls[-1].params),
             "threads": calls[-1].threads if self._on_cpu else None,

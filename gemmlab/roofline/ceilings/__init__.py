@@ -6,5 +6,6 @@
     probe_loop.py   a short multiply-add loop between the measurements of a session
     timing.py       a loop timed, on a number of threads
     isolated.py     ceilings measured in an isolated process
+    best.py         which of several measurements of one ceiling counts
     cache.py        the ceilings of this machine, stored
 """

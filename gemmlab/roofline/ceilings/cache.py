@@ -18,9 +18,9 @@ from gemmlab._config import config
 from gemmlab._errors import CannotWrite
 from gemmlab.measure.environment import environment
 from gemmlab.measure.records import Record, read, write
+from gemmlab.roofline.ceilings import best
 
 _SAME_MACHINE = ("gemmlab", "cpu", "isa", "isa_available", "cpus_usable")  # in the environment
-_SAME_LOOP = ("device", "threads", "ceiling", "isa", "dtype")
 
 
 def path() -> Path:
@@ -53,7 +53,7 @@ def raise_peaks(peaks: Sequence[Record]) -> None:
     """Replace stored multiply-add rates that are lower than these of the same loops."""
     now = {_loop(record): record for record in peaks}
     old = _read()
-    new = [max(record, now.get(_loop(record), record), key=lambda one: one["gflop_per_s"] or 0.0) for record in old]
+    new = [max(record, now.get(_loop(record), record), key=best.rate) for record in old]
     if new != old:
         _write(new)
 
@@ -76,8 +76,8 @@ def _machine(facts: Record) -> str:
 
 
 def _loop(record: Record) -> tuple[object, ...]:
-    """What makes two records of multiply-adds comparable: the same loop on the same machine."""
-    return *(record[name] for name in _SAME_LOOP), _machine(record["environment"])
+    """What makes two ceilings comparable: the same loop on the same machine."""
+    return best.key(record), _machine(record["environment"])
 
 
 def _read() -> list[Record]:
