@@ -15,17 +15,18 @@ from typing import Any
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 
-import course  # noqa: E402
-from course import links, rungs  # noqa: E402
+import building  # noqa: E402
+from building import links  # noqa: E402
 
 import gemmlab  # noqa: E402
+from gemmlab.course import rungs  # noqa: E402
 
 project = "gemmlab"
 author = copyright = "The gemmlab developers"
 version = release = gemmlab.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build", "course"]
+exclude_patterns = ["_build", "building"]
 myst_enable_extensions = ["attrs_block", "deflist"]
 myst_heading_anchors = 3
 default_role = "code"
@@ -64,5 +65,5 @@ def read_page(app: Any, name: str, text: list[str]) -> None:
 
 def setup(app: Any) -> None:
     """Register the steps of the build: write the generated pages first, then change each page as it is read."""
-    app.connect("builder-inited", lambda app: course.write())
+    app.connect("builder-inited", lambda app: building.write())
     app.connect("source-read", read_page)

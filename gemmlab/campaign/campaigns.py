@@ -12,6 +12,7 @@ from gemmlab.measure.session import Settings
 
 SMALLEST_EDGES = (64, 256)
 LADDER_EDGE = 256
+BRIEF_EDGES, BRIEF_S = (256, 1008), 50.0
 QUICK_S, PAGE_S = 106.0, 3.0  # all of a quick report after its start; the page, and what may take longer than planned
 ROOFLINE_EDGES = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
@@ -60,6 +61,12 @@ def smallest(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Ca
     """A few seconds: to see that everything works, not to learn how fast it is."""
     settings = Settings(threads=threads, cap_s=0.2, rounds=1, budget_s=0.05)
     return Campaign(_with_inputs(sized(SMALLEST_EDGES, suite="squares"), inputs), backends, settings, ceilings_s=1.0)
+
+
+def brief(backends: Sequence[str]) -> Campaign:
+    """Within a minute: two sizes of square, for who has no report yet."""
+    settings = Settings(cap_s=0.5, rounds=3, budget_s=0.06)
+    return Campaign(sized(BRIEF_EDGES, suite="squares"), backends, settings, ceilings_s=3.0, limit_s=BRIEF_S)
 
 
 def roofline(inputs: Inputs, backends: Sequence[str], threads: int | None) -> Campaign:

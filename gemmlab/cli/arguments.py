@@ -11,10 +11,11 @@ from typing import Any
 
 from gemmlab._config import MAX_THREADS, check_bytes, check_threads
 from gemmlab._version import __version__
-from gemmlab.cli import benching, inspecting, measuring, new_rung, product, tuning, workloads
+from gemmlab.cli import benching, inspecting, learning, measuring, new_rung, product, tuning, workloads
 
 EXAMPLES = """examples:
   gemmlab report                 measure this machine, write report/index.html
+  gemmlab course                 learn how the kernels work, on your own figures
   gemmlab bench --backends cpu-blocked,cpu-blas --sizes 512,1024
   gemmlab bench A.npy B.npy      your own matrices
   gemmlab verify cpu-mkl         is it right?
@@ -48,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
         return made
 
     _report(command("report", measuring.run_report, "measure this machine and every backend, write a page about it"))
+    _course(command("course", learning.run_course, "open the course: a page for each rung, with your own figures"))
     _json(command("backends", inspecting.run_backends, "list every backend; those that can run compute a tiny product"))
     _bench(command("bench", benching.run_bench, "time backends, each in an isolated process"))
     _roofline(command("roofline", measuring.run_roofline, "measure the limits of this machine and draw its roofline"))
@@ -83,6 +85,12 @@ def _report(report: argparse.ArgumentParser) -> None:
     report.add_argument("--from", dest="source", nargs="+", metavar="RECORDS",
                         help="make the page of these files of records; measure nothing")  # fmt: skip
     _selection(report)
+
+
+def _course(course: argparse.ArgumentParser) -> None:
+    course.add_argument("--out", type=Path, help="write the pages into this directory, and open no browser")
+    course.add_argument("--from", dest="source", nargs="+", metavar="RECORDS",
+                        help="show these files of records beside those that ship (the last report, else a minute)")
 
 
 def _bench(bench: argparse.ArgumentParser) -> None:

@@ -64,7 +64,7 @@ def _measure_and_render(campaign: Campaign, directory: Path, records: list[Recor
 
     Interrupted, it writes the report on what was measured so far, and raises KeyboardInterrupt again.
     """
-    from gemmlab.campaign import make_directory, measure
+    from gemmlab.campaign import last, make_directory, measure
     from gemmlab.report import render
 
     make_directory(directory)
@@ -75,6 +75,7 @@ def _measure_and_render(campaign: Campaign, directory: Path, records: list[Recor
         if records:
             render(_in_order(records, campaign.cases), directory)
         raise
+    last.keep(records)
     return render(_in_order(records, campaign.cases), directory)
 
 

@@ -22,6 +22,7 @@ WORKER_COMMAND = child_command("gemmlab.measure.isolated.worker")
 _TRIAL_GFLOP = 2e-9 * 128**3  # any backend does it in well under a second
 _TRIAL_SHARE = 1 / 8  # of the cap: what a trial may take
 _TRIAL_GROWTH = 1.5  # a trial must be this much larger than what was run before
+_DISTURBED = 0.5  # of the best rate so far: a call this slow may have met another program, and is tried again
 _TIMEOUT_S, _TIMEOUT_CAPS = 60.0, 20.0  # a worker that is silent for the longer of the two hangs
 _PROBE_TIMEOUT_S = 60.0
 
@@ -53,6 +54,7 @@ class IsolatedBackend:
         self.command = command
         self._process: WorkerProcess | None = None
         self._last: dict[str, tuple[float, float]] = {}  # GFLOP, and GFLOP/s at it, by dtype and parameters
+        self._best: dict[str, float] = {}  # GFLOP/s, of all sizes so far
         self._cannot_run: tuple[str, str] | None = None  # status and reason
 
     def ask(self, command: str, more_s: float = 0.0, **arguments: object) -> Answer:
@@ -96,7 +98,9 @@ class IsolatedBackend:
     def prepare(self, case: Case, params: Params) -> Answer:
         """Run the product once, have it checked, and remember how fast it was."""
         answer = self.ask("prepare", case=asdict(case), params=dict(params))
-        self._last[_sort_of_work(case, params)] = case.gflop, case.gflop / max(answer["call_s"], 1e-9)
+        sort, rate = _sort_of_work(case, params), case.gflop / max(answer["call_s"], 1e-9)
+        self._last[sort] = case.gflop, rate
+        self._best[sort] = max(rate, self._best.get(sort, 0.0))
         return answer
 
     def prepare_again(self, case: Case, params: Params, call_s: float) -> None:
@@ -107,18 +111,24 @@ class IsolatedBackend:
         """Seconds that one product will take, from the rate at smaller work; 0 for work that is small.
 
         The rate of a small product says little about a large one. So before a case is found too long, trials are run:
-        squares of growing size, each as large as is still cheap.
+        squares of growing size, each as large as is still cheap. And a rate far below an earlier one is measured again:
+        else one disturbed call would end the backend's measurements.
         """
         sort = _sort_of_work(case, params)
         if sort not in self._last:
             if case.gflop <= _TRIAL_GFLOP:
                 return 0.0
             self.prepare(_square(_TRIAL_GFLOP, case.dtype), params)
+        tried_again = False
         while True:
             gflop, rate = self._last[sort]
-            trial = _square(min(rate * self.cap_s * _TRIAL_SHARE, case.gflop), case.dtype)
-            if case.gflop / rate <= self.cap_s or trial.gflop < _TRIAL_GROWTH * gflop:
+            if case.gflop / rate <= self.cap_s:
                 return case.gflop / rate
+            trial = _square(min(rate * self.cap_s * _TRIAL_SHARE, case.gflop), case.dtype)
+            if trial.gflop < _TRIAL_GROWTH * gflop:
+                if tried_again or rate > _DISTURBED * self._best[sort]:
+                    return case.gflop / rate
+                tried_again, trial = True, _square(gflop, case.dtype)
             self.prepare(trial, params)
 
     @contextmanager

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import unified_diff
 from os.path import relpath
 from pathlib import Path
 
-from course.contradictions import contradictions
-from course.gains import Run, Step, bytes_per_multiply_add, over_threads, roofline, roofline_of_all, runs
-from course.heads import Head, first_line_of_code, read_head
-from course.rungs import ROOT, RUNTIME_NAMES, Rung, all_rungs, ladders, questions, settings
 from gemmlab._words import number, percent
 from gemmlab.analysis.formatting import sentence, threads_text
+from gemmlab.course.contradictions import contradictions
+from gemmlab.course.gains import (
+    OWN,
+    Measured,
+    Run,
+    Step,
+    bytes_per_multiply_add,
+    over_threads,
+    roofline,
+    roofline_of_all,
+)
+from gemmlab.course.heads import Head, first_line_of_code, read_head
+from gemmlab.course.rungs import ROOT, RUNTIME_NAMES, Rung, all_rungs, ladders, questions, settings
 from gemmlab.measure.comparison import NO_DIFFERENCE
 from gemmlab.measure.records import Record
 
@@ -42,25 +51,34 @@ DRAWN_ON = {"CPU": "cpu", "GPU": "opencl"}  # the runtime in the figure of a who
 DASH, UNBROKEN_PERCENT = "–", "\u00a0%"
 
 
-def all_pages() -> dict[str, str]:
-    """The text of each page and figure, by path below docs/."""
-    generated = {f"{FOLDER}/index.md": _overview()}
+@dataclass(frozen=True)
+class Lesson:
+    """What the page of a rung is made of."""
+
+    rung: Rung
+    head: Head
+    runs: Sequence[Run]
+
+
+def all_pages(measured: Measured) -> dict[str, str]:
+    """The text of each page and figure, by path below the folder of the pages."""
+    generated = {f"{FOLDER}/index.md": _overview(measured)}
     for ladder, runtime in DRAWN_ON.items():
-        generated[f"{FOLDER}/{ladder.lower()}-ladder.svg"] = roofline_of_all(ladder, runtime)
+        generated[f"{FOLDER}/{ladder.lower()}-ladder.svg"] = roofline_of_all(measured.first(ladder), runtime)
     for rung in all_rungs():
-        generated[f"{FOLDER}/{rung.page}.md"] = page(rung)
-        if rung_runs := runs(rung):
-            generated[f"{FOLDER}/{rung.page}.svg"] = roofline(_most_sizes(rung_runs))
+        generated[f"{FOLDER}/{rung.page}.md"] = page(rung, measured)
+        if rung_runs := measured.runs(rung):
+            generated[f"{FOLDER}/{rung.page}.svg"] = roofline(_to_draw(rung_runs))
     return generated
 
 
-def page(rung: Rung) -> str:
+def page(rung: Rung, measured: Measured) -> str:
     """The page of one rung."""
-    head = head_of(rung)
-    sections: Sequence[Callable[[Rung, Head], str]] = (
+    lesson = Lesson(rung, head_of(rung), measured.runs(rung))
+    sections: Sequence[Callable[[Lesson], str]] = (
         _title, _loop_nest, _traffic, _ideas, _measured, _figure, _code, _difference, _parameters, _questions,
     )  # fmt: skip
-    return "\n\n".join(filter(None, (section(rung, head) for section in sections))) + "\n"
+    return "\n\n".join(filter(None, (section(lesson) for section in sections))) + "\n"
 
 
 def head_of(rung: Rung) -> Head:
@@ -68,7 +86,8 @@ def head_of(rung: Rung) -> Head:
     return replace(read_head(rung.files[0]), **settings()["heads"].get(rung.page, {}))
 
 
-def _title(rung: Rung, head: Head) -> str:
+def _title(lesson: Lesson) -> str:
+    rung, head = lesson.rung, lesson.head
     position = f"Rung {rung.number} of {len(ladders()[rung.ladder])} of the {rung.ladder} ladder"
     where = f"`{rung.files[0].relative_to(ROOT)}`"
     if rung.ladder == "GPU":
@@ -77,14 +96,15 @@ def _title(rung: Rung, head: Head) -> str:
     return f"# {rung.title}\n\n{{.lead}}\n{sentence(head.idea)}\n\n{{.place}}\n{position}: {where}"
 
 
-def _loop_nest(rung: Rung, head: Head) -> str:
+def _loop_nest(lesson: Lesson) -> str:
+    rung, head = lesson.rung, lesson.head
     source = f"Source: {head.source or f'{rung.source}.'}"
     return "\n\n".join(["## The loop nest", f"```text\n{head.loops}\n```", *head.remarks, source])
 
 
-def _traffic(rung: Rung, head: Head) -> str:
-    text = f"## What it costs in traffic, and why\n\n{sentence(head.traffic)}"
-    rung_runs = runs(rung)
+def _traffic(lesson: Lesson) -> str:
+    rung, rung_runs = lesson.rung, lesson.runs
+    text = f"## What it costs in traffic, and why\n\n{sentence(lesson.head.traffic)}"
     if not rung_runs:
         return text
     last = _headline(rung_runs[0])
@@ -97,8 +117,9 @@ def _traffic(rung: Rung, head: Head) -> str:
     return f"{text}\n\n{caption}\n\n{_table(titles, rows + levels)}"
 
 
-def _ideas(rung: Rung, head: Head) -> str:
+def _ideas(lesson: Lesson) -> str:
     """The ideas of a rung that has several: what the head says of each, and what `course.toml` explains."""
+    rung, head = lesson.rung, lesson.head
     if not head.ideas:
         return ""
     told = settings()["ideas"][rung.page]
@@ -108,13 +129,13 @@ def _ideas(rung: Rung, head: Head) -> str:
     return "\n\n".join([*text, told["end"].strip()])
 
 
-def _measured(rung: Rung, head: Head) -> str:
+def _measured(lesson: Lesson) -> str:
+    rung, rung_runs = lesson.rung, lesson.runs
     text = [f"## {'What it gains' if rung.before else 'How fast it is'}"]
-    rung_runs = runs(rung)
     if not rung_runs:
         return "\n\n".join([*text, f"There are no records of this rung here. To make some: `{_command(rung)}`"])
     first = _headline(rung_runs[0])
-    text.append("{.gain}\n" + _gain_sentence(rung, rung_runs[0], first))
+    text.append("{.gain}\n" + _gain_sentence(lesson, rung_runs[0], first))
     if rung.before and not rung_runs[0].has_previous:
         text.append(f"No run recorded here has both this rung and {_link(rung.before)}. To compare them on your "
                     f"machine: `{_command(rung)}`")  # fmt: skip
@@ -126,7 +147,7 @@ def _measured(rung: Rung, head: Head) -> str:
     return "\n\n".join(text)
 
 
-def _gain_sentence(rung: Rung, run: Run, step: Step) -> str:
+def _gain_sentence(lesson: Lesson, run: Run, step: Step) -> str:
     where = f"at N = {step.n} on {_where(run)}"
     speed = f"{number(step.after['gflop_per_s'])} GFLOP/s"
     if step.share_of_peak:
@@ -134,8 +155,8 @@ def _gain_sentence(rung: Rung, run: Run, step: Step) -> str:
         speed += f", {percent(step.share_of_peak)} of the measured peak{of}"
     times = step.gain.partition(" (")[0]
     seen = f"{times} times the speed of" if times != NO_DIFFERENCE else "No difference seen from"
-    gain = f"**{seen} {_title_before(rung)}** {where}: {speed}." if step.before else f"**{speed}**, {where}."
-    if more := over_threads(step, runs(rung)):
+    gain = f"**{seen} {_title_before(lesson.rung)}** {where}: {speed}." if step.before else f"**{speed}**, {where}."
+    if more := over_threads(step, lesson.runs):
         other, factor = more
         gain += (f" On {threads_text(other.threads or 1)} there, {number(other.after['gflop_per_s'])} GFLOP/s: "
                  f"{number(factor)} times its own speed on one thread.")  # fmt: skip
@@ -191,11 +212,11 @@ def _where(run: Run) -> str:
     return f"{run.machine}, {threads_text(step.threads)}" if step.threads else f"{run.machine}{_runtime(step)}"
 
 
-def _figure(rung: Rung, head: Head) -> str:
-    rung_runs = runs(rung)
-    if not rung_runs:
+def _figure(lesson: Lesson) -> str:
+    rung = lesson.rung
+    if not lesson.runs:
         return ""
-    run = _most_sizes(rung_runs)
+    run = _to_draw(lesson.runs)
     compared = f" and {_title_before(rung)}" if run.has_previous else ""
     sizes = f"from N = {run.steps[0].n} to {run.steps[-1].n}" if len(run.steps) > 1 else f"at N = {run.steps[0].n}"
     what = f"{rung.title}{compared} {sizes}, on {_where(run)}."
@@ -204,7 +225,8 @@ def _figure(rung: Rung, head: Head) -> str:
     return f"## Its {'move' if run.has_previous else 'place'} on the roofline\n\n{figure}"
 
 
-def _code(rung: Rung, head: Head) -> str:
+def _code(lesson: Lesson) -> str:
+    rung = lesson.rung
     text = ["## The code"]
     if rung.ladder == "CPU" and len(rung.files) > 1:
         text.append("These are its two central files. [The ladder](../ladder.md#the-last-cpu-rung) lists all files in "
@@ -217,7 +239,8 @@ def _code(rung: Rung, head: Head) -> str:
     return "\n\n".join(text)
 
 
-def _difference(rung: Rung, head: Head) -> str:
+def _difference(lesson: Lesson) -> str:
+    rung, head = lesson.rung, lesson.head
     if rung.before is None:
         return ""
     title = f"## What changed since {_title_before(rung)}"
@@ -230,7 +253,8 @@ def _difference(rung: Rung, head: Head) -> str:
     return f"{title}\n\n```diff\n{lines}\n```"
 
 
-def _parameters(rung: Rung, head: Head) -> str:
+def _parameters(lesson: Lesson) -> str:
+    rung = lesson.rung
     if not rung.params:
         return "## Its parameters\n\nThis rung has no parameters."
     kinds = list(rung.defaults)
@@ -247,7 +271,8 @@ def _parameters(rung: Rung, head: Head) -> str:
     return f"## Its parameters\n\n{_table(titles, rows)}"
 
 
-def _questions(rung: Rung, head: Head) -> str:
+def _questions(lesson: Lesson) -> str:
+    rung = lesson.rung
     text = ["## Questions to try"]
     for count, question in enumerate(questions(rung), 1):
         text += [f"**{count}.** {question['ask']}", f"```bash\n{question['run']}\n```"]
@@ -257,28 +282,42 @@ def _questions(rung: Rung, head: Head) -> str:
     return "\n\n".join(text)
 
 
-def _overview() -> str:
-    return "\n\n".join([OVERVIEW_INTRODUCTION, *(_overview_of(ladder) for ladder in ladders())]) + "\n"
+def _overview(measured: Measured) -> str:
+    return "\n\n".join([OVERVIEW_INTRODUCTION, *(_overview_of(ladder, measured) for ladder in ladders())]) + "\n"
 
 
-def _overview_of(ladder: str) -> str:
-    """A ladder's table, and its figure; where all rows were measured at one size in one run, it is said once."""
-    rows, places = [], []
-    for rung in ladders()[ladder]:
-        rung_runs = runs(rung)
-        step = _headline(rung_runs[0])
-        gain = step.gain.partition(" (")[0] or DASH
-        row = [f"[{rung.title}]({rung.page}.md)", rung.summary, number(step.after["gflop_per_s"])]
-        row += [percent(step.share_of_peak), gain]
-        rows.append(row + [_more_threads(over_threads(step, rung_runs))] * (ladder == "CPU"))
-        places.append(f"N = {step.n} on {_where(rung_runs[0])}")
-    titles = ["rung", "idea", "GFLOP/s", "of peak", "times the rung before"]
-    titles += ["on more threads"] * (ladder == "CPU")
-    if len(set(places)) > 1:
-        titles, rows = [*titles, "measured at"], [[*row, place] for row, place in zip(rows, places, strict=True)]
-    where = f"All rows: float32, {places[0]}." if len(set(places)) == 1 else ""
-    parts = [f"## The {ladder} ladder", where, _table(titles, rows), _figure_of_all(ladder)]
-    return "\n\n".join(filter(None, parts))
+def _overview_of(ladder: str, measured: Measured) -> str:
+    """A ladder's table and its figure: the user's machine, where it was measured, and the first of those that ship."""
+    rungs = ladders()[ladder]
+    found = {rung.page: measured.runs(rung) for rung in rungs}
+    rows = [[_link(rung), rung.summary] for rung in rungs]
+    titles, said = ["rung", "idea"], []
+    has_own = any(run.file == OWN for some in found.values() for run in some)
+    for own in (True, False) if has_own else (False,):
+        chosen = {page: [run for run in some if (run.file == OWN) == own] for page, some in found.items()}
+        steps = {page: _headline(some[0]) for page, some in chosen.items() if some}
+        places = [f"N = {step.n} on {_where(chosen[page][0])}" for page, step in steps.items()]
+        common = max(places, key=places.count)
+        usual = int(common.removeprefix("N = ").partition(" ")[0])
+        where = ("here" if own else "there") if has_own else ""
+        titles += [f"GFLOP/s {where} (of peak)".replace("  ", " "), "times the rung before"]
+        titles += ["on more threads"] * (ladder == "CPU" and not has_own)
+        sizes = " where no other N is given" if len(set(places)) > 1 else ""
+        said.append(f"{f'“{where.capitalize()}” is' if where else 'All rows:'} float32, {common}{sizes}.")
+        for row, rung in zip(rows, rungs, strict=True):
+            step = steps.get(rung.page)
+            row += [_speed_and_share(step, usual), (step.gain.partition(" (")[0] if step else "") or DASH]
+            if ladder == "CPU" and not has_own:
+                row.append(_more_threads(over_threads(step, chosen[rung.page]) if step else None))
+    parts = [f"## The {ladder} ladder", " ".join(said), _table(titles, rows), _figure_of_all(ladder, measured)]
+    return "\n\n".join(parts)
+
+
+def _speed_and_share(step: Step | None, usual_n: int) -> str:
+    if step is None:
+        return DASH
+    share = f" ({percent(step.share_of_peak)})" if step.share_of_peak else ""
+    return f"{number(step.after['gflop_per_s'])}{share}{f' at N = {step.n}' * (step.n != usual_n)}"
 
 
 def _more_threads(more: tuple[Step, float] | None) -> str:
@@ -289,20 +328,29 @@ def _more_threads(more: tuple[Step, float] | None) -> str:
     return f"{number(step.after['gflop_per_s'])} on {threads_text(step.threads or 1)}, {number(factor)} times"
 
 
-def _figure_of_all(ladder: str) -> str:
+def _figure_of_all(ladder: str, measured: Measured) -> str:
     options = f":alt: Roofline of the {ladder} ladder\n:width: 100%"
-    what = f"The rungs, and the baselines (hollow and dashed), on {_where(runs(ladders()[ladder][0])[0])}."
+    machine = measured.first(ladder).machine
+    what = f"The rungs, and the baselines (hollow and dashed), over N, on {machine}."
     return f"```{{figure}} {ladder.lower()}-ladder.svg\n{options}\n\n{what} {HOW_TO_READ}\n```"
 
 
-def _most_sizes(rung_runs: Sequence[Run]) -> Run:
-    """The run to draw: one with the previous rung if there is any, and of these the one with the most sizes."""
-    return max(rung_runs, key=lambda run: (run.has_previous, len(run.steps)))
+def _to_draw(rung_runs: Sequence[Run]) -> Run:
+    """The run to draw: the user's, then one with the previous rung, and of these the one with the most sizes."""
+    return max(rung_runs, key=lambda run: (run.file == OWN, run.has_previous, len(run.steps)))
 
 
 def _headline(run: Run) -> Step:
-    """The largest product of a run that the rung before, the first and the last rung have, too, if there is one."""
-    return max(run.steps, key=lambda step: (*(x is not None for x in (step.before, step.first, step.last)), step.n))
+    """The largest product of a run that the rung before, the first and the last rung have, too, if there is one.
+
+    A short run of the user's has the first rung, which is slow, at small sizes alone: there it need not be.
+    """
+
+    def rank(step: Step) -> tuple[bool, bool, bool, int]:
+        first = step.first is not None and run.file != OWN
+        return step.before is not None, first, step.last is not None, step.n
+
+    return max(run.steps, key=rank)
 
 
 def _rate(step: Step, key: str) -> float:

@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from course.rungs import Rung, settings
 from gemmlab._words import number
-from gemmlab.measure import read
+from gemmlab.course.rungs import Rung, settings
+from gemmlab.course.shipped import shipped_records
 from gemmlab.measure.comparison import NO_DIFFERENCE, ratio
-from gemmlab.measure.records import Record
+from gemmlab.measure.records import Record, grouped
 from gemmlab.report import draw_rooflines
 from gemmlab.roofline.model import Roof
 
-DOCS = Path(__file__).parents[1]
+OWN = "records.jsonl"  # the file of the user's records, beside the pages
 LEVELS = {"local": "local memory", "l1": "L1", "l2": "L2", "l3": "L3", "dram": "memory"}
 
 
@@ -91,27 +91,64 @@ class Run:
         return any(step.before for step in self.steps)
 
 
-def runs(rung: Rung) -> list[Run]:
-    """The runs of a rung in the order of `course.toml`, those that also measured the previous rung first.
+@dataclass(frozen=True)
+class Source:
+    """The records of one ladder from one machine: `file` names them, and `machine` is how pages speak of it."""
 
-    Of several runs on one machine and as many threads, the first counts.
-    """
-    rung_runs = [
-        run
-        for entry in settings()["records"]
-        if entry["ladder"] == rung.ladder
-        for runtime in rung.backends
-        for run in _runs(rung, entry, runtime)
-    ]
-    once: dict[object, Run] = {}
-    for run in rung_runs:
-        once.setdefault((run.machine, run.steps[0].threads, run.steps[0].after["backend"]), run)
-    return sorted(once.values(), key=lambda run: not run.has_previous)
+    ladder: str
+    file: str
+    machine: str
+    records: tuple[Record, ...]
 
 
-def _runs(rung: Rung, entry: Mapping[str, str], runtime: str) -> Iterator[Run]:
-    """The runs of a rung in one file of records: one for each number of threads."""
-    records = _records(entry["file"])
+class Measured:
+    """All that the course shows: the records of the user's machine, if there are any, and then those that ship."""
+
+    def __init__(self, own: Sequence[Record] = ()) -> None:
+        self._own = own
+
+    @cached_property
+    def sources(self) -> list[Source]:
+        """The sources in the order in which pages show them."""
+        shipped = [Source(**entry, records=_with_kernel_times(shipped_records(entry["file"])))
+                   for entry in settings()["records"]]  # fmt: skip
+        return [*_own_sources(self._own), *shipped]
+
+    def first(self, ladder: str) -> Source:
+        """The first source of a ladder."""
+        return next(source for source in self.sources if source.ladder == ladder)
+
+    def runs(self, rung: Rung) -> list[Run]:
+        """The runs of a rung: the user's machine first, then those that also measured the previous rung.
+
+        Of several runs on one machine and as many threads, the first counts.
+        """
+        rung_runs = [
+            run
+            for source in self.sources
+            if source.ladder == rung.ladder
+            for runtime in rung.backends
+            for run in _runs(rung, source, runtime)
+        ]
+        once: dict[object, Run] = {}
+        for run in rung_runs:
+            once.setdefault((run.machine, run.steps[0].threads, run.steps[0].after["backend"]), run)
+        return sorted(once.values(), key=lambda run: (run.file != OWN, not run.has_previous))
+
+
+def _own_sources(records: Sequence[Record]) -> Iterator[Source]:
+    """The user's records of each ladder, by device: the GPU ladder may have run on a GPU, or on the CPU."""
+    of_devices = grouped(records, lambda record: str(record["device"]))
+    for device, own in of_devices.items():
+        products = [record for record in own if record["kind"] == "gemm" and record["status"] == "ok"]
+        for ladder, on_cpu in (("CPU", True), ("GPU", False)):
+            if any((record["threads"] is not None) == on_cpu for record in products):
+                yield Source(ladder, OWN, f"your machine ({device})", _with_kernel_times(own))
+
+
+def _runs(rung: Rung, source: Source, runtime: str) -> Iterator[Run]:
+    """The runs of a rung in one source: one for each number of threads."""
+    records = source.records
     own = _squares(records, rung.backends[runtime])
     previous = rung.before.backends[runtime] if rung.before else ""
     last = next((one for one in rung.onwards if _squares(records, one.backends[runtime])), None)
@@ -125,7 +162,7 @@ def _runs(rung: Rung, entry: Mapping[str, str], runtime: str) -> Iterator[Run]:
         device = steps[0].after["device"]
         ceilings = tuple(record for record in records if record["kind"] == "ceiling" and record["device"] == device)
         steps.sort(key=lambda step: step.n)
-        yield Run(entry["machine"], entry["file"], tuple(steps), ceilings, last)
+        yield Run(source.machine, source.file, tuple(steps), ceilings, last)
 
 
 def _step(
@@ -144,13 +181,12 @@ def _by_size(records: Iterable[Record]) -> dict[int, list[Record]]:
     return found
 
 
-@cache
-def _records(file: str) -> tuple[Record, ...]:
-    return tuple(_with_kernel_times(record) for record in read(DOCS / file))
+def _with_kernel_times(records: Iterable[Record]) -> tuple[Record, ...]:
+    """The records; products without transfers with the times of their kernels instead of the whole call's."""
+    return tuple(map(_with_kernel_time, records))
 
 
-def _with_kernel_times(record: Record) -> Record:
-    """The record of a product without transfers, with the times of its kernels instead of the whole call's."""
+def _with_kernel_time(record: Record) -> Record:
     if record["kind"] != "gemm" or record["transfers_counted"] is not False or record["kernel_s"] is None:
         return record
     times = {key: record[f"kernel_{key}"] for key in ("p20_s", "p80_s")}
@@ -158,13 +194,14 @@ def _with_kernel_times(record: Record) -> Record:
 
 
 def _squares(records: tuple[Record, ...], name: str) -> list[Record]:
-    """The successful products of square matrices by a backend; on a device, those without transfers."""
+    """The float32 products of square matrices that a backend did right; on a device, those without transfers."""
     return [
         record
         for record in records
         if record["kind"] == "gemm"
         and record["backend"] == name
         and record["status"] == "ok"
+        and record["problem"]["dtype"] == "float32"
         and not record["transfers_counted"]
         and len({record["problem"][side] for side in "mnk"}) == 1
     ]
@@ -202,14 +239,9 @@ def roofline(run: Run) -> str:
     return _roofline_svg([*products, *run.ceilings])
 
 
-def first_entry(ladder: str) -> Mapping[str, str]:
-    """The first entry of a ladder in `course.toml`: its `file` and its `machine`."""
-    return next(entry for entry in settings()["records"] if entry["ladder"] == ladder)
-
-
-def roofline_of_all(ladder: str, runtime: str) -> str:
-    """The roofline of all backends on one runtime, from the first entry of a ladder in `course.toml`, as SVG."""
-    records = _records(first_entry(ladder)["file"])
+def roofline_of_all(source: Source, runtime: str) -> str:
+    """The roofline of all backends on one runtime, as SVG."""
+    records = source.records
     products = [r for r in records if r["kind"] == "gemm" and r["backend"].startswith(runtime) and r["status"] == "ok"]
     devices = {record["device"] for record in products}
     return _roofline_svg([*products, *(r for r in records if r["kind"] == "ceiling" and r["device"] in devices)])

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import TypeAlias
 
-from course.gains import Run, Step
 from gemmlab._words import listed, number, size
+from gemmlab.course.gains import Run, Step
 from gemmlab.measure.records import Record
 from gemmlab.roofline.model import Roof
 
@@ -68,7 +68,7 @@ def slower_because_a_cache_holds_b(run: Run, step: Step) -> str:
 
 def local_memory_is_no_faster(run: Run, step: Step) -> str:
     """The step moves reads from L1 to local memory, which has the same bandwidth on this device."""
-    if step.before is None or step.threads is not None or _moved(step.before, "local"):
+    if step.before is None or step.threads is not None or not run.ceilings or _moved(step.before, "local"):
         return ""
     if not ALIKE * _moved(step.after, "local") > _moved(step.before, "l1") > 0:
         return ""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from os.path import relpath
 from pathlib import Path
 
-from course.rungs import ROOT, all_rungs
+from gemmlab.course.rungs import ROOT, all_rungs
 
 DOCS = ROOT / "docs"
 FOLDER = "sources"
