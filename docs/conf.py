@@ -26,7 +26,7 @@ author = copyright = "The gemmlab developers"
 version = release = gemmlab.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build", "building"]
+exclude_patterns = ["_build", "building", "extra"]
 myst_enable_extensions = ["attrs_block", "deflist"]
 myst_heading_anchors = 3
 default_role = "code"
@@ -40,6 +40,7 @@ nitpick_ignore = [("py:exc", name) for name in dir(builtins)]
 html_theme = "furo"
 html_title = "gemmlab"
 html_static_path = ["static"]
+html_extra_path = ["extra"]
 html_css_files = ["course.css"]
 html_show_sphinx = html_copy_source = False
 

@@ -37,10 +37,12 @@ needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="no bash he
 def course(monkeypatch):
     """The modules that write the course's pages."""
     monkeypatch.syspath_prepend(str(DOCS))
-    from course import contradictions, gains, heads, links, pages, reference, rungs
+    from building import links, reference
+
+    from gemmlab.course import contradictions, gains, heads, pages, rungs
 
     modules = (contradictions, gains, heads, links, pages, reference, rungs)
-    return {module.__name__.rpartition(".")[2]: module for module in modules}
+    return {module.__name__.rpartition(".")[2]: module for module in modules} | {"measured": gains.Measured()}
 
 
 def name_of(page):
@@ -102,7 +104,7 @@ def test_every_block_of_toml_is_toml(text):
 
 def shell_lines():
     """Lines of blocks that call `gemmlab`, and the course's questions, with where they stand."""
-    settings = tomllib.loads((DOCS / "course" / "course.toml").read_text(encoding="utf-8"))
+    settings = tomllib.loads((ROOT / "gemmlab" / "course" / "course.toml").read_text(encoding="utf-8"))
     found = [("course.toml", one["run"]) for questions in settings["questions"].values() for one in questions]
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
@@ -163,7 +165,7 @@ def test_a_line_with_an_option_that_is_not_there_fails(capsys):
 
 def test_every_rung_has_its_page_in_order(course):
     for rung in course["rungs"].all_rungs():
-        titles = re.findall(r"^## (.*)$", course["pages"].page(rung), re.MULTILINE)
+        titles = re.findall(r"^## (.*)$", course["pages"].page(rung, course["measured"]), re.MULTILINE)
         assert titles[:2] == ["The loop nest", "What it costs in traffic, and why"]
         ideas = ["Its ideas, one at a time"] if course["pages"].head_of(rung).ideas else []
         assert titles[2 : 2 + len(ideas)] == ideas
@@ -189,7 +191,7 @@ def test_every_idea_of_a_rung_with_several_is_explained(course):
         page: set(texts) for page, texts in told.items()
     }
     assert len(ideas["gpu-tuned"]) == 8
-    page = course["pages"].page(rungs["gpu-tuned"])
+    page = course["pages"].page(rungs["gpu-tuned"], course["measured"])
     assert re.findall(r"^### (\d)\. (.*)$", page, re.MULTILINE) == [
         (str(count), f"{name[0].upper()}{name[1:]}") for count, name in enumerate(ideas["gpu-tuned"], 1)
     ]
@@ -217,7 +219,7 @@ def test_every_rung_has_questions_with_parameters_that_it_takes(course):
 
 
 def all_runs(course):
-    return [(rung, run) for rung in course["rungs"].all_rungs() for run in course["gains"].runs(rung)]
+    return [(rung, run) for rung in course["rungs"].all_rungs() for run in course["measured"].runs(rung)]
 
 
 def test_a_run_has_one_number_of_threads_and_compares_only_what_has_as_many(course):
@@ -245,7 +247,7 @@ def test_every_caption_has_the_threads_of_its_records(course):
 
 def test_a_speed_on_another_number_of_threads_says_so(course):
     (ikj,) = (rung for rung in course["rungs"].all_rungs() if rung.page == "cpu-ikj")
-    (run,) = (run for run in course["gains"].runs(ikj) if run.file == "measured/ladder16/sixteen-threads.jsonl")
+    (run,) = (run for run in course["measured"].runs(ikj) if run.file == "measured/ladder16/sixteen-threads.jsonl")
     table = course["pages"]._gains_table(ikj, run)
     assert "| 1008 | 1.1 on 1 thread | **97.8** (84.3 to 102) | 1010 | 5.8\u00a0% |" in table
     assert "times cpu-naive" not in table
@@ -253,18 +255,18 @@ def test_a_speed_on_another_number_of_threads_says_so(course):
 
 def test_no_two_tables_of_a_page_have_the_same_caption(course):
     for rung in course["rungs"].all_rungs():
-        captions = [course["pages"]._gains_table(rung, run).splitlines()[0] for run in course["gains"].runs(rung)]
+        captions = [course["pages"]._gains_table(rung, run).splitlines()[0] for run in course["measured"].runs(rung)]
         assert len({caption.partition(" (`")[0] for caption in captions}) == len(captions)
 
 
 def test_the_first_table_of_every_rung_has_the_ladders_first_and_last_rung(course):
     for ladder in course["rungs"].ladders().values():
         for rung in ladder:
-            run = course["gains"].runs(rung)[0]
+            run = course["measured"].runs(rung)[0]
             titles = course["pages"]._gains_table(rung, run).splitlines()[2]
             for end in (rung.first, run.last):
                 assert end is None or f"| {end.title}, GFLOP/s |" in titles
-        ends = [run.last.title for run in course["gains"].runs(ladder[0])]
+        ends = [run.last.title for run in course["measured"].runs(ladder[0])]
         assert ends[0] in ("cpu-packed", "register", "tuned")
         assert {"cpu-packed", "tuned"} & set(ends)
 
@@ -274,7 +276,7 @@ def test_the_table_of_the_ladder_is_that_of_the_records(course):
     page = (DOCS / "ladder.md").read_text(encoding="utf-8")
     gains, formatting = course["gains"], course["pages"]
     for rung in course["rungs"].ladders()["CPU"]:
-        runs = gains.runs(rung)
+        runs = course["measured"].runs(rung)
         (step,) = (step for step in runs[0].steps if step.n == 1008)
         assert step.threads == 1
         cells = [f"{formatting.number(step.after['gflop_per_s'])} ({formatting.percent(step.share_of_peak)})"]
@@ -304,7 +306,7 @@ def test_the_tables_of_communication_are_those_of_the_script():
 
 def test_every_question_says_what_to_expect(course):
     for rung in course["rungs"].all_rungs():
-        page = course["pages"].page(rung)
+        page = course["pages"].page(rung, course["measured"])
         asked = course["rungs"].questions(rung)
         assert all(question["answer"].strip() for question in asked)
         assert page.count("<details><summary>What to expect</summary>") == len(asked)
@@ -312,7 +314,7 @@ def test_every_question_says_what_to_expect(course):
 
 
 def test_rows_that_contradict_the_text_say_why(course):
-    said = "\n".join(course["pages"].page(rung) for rung in course["rungs"].all_rungs())
+    said = "\n".join(course["pages"].page(rung, course["measured"]) for rung in course["rungs"].all_rungs())
     assert "* N = 3024 and 4032: above the measured peak (1400 GFLOP/s)." in said
     assert re.search(r"\* N = 1008, 2016 and 3024: the gain is far below .* L3 \(300 MiB\) holds all of B", said)
     assert "little or no gain, although the tiles are in local memory. On this device L1 is as fast" in said

@@ -13,19 +13,22 @@ from pathlib import Path
 from building import links, reference
 from gemmlab.course import pages
 from gemmlab.course.gains import Measured
+from gemmlab.course.moving_pictures import moving_pictures
 
 DOCS = Path(__file__).parents[1]
+EXTRA = "extra"  # what Sphinx copies as it is
 
 
 def write() -> None:
     """Write all generated pages into folders of docs/, and delete those that an earlier build left there."""
-    generated = {**pages.all_pages(Measured()), **reference.all_pages(), **links.all_pages()}
-    for folder in (pages.FOLDER, reference.FOLDER, links.FOLDER):
+    pictures = {f"{EXTRA}/{pages.FOLDER}/{name}": text for name, text in moving_pictures().items()}
+    generated = {**pictures, **pages.all_pages(Measured()), **reference.all_pages(), **links.all_pages()}
+    for folder in (f"{EXTRA}/{pages.FOLDER}", pages.FOLDER, reference.FOLDER, links.FOLDER):
         for old in (DOCS / folder).glob("*"):
             if f"{folder}/{old.name}" not in generated:
                 old.unlink()
     for path, text in generated.items():
         file = DOCS / path
-        file.parent.mkdir(exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         if not file.exists() or file.read_text(encoding="utf-8") != text:  # Sphinx skips files that did not change
             file.write_text(text, encoding="utf-8")

@@ -7,6 +7,7 @@ p80 intervals overlap, the result is "no difference seen", without a ratio.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -143,7 +144,12 @@ def _own_sources(records: Sequence[Record]) -> Iterator[Source]:
         products = [record for record in own if record["kind"] == "gemm" and record["status"] == "ok"]
         for ladder, on_cpu in (("CPU", True), ("GPU", False)):
             if any((record["threads"] is not None) == on_cpu for record in products):
-                yield Source(ladder, OWN, f"your machine ({device})", _with_kernel_times(own))
+                yield Source(ladder, OWN, f"your machine ({_literal(device)})", _with_kernel_times(own))
+
+
+def _literal(text: str) -> str:
+    """Text of a record as it is, in Markdown."""
+    return re.sub(r"([\\`*_{}\[\]()#+.!|<>&~-])", r"\\\1", " ".join(text.split()))
 
 
 def _runs(rung: Rung, source: Source, runtime: str) -> Iterator[Run]:

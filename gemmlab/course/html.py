@@ -70,10 +70,10 @@ class _Page:
         if tokens[index].type == "link_close":
             return "</a>" if self._open.pop() else ""
         target = str(tokens[index].attrs["href"])
-        name, _, anchor = target.partition("#")
+        name, *anchors = target.split("#")
         kept = not name or name in self._names or target.startswith("http")
         self._open.append(kept)
-        href = name.removesuffix(".md") + ".html" * name.endswith(".md") + f"#{anchor}" * bool(anchor)
+        href = name.removesuffix(".md") + ".html" * name.endswith(".md") + "".join(f"#{anchor}" for anchor in anchors)
         return f'<a href="{escape(href)}">' if kept else ""
 
     def _fence(self, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
@@ -89,7 +89,7 @@ class _Page:
         if directive[1] == "literalinclude":
             path = Path(normpath(self._folder / directive[2]))  # the folder itself need not be there
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-            first = int(values["lines"].partition("-")[0])
+            first = int(values["lines"].rstrip("-"))
             return _code("".join(lines[first - 1 :]), values["language"], first)
         raise ValueError(f"the course has no directive {directive[1]}")
 

@@ -8,6 +8,7 @@ from difflib import unified_diff
 from os.path import relpath
 from pathlib import Path
 
+from gemmlab._name import BackendName
 from gemmlab._words import number, percent
 from gemmlab.analysis.formatting import sentence, threads_text
 from gemmlab.course.contradictions import contradictions
@@ -99,7 +100,9 @@ def _title(lesson: Lesson) -> str:
 def _loop_nest(lesson: Lesson) -> str:
     rung, head = lesson.rung, lesson.head
     source = f"Source: {head.source or f'{rung.source}.'}"
-    return "\n\n".join(["## The loop nest", f"```text\n{head.loops}\n```", *head.remarks, source])
+    link = f'<a class="play" href="{rung.moving_picture}">Watch it, access by access</a>' * bool(rung.moving_picture)
+    parts = ["## The loop nest", f"```text\n{head.loops}\n```", link, *head.remarks, source]
+    return "\n\n".join(filter(None, parts))
 
 
 def _traffic(lesson: Lesson) -> str:
@@ -358,7 +361,7 @@ def _rate(step: Step, key: str) -> float:
 
 
 def _runtime(step: Step) -> str:
-    runtime = str(step.after["backend"]).partition("-")[0]
+    runtime = BackendName.of(step.after["backend"]).runtime
     return f" through {RUNTIME_NAMES[runtime]}" if runtime in RUNTIME_NAMES else ""
 
 

@@ -68,6 +68,11 @@ class Rung:
         return fastest_first[: fastest_first.index(self)] if self in fastest_first else fastest_first
 
     @property
+    def moving_picture(self) -> str:
+        """The file of its moving picture, beside its page; "" for a rung without one."""
+        return f"play-{self.page}.html" if self.ladder == "CPU" else ""
+
+    @property
     def title(self) -> str:
         """The backend's name on CPUs; the name without a runtime in the GPU ladder."""
         return self.page.removeprefix("gpu-")

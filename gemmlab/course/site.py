@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gemmlab.course.gains import OWN, Measured
 from gemmlab.course.html import Entry, html_pages
+from gemmlab.course.moving_pictures import moving_pictures
 from gemmlab.course.pages import FOLDER, all_pages
 from gemmlab.course.rungs import ROOT, ladders
 from gemmlab.measure.records import Record
@@ -30,6 +31,8 @@ def write_course(own: Sequence[Record], directory: Path) -> Path:
             if not name.endswith(".md"):
                 (folder / name).write_text(text, encoding="utf-8")
         for name, text in html_pages(pages, ROOT / "docs" / FOLDER, _entries()):
+            (folder / name).write_text(text, encoding="utf-8")
+        for name, text in moving_pictures().items():
             (folder / name).write_text(text, encoding="utf-8")
         (folder / OWN).write_text("".join(json.dumps(record) + "\n" for record in own), encoding="utf-8")
     return directory / FIRST

@@ -122,11 +122,12 @@ cdef class Caches:
         with nogil:
             write_back_all(self.sink.core.first, self.sink.core.memory, <uint32_t> self.lines)
 
-    cdef Operands operands(self, Count m, Count n, Count k, Count size, Count of_a, Count of_b) except *:
-        """A, B and C, each on separate pages, and after them copies of so many numbers of A and B."""
+    cdef Operands operands(self, Count m, Count n, Count k, Count size, Count of_a, Count of_b, Count pad) except *:
+        """A, B and C, each on separate pages, rows with `pad` numbers behind them, and after them copies of so many
+        numbers of A and B."""
         cdef Operands x
         x.m, x.n, x.k, x.size = m, n, k, size
-        x.a.pitch, x.b.pitch, x.c.pitch = k * size, n * size, n * size
+        x.a.pitch, x.b.pitch, x.c.pitch = (k + pad) * size, (n + pad) * size, (n + pad) * size
         x.a.start = 0
         x.b.start = round_up(m * x.a.pitch, PAGE_BYTES)
         x.c.start = x.b.start + round_up(k * x.b.pitch, PAGE_BYTES)
@@ -136,10 +137,10 @@ cdef class Caches:
             raise ValueError(f"operands and buffers do not fit {self.lines * LINE_BYTES} bytes of memory")
         return x
 
-    def replay(self, Count m, Count n, Count k, Count size, const int64_t[:, ::1] steps, copies=(0, 0)):
+    def replay(self, Count m, Count n, Count k, Count size, const int64_t[:, ::1] steps, copies=(0, 0), Count pad=0):
         """Replay loops, a row each as in the struct Step, for numbers of `size` bytes. `copies`: how many numbers those
-        of a block of A and of one of B have."""
-        cdef Operands x = self.operands(m, n, k, size, copies[0], copies[1])
+        of a block of A and of one of B have; `pad`: how many follow each row of a matrix."""
+        cdef Operands x = self.operands(m, n, k, size, copies[0], copies[1], pad)
         cdef Block blocks[MAX_INDICES]
         if steps.shape[1] * sizeof(int64_t) != sizeof(Step) or steps.shape[0] > MAX_INDICES - 3:
             raise ValueError(f"{steps.shape[0]} steps of {steps.shape[1]} numbers are no loops")

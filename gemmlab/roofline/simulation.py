@@ -9,6 +9,7 @@ Each access takes time, so only small products are worth it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ctypes import CFUNCTYPE, c_int, c_size_t, c_ssize_t, c_void_p, cast
 from typing import Any
 
 import numpy as np
@@ -59,8 +60,9 @@ def refusal(
 
 
 def simulate(
-    backend: str, m: int, n: int, k: int, dtype: str, params: Mapping[str, Any], caches: Mapping[str, Cache]
-) -> dict[str, float]:
+    backend: str, m: int, n: int, k: int, dtype: str, params: Mapping[str, Any], caches: Mapping[str, Cache],
+    pad: int = 0,
+) -> dict[str, float]:  # fmt: skip
     """Bytes that pass from each level of memory towards the core, and back to it, while C = A B is computed.
 
     Parameters
@@ -75,6 +77,8 @@ def simulate(
         Block sizes in force, as in a record; a rung without blocks has none.
     caches : mapping of str to int or (int, int)
         Bytes of "L1", "L2" and "L3", each alone or with its number of ways. A level that is not named has a usual size.
+    pad : int
+        Numbers that follow each row of A, B and C; not for "cpu-packed".
 
     Returns
     -------
@@ -97,22 +101,23 @@ def simulate(
         raise UnsupportedProblem(why)
     shape = m, n, k, np.dtype(dtype).itemsize
     levels = [_sets_and_ways(name, caches.get(name, USUAL[name])) for name in ABOVE.values()]
-    replayed = _replay(backend, shape, dtype, params, levels)
+    replayed = _replay(backend, shape, dtype, params, levels, pad)
     replayed.finish()
     return {name: float(LINE * sum(lines)) for name, lines in zip(ABOVE, replayed.moved, strict=True)}
 
 
 def _replay(
     backend: str, shape: tuple[int, int, int, int], dtype: str, params: Mapping[str, Any],
-    levels: list[tuple[int, int]],
+    levels: list[tuple[int, int]], pad: int,
 ) -> Caches:  # fmt: skip
     m, n, k, size = shape
     if backend == PACKED:
         return _packed(shape, dtype, params, levels)
     parameters = _parameters(m, n, k, size, params)
     of_blocks = copies(parameters)
-    caches = Caches(levels, sum(-(-numbers * size // PAGE) * PAGE for numbers in (m * k, k * n, m * n, *of_blocks)))
-    caches.replay(*shape, steps(LOOPS[backend], parameters), of_blocks)
+    of_matrices = m * (k + pad), k * (n + pad), m * (n + pad)
+    caches = Caches(levels, sum(-(-numbers * size // PAGE) * PAGE for numbers in (*of_matrices, *of_blocks)))
+    caches.replay(*shape, steps(LOOPS[backend], parameters), of_blocks, pad)
     return caches
 
 
@@ -177,22 +182,51 @@ def _accesses(nest: Loop, m: int, n: int, k: int) -> float:
 def _packed(
     shape: tuple[int, int, int, int], dtype: str, params: Mapping[str, Any], levels: list[tuple[int, int]]
 ) -> Caches:
-    """Matrices on separate pages, in memory that nobody touches, and the workspace behind them."""
-    m, n, k, size = shape
-    kernel, blocks = Packed().kernel, {name: params[name] for name in ("mc", "kc", "nc") if name in params}
-    starts = [0]
-    for numbers in (m * k, k * n, m * n):
-        starts.append(starts[-1] + -(-numbers * size // PAGE) * PAGE)
-    strided = [np.empty(shape, dtype) for shape in ((m, k), (k, n), (m, n))]
-    nbytes = starts[-1] + kernel.plan(*strided, **blocks).workspace
-    memory = np.empty(nbytes + PAGE, np.uint8)
-    memory = memory[-memory.ctypes.data % PAGE :]
-    a, b, c = (memory[start : start + x.nbytes].view(dtype).reshape(x.shape)
-               for start, x in zip(starts, strided, strict=False))  # fmt: skip
-    caches, origin = Caches(levels, nbytes), memory.ctypes.data
-    caches.take(lambda access, context: kernel.record(
-        a, b, c, access=access, context=context, buffer=origin + starts[-1], **blocks), origin)  # fmt: skip
+    operands = _Operands(shape, dtype, params)
+    caches = Caches(levels, operands.nbytes)
+    caches.take(operands.record, operands.origin)
     return caches
+
+
+def recorded(m: int, n: int, k: int, dtype: str, params: Mapping[str, Any]) -> tuple[list[tuple[int, int, bool]], int]:
+    """Each access of `cpu-packed`: its address, its bytes, whether it is a store; and the bytes of the workspace.
+
+    A begins at 0, B and C on the next pages, and the workspace on the one after them.
+    """
+    operands, found = _Operands((m, n, k, np.dtype(dtype).itemsize), dtype, params), []
+
+    def take(context: int, address: int, nbytes: int, write: int) -> int:
+        found.append((address - operands.origin, nbytes, bool(write)))
+        return 0
+
+    function = CFUNCTYPE(c_int, c_void_p, c_size_t, c_ssize_t, c_int)(take)
+    operands.record(cast(function, c_void_p).value or 0, 0)
+    return found, operands.nbytes - operands.workspace
+
+
+class _Operands:
+    """The matrices of a product on separate pages, in memory that nobody touches, and the workspace behind them."""
+
+    def __init__(self, shape: tuple[int, int, int, int], dtype: str, params: Mapping[str, Any]) -> None:
+        m, n, k, size = shape
+        self._blocks = {name: params[name] for name in ("mc", "kc", "nc") if name in params}
+        starts = [0]
+        for numbers in (m * k, k * n, m * n):
+            starts.append(starts[-1] + -(-numbers * size // PAGE) * PAGE)
+        matrices = [np.empty(shape, dtype) for shape in ((m, k), (k, n), (m, n))]
+        self._kernel, self.workspace = Packed().kernel, starts[-1]
+        self.nbytes = starts[-1] + self._kernel.plan(*matrices, **self._blocks).workspace
+        self._memory = np.empty(self.nbytes + PAGE, np.uint8)
+        aligned = self._memory[-self._memory.ctypes.data % PAGE :]
+        self.origin = aligned.ctypes.data
+        self._matrices = [aligned[start : start + x.nbytes].view(dtype).reshape(x.shape)
+                          for start, x in zip(starts, matrices, strict=False)]  # fmt: skip
+
+    def record(self, access: int, context: int) -> None:
+        """Call the function at the address `access` with each access."""
+        self._kernel.record(
+            *self._matrices, access=access, context=context, buffer=self.origin + self.workspace, **self._blocks
+        )
 
 
 def _sets_and_ways(name: str, cache: Cache) -> tuple[int, int]:
