@@ -37,6 +37,7 @@ LIBRARIES = [f"{PACKED}/kernels.cpp", f"{WORKLOADS}/loops/postings.c", f"{WORKLO
 ONCE = [f"{GLUE}/_packed", "gemmlab/_cpu/_driver", "gemmlab/_front", "gemmlab/_cpu/_features", "gemmlab/_auto/_choice",
         f"{THREADS}/_threads", f"{WORKLOADS}/_postings", f"{WORKLOADS}/_gpp", f"{ROOFLINE}/_cache", f"{ROOFLINE}/_fma",
         f"{ROOFLINE}/_stream", f"{TRANSFERS}/_copies"]
+SAMPLER = "gemmlab/disassembly/sampler.c"  # a library that is compiled once
 INCLUDE = ["gemmlab/_cpu", THREADS, RUNGS, PACKED, GLUE, ROOFLINE, f"{ROOFLINE}/loops", f"{WORKLOADS}/loops",
            f"{WORKLOADS}/kernels", TRANSFERS, numpy.get_include()]
 C_HEADERS = [path.as_posix() for folder in ("gemmlab/_cpu", ROOFLINE, WORKLOADS, TRANSFERS)
@@ -61,6 +62,7 @@ if not (X86 and GNU_STYLE):
 GNU_FLAGS = ["-O3", "-g0", "-ffp-contract=fast", "--param=avoid-fma-max-bits=0", "-fno-loop-unroll-and-jam",
              "-fno-schedule-insns"]
 RUNG_FLAGS = ["-fno-tree-loop-distribute-patterns"]  # no `rep stos` to clear a buffer of eight vectors: it takes longer
+LINE_FLAGS = ["-g1", "-gdwarf-4", f"-ffile-prefix-map={os.getcwd()}=."]  # of rungs: `gemmlab asm` shows their lines
 # Their inner loops have one vector in each pass, and as many instructions for addresses and the loop's end.
 UNROLLED, UNROLLED_FLAGS = (".ikj", ".blocked"), ["-funroll-loops"]
 # Both cases of a choice are computed, so that a loop of choices runs in vectors; without OpenMP too.
@@ -84,13 +86,18 @@ def extensions() -> list[Extension]:
     """All extensions, the kernels once for each instruction set."""
     rungs = sorted(path.with_suffix("").as_posix() for path in Path(RUNGS).glob("*.pyx"))
     once, of_rungs = (cythonize([extension(name, f"{name}.pyx", []) for name in names], nthreads=0,
-                                quiet="--quiet" in sys.argv, compiler_directives={"language_level": 3})
+                                emit_linenums=names is rungs, quiet="--quiet" in sys.argv,
+                                compiler_directives={"language_level": 3})
                       for names in (ONCE, rungs))
     built = [extension(of_isa(source, isa), source, flags)
              for source in LIBRARIES
              for isa, flags in (EXTRA_FLAGS | ISA_FLAGS if source.startswith(PACKED) else ISA_FLAGS).items()]
+    built.append(extension(SAMPLER.removesuffix(".c"), SAMPLER, []))
     return built + once + [extension(of_isa(rung.sources[0], isa), rung.sources[0], flags)
                            for rung in of_rungs for isa, flags in ISA_FLAGS.items()]
+
+
+OPTIONAL = ("/fma", "/stream", "/sampler", "dot/kernels", "amx/kernels")  # some compilers cannot
 
 
 def of_isa(source: str, isa: str) -> str:
@@ -105,7 +112,7 @@ def extension(name: str, source: str, flags: list[str]) -> Extension:
     cxx = name.startswith((PACKED, GLUE)) or source.endswith(".cpp")
     return Extension(name.replace("/", "."), [source], include_dirs=INCLUDE, depends=CXX_HEADERS if cxx else C_HEADERS,
                      extra_compile_args=flags, language="c++" if cxx else None,
-                     optional=name.endswith(("/fma", "/stream", "dot/kernels", "amx/kernels")),  # for some compilers
+                     optional=name.endswith(OPTIONAL),
                      define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")])
 
 
@@ -128,7 +135,9 @@ class BuildExt(build_ext):
         unrolled_flags: list[str] = []
         workload_flags: list[str] = []
         caller_flags: list[str] = []
+        line_flags: list[str] = []
         if self.compiler.compiler_type == "unix":
+            line_flags = self.accepted(LINE_FLAGS)
             compile_flags = self.accepted(GNU_FLAGS)
             rung_flags, unrolled_flags = self.accepted(RUNG_FLAGS), self.accepted(UNROLLED_FLAGS)
             workload_flags, caller_flags = self.accepted(WORKLOAD_FLAGS), self.accepted(CALLER_FLAGS)
@@ -143,8 +152,9 @@ class BuildExt(build_ext):
             if each.name.endswith(CALLERS):
                 of_folder = caller_flags
             of_language = CXX_FLAGS if each.language == "c++" else of_folder
+            of_language = of_language + line_flags * each.name.startswith("gemmlab._cpu.rungs")
             # In a library nothing is shared among threads, but for the rungs.
-            threads = each.sources[0] not in LIBRARIES or each.sources[0].startswith(RUNGS)
+            threads = each.sources[0] not in (*LIBRARIES, SAMPLER) or each.sources[0].startswith(RUNGS)
             each.extra_compile_args = openmp_compile * threads + compile_flags + of_language + each.extra_compile_args
             each.extra_link_args = openmp_link * threads
             each.language = "c"  # links without the C++ library

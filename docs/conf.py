@@ -39,7 +39,8 @@ nitpick_ignore = [("py:exc", name) for name in dir(builtins)]
 
 html_theme = "furo"
 html_title = "gemmlab"
-html_static_path = ["static"]
+html_static_path = ["static", "../gemmlab/course/static"]
+html_js_files = [("predict.js", {"defer": "defer"})]
 html_extra_path = ["extra"]
 html_css_files = ["course.css"]
 html_show_sphinx = html_copy_source = False

@@ -3,7 +3,7 @@
     arguments.py    every command with its options
     benching.py     bench: backends at products, and against an earlier run or a baseline
     measuring.py    what the other commands that measure do: report, roofline, study; and records
-    learning.py     course: the pages of the rungs
+    learning.py     course: the pages of the rungs; asm: the machine code of an inner loop
     tuning.py       tune: what is fastest on this machine
     inspecting.py   what the others do: backends, verify, cache, info
     product.py      product: one large product, from file to file

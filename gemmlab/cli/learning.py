@@ -1,7 +1,8 @@
-"""The commands for who learns how a kernel works: course."""
+"""The commands for who learns how a kernel works: course, asm."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import webbrowser
@@ -54,3 +55,12 @@ def has_display() -> bool:
     if sys.platform in ("win32", "darwin"):
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def run_asm(arguments: Namespace) -> int:
+    """gemmlab asm"""
+    from gemmlab.disassembly.listing import inner_loop_of, text_of
+
+    listing = inner_loop_of(arguments.backend, arguments.dtype or "float32", arguments.isa)
+    print(json.dumps(listing.to_dict(), indent=1) if arguments.json else text_of(listing))
+    return 0

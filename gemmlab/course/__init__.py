@@ -5,7 +5,9 @@
     gains.py       compares a rung with the previous one, from records
     contradictions.py   rows of a table that contradict the text, and why
     shipped.py     the records of the machines that the course shows, in one file
-    pages.py       the page of each rung, and the overview of all rungs, in Markdown
+    pages.py       the page of each rung, in Markdown
+    overview.py    the first page: both ladders at a glance
+    writing.py     what the pages have in common: tables, links, how a run is spoken of
     moving_pictures.py  a page for each CPU rung that plays a small product on small caches; play/ has its scripts
     html.py        these pages as HTML; page.html is the frame around each
     site.py        all of it as a folder, for `gemmlab course`

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import unified_diff
 from os.path import relpath
 from pathlib import Path
 
-from gemmlab._name import BackendName
 from gemmlab._words import number, percent
 from gemmlab.analysis.formatting import sentence, threads_text
 from gemmlab.course.contradictions import contradictions
@@ -23,7 +22,9 @@ from gemmlab.course.gains import (
     roofline_of_all,
 )
 from gemmlab.course.heads import Head, first_line_of_code, read_head
-from gemmlab.course.rungs import ROOT, RUNTIME_NAMES, Rung, all_rungs, ladders, questions, settings
+from gemmlab.course.overview import overview
+from gemmlab.course.rungs import ROOT, Rung, all_rungs, ladders, questions, settings
+from gemmlab.course.writing import DASH, HOW_TO_READ, UNBROKEN_PERCENT, headline, link, table, where
 from gemmlab.measure.comparison import NO_DIFFERENCE
 from gemmlab.measure.records import Record
 
@@ -33,23 +34,18 @@ HOW_MEASURED = {
     "CPU": "Whole calls, float32, medians",
     "GPU": "Kernels alone, by the device's own clock, float32, medians",
 }
-HOW_TO_READ = (
-    "Higher is faster. Further right means fewer bytes from memory per operation, by the rung's traffic model. A "
-    "sloped line is a measured bandwidth (if there is one), a horizontal line a measured multiply-add rate: together "
-    "they are the roof over every product."
-)
-OVERVIEW_INTRODUCTION = """# All rungs at a glance
-
-Each row compares a rung with the rung before it, in the same run and on as many threads. The share is of the measured
-peak of as many threads. What more threads give is another factor, in a column of its own. Each name links to the page
-of the rung."""
 WHY_RUNS_DIFFER = (
     "The runs are of different machines, or of one machine on different days. They differ in clock, caches and what "
     "other guests of the host did, so compare figures within a table only."
 )
+# Without scripts, the figures stand there and the question is one to think about.
+PREDICT = """<form class="predict" data-measured="{measured}">
+<label>Predict before you read on: how many times as fast as {before} is {rung} at N = {n}?
+<input inputmode="decimal"></label>
+<button>Show what was measured</button> <output></output>
+</form>"""
 FOLDED = {"hint": "A hint", "answer": "What to expect"}
 DRAWN_ON = {"CPU": "cpu", "GPU": "opencl"}  # the runtime in the figure of a whole ladder
-DASH, UNBROKEN_PERCENT = "–", "\u00a0%"
 
 
 @dataclass(frozen=True)
@@ -59,25 +55,30 @@ class Lesson:
     rung: Rung
     head: Head
     runs: Sequence[Run]
+    listing: str = ""
 
 
-def all_pages(measured: Measured) -> dict[str, str]:
-    """The text of each page and figure, by path below the folder of the pages."""
-    generated = {f"{FOLDER}/index.md": _overview(measured)}
+def all_pages(measured: Measured, listings: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The text of each page and figure, by path below the folder of the pages.
+
+    `listings` has the machine code of some rungs' inner loops on this machine, by page.
+    """
+    generated = {f"{FOLDER}/index.md": overview(measured)}
     for ladder, runtime in DRAWN_ON.items():
         generated[f"{FOLDER}/{ladder.lower()}-ladder.svg"] = roofline_of_all(measured.first(ladder), runtime)
     for rung in all_rungs():
-        generated[f"{FOLDER}/{rung.page}.md"] = page(rung, measured)
+        generated[f"{FOLDER}/{rung.page}.md"] = page(rung, measured, (listings or {}).get(rung.page, ""))
         if rung_runs := measured.runs(rung):
             generated[f"{FOLDER}/{rung.page}.svg"] = roofline(_to_draw(rung_runs))
     return generated
 
 
-def page(rung: Rung, measured: Measured) -> str:
+def page(rung: Rung, measured: Measured, listing: str = "") -> str:
     """The page of one rung."""
-    lesson = Lesson(rung, head_of(rung), measured.runs(rung))
+    lesson = Lesson(rung, head_of(rung), measured.runs(rung), listing)
     sections: Sequence[Callable[[Lesson], str]] = (
-        _title, _loop_nest, _traffic, _ideas, _measured, _figure, _code, _difference, _parameters, _questions,
+        _title, _loop_nest, _traffic, _ideas, _measured, _figure, _code, _machine_code, _difference, _parameters,
+        _questions,
     )  # fmt: skip
     return "\n\n".join(filter(None, (section(lesson) for section in sections))) + "\n"
 
@@ -90,18 +91,18 @@ def head_of(rung: Rung) -> Head:
 def _title(lesson: Lesson) -> str:
     rung, head = lesson.rung, lesson.head
     position = f"Rung {rung.number} of {len(ladders()[rung.ladder])} of the {rung.ladder} ladder"
-    where = f"`{rung.files[0].relative_to(ROOT)}`"
+    file = f"`{rung.files[0].relative_to(ROOT)}`"
     if rung.ladder == "GPU":
         names = ", ".join(f"`{name}`" for name in rung.backends.values())
-        where += f", run as {names}"
-    return f"# {rung.title}\n\n{{.lead}}\n{sentence(head.idea)}\n\n{{.place}}\n{position}: {where}"
+        file += f", run as {names}"
+    return f"# {rung.title}\n\n{{.lead}}\n{sentence(head.idea)}\n\n{{.place}}\n{position}: {file}"
 
 
 def _loop_nest(lesson: Lesson) -> str:
     rung, head = lesson.rung, lesson.head
     source = f"Source: {head.source or f'{rung.source}.'}"
-    link = f'<a class="play" href="{rung.moving_picture}">Watch it, access by access</a>' * bool(rung.moving_picture)
-    parts = ["## The loop nest", f"```text\n{head.loops}\n```", link, *head.remarks, source]
+    picture = f'<a class="play" href="{rung.moving_picture}">Watch it, access by access</a>' * bool(rung.moving_picture)
+    parts = ["## The loop nest", f"```text\n{head.loops}\n```", picture, *head.remarks, source]
     return "\n\n".join(filter(None, parts))
 
 
@@ -110,14 +111,14 @@ def _traffic(lesson: Lesson) -> str:
     text = f"## What it costs in traffic, and why\n\n{sentence(lesson.head.traffic)}"
     if not rung_runs:
         return text
-    last = _headline(rung_runs[0])
+    last = headline(rung_runs[0])
     own = bytes_per_multiply_add(last.after)
     old = bytes_per_multiply_add(last.before) if last.before else {}
     titles = ["from", *([_title_before(rung)] if old else []), rung.title]
     rows = [[level, *([number(old.get(level))] if old else []), number(moved)] for level, moved in own.items()]
     levels = [[level, number(moved), DASH] for level, moved in old.items() if level not in own]
-    caption = f"Bytes per multiply-add by the traffic models, at N = {last.n} on {_where(rung_runs[0])}:"
-    return f"{text}\n\n{caption}\n\n{_table(titles, rows + levels)}"
+    caption = f"Bytes per multiply-add by the traffic models, at N = {last.n} on {where(rung_runs[0])}:"
+    return f"{text}\n\n{caption}\n\n{table(titles, rows + levels)}"
 
 
 def _ideas(lesson: Lesson) -> str:
@@ -137,10 +138,13 @@ def _measured(lesson: Lesson) -> str:
     text = [f"## {'What it gains' if rung.before else 'How fast it is'}"]
     if not rung_runs:
         return "\n\n".join([*text, f"There are no records of this rung here. To make some: `{_command(rung)}`"])
-    first = _headline(rung_runs[0])
+    first = headline(rung_runs[0])
+    if first.before:
+        text.append(PREDICT.format(rung=rung.title, before=_title_before(rung), n=first.n,
+                                   measured=f"{first.after['gflop_per_s'] / first.before['gflop_per_s']:.3g}"))
     text.append("{.gain}\n" + _gain_sentence(lesson, rung_runs[0], first))
     if rung.before and not rung_runs[0].has_previous:
-        text.append(f"No run recorded here has both this rung and {_link(rung.before)}. To compare them on your "
+        text.append(f"No run recorded here has both this rung and {link(rung.before)}. To compare them on your "
                     f"machine: `{_command(rung)}`")  # fmt: skip
     text.append(f"{HOW_MEASURED[rung.ladder]}; p20 to p80 in brackets. Each table is one run, from one file of "
                 "records. [All results](../measured/README.md) has the commands.")  # fmt: skip
@@ -151,14 +155,14 @@ def _measured(lesson: Lesson) -> str:
 
 
 def _gain_sentence(lesson: Lesson, run: Run, step: Step) -> str:
-    where = f"at N = {step.n} on {_where(run)}"
+    place = f"at N = {step.n} on {where(run)}"
     speed = f"{number(step.after['gflop_per_s'])} GFLOP/s"
     if step.share_of_peak:
         of = f" of {threads_text(step.threads)}" if step.threads else ""
         speed += f", {percent(step.share_of_peak)} of the measured peak{of}"
     times = step.gain.partition(" (")[0]
     seen = f"{times} times the speed of" if times != NO_DIFFERENCE else "No difference seen from"
-    gain = f"**{seen} {_title_before(lesson.rung)}** {where}: {speed}." if step.before else f"**{speed}**, {where}."
+    gain = f"**{seen} {_title_before(lesson.rung)}** {place}: {speed}." if step.before else f"**{speed}**, {place}."
     if more := over_threads(step, lesson.runs):
         other, factor = more
         gain += (f" On {threads_text(other.threads or 1)} there, {number(other.after['gflop_per_s'])} GFLOP/s: "
@@ -186,9 +190,9 @@ def _gains_table(rung: Rung, run: Run) -> str:
         cells = [_speed(_record(step, role), threads) for role in roles]
         row = [str(step.n), *cells[:at], f"**{number(step.after['gflop_per_s'])}** {_spread(step)}", *cells[at:]]
         rows.append([*row, *[step.gain] * gains, *[percent(step.share_of_peak)] * shares])
-    caption = f"{sentence(_where(run))[:-1]} (`{run.file}`)"
+    caption = f"{sentence(where(run))[:-1]} (`{run.file}`)"
     notes = "\n".join(f"* {note}" for note in contradictions(run))
-    return "\n\n".join(filter(None, [f"**{caption}**", _table(titles, rows), notes]))
+    return "\n\n".join(filter(None, [f"**{caption}**", table(titles, rows), notes]))
 
 
 def _record(step: Step, role: str) -> Record | None:
@@ -209,11 +213,6 @@ def _spread(step: Step) -> str:
     return f"({number(_rate(step, 'p80_s'))} to {number(_rate(step, 'p20_s'))})"
 
 
-def _where(run: Run) -> str:
-    """The machine, with the threads that the rung ran on, or its runtime."""
-    step = run.steps[0]
-    return f"{run.machine}, {threads_text(step.threads)}" if step.threads else f"{run.machine}{_runtime(step)}"
-
 
 def _figure(lesson: Lesson) -> str:
     rung = lesson.rung
@@ -222,7 +221,7 @@ def _figure(lesson: Lesson) -> str:
     run = _to_draw(lesson.runs)
     compared = f" and {_title_before(rung)}" if run.has_previous else ""
     sizes = f"from N = {run.steps[0].n} to {run.steps[-1].n}" if len(run.steps) > 1 else f"at N = {run.steps[0].n}"
-    what = f"{rung.title}{compared} {sizes}, on {_where(run)}."
+    what = f"{rung.title}{compared} {sizes}, on {where(run)}."
     options = f":alt: Roofline of {rung.title}{compared}, {sizes}\n:width: 100%"
     figure = f"```{{figure}} {rung.page}.svg\n{options}\n\n{what} {HOW_TO_READ}\n```"
     return f"## Its {'move' if run.has_previous else 'place'} on the roofline\n\n{figure}"
@@ -242,15 +241,25 @@ def _code(lesson: Lesson) -> str:
     return "\n\n".join(text)
 
 
+def _machine_code(lesson: Lesson) -> str:
+    """The inner loop as the compiler made it, on the user's machine or by a command."""
+    if lesson.rung.ladder != "CPU":
+        return ""
+    title, command = "## The machine code of its inner loop", f"gemmlab asm {lesson.rung.page}"
+    if lesson.listing:
+        return f"{title}\n\nOn your machine, by `{command}`:\n\n```text\n{lesson.listing}\n```"
+    return f"{title}\n\nThis shows it, found by samples, with the line of each instruction:\n\n```bash\n{command}\n```"
+
+
 def _difference(lesson: Lesson) -> str:
     rung, head = lesson.rung, lesson.head
     if rung.before is None:
         return ""
     title = f"## What changed since {_title_before(rung)}"
     if rung.ladder == "CPU" and len(rung.files) > 1:
-        return f"{title}\n\nEverything: it shares no line with {_link(rung.before)}."
+        return f"{title}\n\nEverything: it shares no line with {link(rung.before)}."
     if head.ideas:
-        return f"{title}\n\nAll but the innermost loops: they multiply a tile in registers, as in {_link(rung.before)}."
+        return f"{title}\n\nAll but the innermost loops: they multiply a tile in registers, as in {link(rung.before)}."
     old, new = (_code_lines(file) for file in (rung.before.files[0], rung.files[0]))
     lines = "\n".join(unified_diff(old, new, rung.before.files[0].name, rung.files[0].name, n=2, lineterm=""))
     return f"{title}\n\n```diff\n{lines}\n```"
@@ -271,7 +280,7 @@ def _parameters(lesson: Lesson) -> str:
         ]
         for param in rung.params
     ]
-    return f"## Its parameters\n\n{_table(titles, rows)}"
+    return f"## Its parameters\n\n{table(titles, rows)}"
 
 
 def _questions(lesson: Lesson) -> str:
@@ -285,57 +294,9 @@ def _questions(lesson: Lesson) -> str:
     return "\n\n".join(text)
 
 
-def _overview(measured: Measured) -> str:
-    return "\n\n".join([OVERVIEW_INTRODUCTION, *(_overview_of(ladder, measured) for ladder in ladders())]) + "\n"
 
 
-def _overview_of(ladder: str, measured: Measured) -> str:
-    """A ladder's table and its figure: the user's machine, where it was measured, and the first of those that ship."""
-    rungs = ladders()[ladder]
-    found = {rung.page: measured.runs(rung) for rung in rungs}
-    rows = [[_link(rung), rung.summary] for rung in rungs]
-    titles, said = ["rung", "idea"], []
-    has_own = any(run.file == OWN for some in found.values() for run in some)
-    for own in (True, False) if has_own else (False,):
-        chosen = {page: [run for run in some if (run.file == OWN) == own] for page, some in found.items()}
-        steps = {page: _headline(some[0]) for page, some in chosen.items() if some}
-        places = [f"N = {step.n} on {_where(chosen[page][0])}" for page, step in steps.items()]
-        common = max(places, key=places.count)
-        usual = int(common.removeprefix("N = ").partition(" ")[0])
-        where = ("here" if own else "there") if has_own else ""
-        titles += [f"GFLOP/s {where} (of peak)".replace("  ", " "), "times the rung before"]
-        titles += ["on more threads"] * (ladder == "CPU" and not has_own)
-        sizes = " where no other N is given" if len(set(places)) > 1 else ""
-        said.append(f"{f'“{where.capitalize()}” is' if where else 'All rows:'} float32, {common}{sizes}.")
-        for row, rung in zip(rows, rungs, strict=True):
-            step = steps.get(rung.page)
-            row += [_speed_and_share(step, usual), (step.gain.partition(" (")[0] if step else "") or DASH]
-            if ladder == "CPU" and not has_own:
-                row.append(_more_threads(over_threads(step, chosen[rung.page]) if step else None))
-    parts = [f"## The {ladder} ladder", " ".join(said), _table(titles, rows), _figure_of_all(ladder, measured)]
-    return "\n\n".join(parts)
 
-
-def _speed_and_share(step: Step | None, usual_n: int) -> str:
-    if step is None:
-        return DASH
-    share = f" ({percent(step.share_of_peak)})" if step.share_of_peak else ""
-    return f"{number(step.after['gflop_per_s'])}{share}{f' at N = {step.n}' * (step.n != usual_n)}"
-
-
-def _more_threads(more: tuple[Step, float] | None) -> str:
-    """What more threads give, as a cell."""
-    if more is None:
-        return DASH
-    step, factor = more
-    return f"{number(step.after['gflop_per_s'])} on {threads_text(step.threads or 1)}, {number(factor)} times"
-
-
-def _figure_of_all(ladder: str, measured: Measured) -> str:
-    options = f":alt: Roofline of the {ladder} ladder\n:width: 100%"
-    machine = measured.first(ladder).machine
-    what = f"The rungs, and the baselines (hollow and dashed), over N, on {machine}."
-    return f"```{{figure}} {ladder.lower()}-ladder.svg\n{options}\n\n{what} {HOW_TO_READ}\n```"
 
 
 def _to_draw(rung_runs: Sequence[Run]) -> Run:
@@ -343,34 +304,15 @@ def _to_draw(rung_runs: Sequence[Run]) -> Run:
     return max(rung_runs, key=lambda run: (run.file == OWN, run.has_previous, len(run.steps)))
 
 
-def _headline(run: Run) -> Step:
-    """The largest product of a run that the rung before, the first and the last rung have, too, if there is one.
-
-    A short run of the user's has the first rung, which is slow, at small sizes alone: there it need not be.
-    """
-
-    def rank(step: Step) -> tuple[bool, bool, bool, int]:
-        first = step.first is not None and run.file != OWN
-        return step.before is not None, first, step.last is not None, step.n
-
-    return max(run.steps, key=rank)
-
 
 def _rate(step: Step, key: str) -> float:
     return float(step.after["gflop"] / step.after[key])
 
 
-def _runtime(step: Step) -> str:
-    runtime = BackendName.of(step.after["backend"]).runtime
-    return f" through {RUNTIME_NAMES[runtime]}" if runtime in RUNTIME_NAMES else ""
-
 
 def _title_before(rung: Rung) -> str:
     return rung.before.title if rung.before else ""
 
-
-def _link(rung: Rung) -> str:
-    return f"[{rung.title}]({rung.page}.md)"
 
 
 def _command(rung: Rung) -> str:
@@ -380,8 +322,3 @@ def _command(rung: Rung) -> str:
 
 def _code_lines(file: Path) -> list[str]:
     return file.read_text(encoding="utf-8").splitlines()[first_line_of_code(file) - 1 :]
-
-
-def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [titles, ["---"] * len(titles), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines).replace(" %", UNBROKEN_PERCENT)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from gemmlab._errors import GemmlabError
 from gemmlab.course.gains import OWN, Measured
 from gemmlab.course.html import Entry, html_pages
 from gemmlab.course.moving_pictures import moving_pictures
 from gemmlab.course.pages import FOLDER, all_pages
 from gemmlab.course.rungs import ROOT, ladders
+from gemmlab.disassembly.listing import inner_loop_of, text_of
 from gemmlab.measure.records import Record
 from gemmlab.report.directory import written_into
 
@@ -25,7 +28,8 @@ def write_course(own: Sequence[Record], directory: Path) -> Path:
     CannotWrite
         One line with the directory and the reason.
     """
-    pages = {path.removeprefix(f"{FOLDER}/"): text for path, text in all_pages(Measured(own)).items()}
+    found = all_pages(Measured(own), _listings())
+    pages = {path.removeprefix(f"{FOLDER}/"): text for path, text in found.items()}
     with written_into(directory) as folder:
         for name, text in pages.items():
             if not name.endswith(".md"):
@@ -36,6 +40,15 @@ def write_course(own: Sequence[Record], directory: Path) -> Path:
             (folder / name).write_text(text, encoding="utf-8")
         (folder / OWN).write_text("".join(json.dumps(record) + "\n" for record in own), encoding="utf-8")
     return directory / FIRST
+
+
+def _listings() -> dict[str, str]:
+    """The machine code of the CPU rungs that can be shown here: not without a disassembler."""
+    found = {}
+    for rung in ladders()["CPU"]:
+        with suppress(GemmlabError):
+            found[rung.page] = text_of(inner_loop_of(rung.page))
+    return found
 
 
 def _entries() -> list[Entry]:

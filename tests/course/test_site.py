@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import made_up_records as made
 import pytest
-from browser import faults, needs_browser
+from browser import faults, needs_browser, opened
 from command import runner
 from helpers import DOCS
 
@@ -15,6 +15,7 @@ from gemmlab._config import config
 from gemmlab._cpu import machine
 from gemmlab.campaign import last
 from gemmlab.course import pages, require, rungs, shipped
+from gemmlab.course import site as site_module
 from gemmlab.course.site import write_course
 from gemmlab.report import ReportUnavailable
 
@@ -29,16 +30,17 @@ def own_records(device=made.DEVICE):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def quick_figures():
-    """Drawing takes ten seconds, and tests/test_docs.py draws them all."""
+def quick_pages():
+    """Drawing takes ten seconds, and tests/test_docs.py draws them all; so does the machine code, as in test_asm.py."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(site_module, "_listings", lambda: {"cpu-ikj": "  4.1 % vfmadd231ps ymm0,ymm1,ymm2"})
         for name in ("roofline", "roofline_of_all"):
             patch.setattr(pages, name, lambda *_: '<svg xmlns="http://www.w3.org/2000/svg" width="600" height="400"/>')
         yield
 
 
 @pytest.fixture(scope="module")
-def site(quick_figures, tmp_path_factory):
+def site(quick_pages, tmp_path_factory):
     return write_course(own_records(), tmp_path_factory.mktemp("course") / "site").parent
 
 
@@ -60,6 +62,25 @@ def test_ones_own_figures_stand_beside_those_that_ship(site):
     page = (site / "cpu-ikj.html").read_text(encoding="utf-8")
     assert "20 times the speed of cpu-naive" in page
     assert page.index("Your machine") < page.index("Sixteen virtual cores")
+
+
+def test_the_machine_code_stands_where_it_could_be_listed_and_else_its_command(site):
+    assert "4.1 % vfmadd231ps" in (site / "cpu-ikj.html").read_text(encoding="utf-8")
+    assert "gemmlab asm cpu-naive" in (site / "cpu-naive.html").read_text(encoding="utf-8")
+
+
+@needs_browser
+def test_a_prediction_stands_beside_the_measurement(site, tmp_path):
+    page = site / "cpu-ikj.html"
+    hidden = re.search(r'<p class="gain"[^>]*>', opened(page))[0]
+    assert "hidden" in hidden
+    act = 'const form = document.querySelector("form.predict"); form.querySelector("input").value = "40";'
+    answered = page.with_name("answered.html")
+    text = page.read_text(encoding="utf-8").replace("</body>", f'<script>{act} form.querySelector("button").click()</script>')
+    answered.write_text(text, encoding="utf-8")
+    seen = opened(answered)
+    assert "You: 40. Measured: 20. 2.0 times too much." in seen
+    assert "hidden" not in re.search(r'<p class="gain"[^>]*>', seen)[0]
 
 
 def test_text_of_records_is_escaped(tmp_path):
