@@ -41,7 +41,8 @@ html_theme = "furo"
 html_title = "gemmlab"
 html_static_path = ["static", "../gemmlab/course/static"]
 html_js_files = [("predict.js", {"defer": "defer"})]
-html_extra_path = ["extra"]
+html_extra_path = [building.EXTRA]
+(DOCS / building.EXTRA).mkdir(exist_ok=True)  # it is filled after Sphinx has looked for it
 html_css_files = ["course.css"]
 html_show_sphinx = html_copy_source = False
 
@@ -51,7 +52,7 @@ PARTS = {
     **{f"{name} rungs": [f"rungs/{rung.page}" for rung in ladder] for name, ladder in rungs.ladders().items()},
     "Measuring": ["measuring", "measured/README", "measured/avx2", "measured/zen3", "measured/shapes", "measured/tuned",
                   "studies", "records"],
-    "Using it": ["reference/command-line", "reference/python", "promises", "auto", "arrays", "workloads"],
+    "Using it": ["commands", "reference/command-line", "reference/python", "promises", "auto", "arrays", "workloads"],
     "Scale": ["scaling", "scale/devices", "scale/dask", "scale/product"],
     "How it is made": ["architecture", "adding-a-backend"],
 }

@@ -66,7 +66,7 @@ def test_ones_own_figures_stand_beside_those_that_ship(site):
 
 def test_the_machine_code_stands_where_it_could_be_listed_and_else_its_command(site):
     assert "4.1 % vfmadd231ps" in (site / "cpu-ikj.html").read_text(encoding="utf-8")
-    assert "gemmlab asm cpu-naive" in (site / "cpu-naive.html").read_text(encoding="utf-8")
+    assert "gemmlab asm cpu-naive" in re.sub("<.*?>", "", (site / "cpu-naive.html").read_text(encoding="utf-8"))
 
 
 @needs_browser
@@ -76,8 +76,8 @@ def test_a_prediction_stands_beside_the_measurement(site, tmp_path):
     assert "hidden" in hidden
     act = 'const form = document.querySelector("form.predict"); form.querySelector("input").value = "40";'
     answered = page.with_name("answered.html")
-    text = page.read_text(encoding="utf-8").replace("</body>", f'<script>{act} form.querySelector("button").click()</script>')
-    answered.write_text(text, encoding="utf-8")
+    script = f'<script>{act} form.querySelector("button").click()</script></body>'
+    answered.write_text(page.read_text(encoding="utf-8").replace("</body>", script), encoding="utf-8")
     seen = opened(answered)
     assert "You: 40. Measured: 20. 2.0 times too much." in seen
     assert "hidden" not in re.search(r'<p class="gain"[^>]*>', seen)[0]
