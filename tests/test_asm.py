@@ -165,7 +165,8 @@ def test_without_a_disassembler_one_line_names_the_package(command, monkeypatch)
 @needs_objdump
 @on_linux
 def test_without_line_numbers_and_llvm_mca_the_text_says_so(monkeypatch, tmp_path):
-    found = listing.inner_loop_of("cpu-naive", n=128)
+    monkeypatch.setattr(listing, "EDGE", 128)
+    found = listing.inner_loop_of("cpu-naive")
     bare = [code.Instruction(one.address, one.text, "", one.jumps_to) for one in found.loop.body]
     loop = loops.Loop(found.loop.function, bare)
     monkeypatch.setattr(ports.shutil, "which", lambda name: None)

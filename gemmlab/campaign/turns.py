@@ -58,6 +58,7 @@ class Turns:
         self.longest_s = max(self.longest_s, took_s)
         self._in_time &= took_s < LATE * asked_s + START_S
         self._note(self._completed(found, self._cpu))
+        self._peak_alone |= self._campaign.ceilings_s < MIN_CACHED_S  # a short run has time for the whole of it once
 
     def take_device(self, device: str, fresh: bool = False) -> None:
         """The ceilings of a device: without `fresh` from the cache, where it has them."""

@@ -62,8 +62,8 @@ class Listing:
         }  # fmt: skip
 
 
-def inner_loop_of(backend: str, dtype: str = "float32", isa: str | None = None, n: int = EDGE) -> Listing:
-    """The inner loop of a CPU rung: found by samples of products of N = `n` on one thread, in the build in force.
+def inner_loop_of(backend: str, dtype: str = "float32", isa: str | None = None) -> Listing:
+    """The inner loop of a CPU rung: found by samples of products of N = `EDGE` on one thread, in the build in force.
 
     In another build it is the loop of the same function that has the most and widest multiply-adds.
 
@@ -77,7 +77,7 @@ def inner_loop_of(backend: str, dtype: str = "float32", isa: str | None = None, 
     if BackendName.of(backend).on_runtime:
         raise UnsupportedProblem(f"a driver compiles {backend} while it runs: gemmlab asm shows the rungs of CPUs")
     here = instruction_sets.chosen()
-    library = sampled_library(backend, dtype, n)
+    library = sampled_library(backend, dtype, EDGE)
     functions = functions_of(library.path)
     loop, share = hot_loop(functions, library.samples)
     wanted = isa or here

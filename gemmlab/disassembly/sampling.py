@@ -37,7 +37,7 @@ class Library:
         return sum(self.samples.values())
 
 
-def sampled_library(backend: str, dtype: str, n: int, seconds: float = SECONDS) -> Library:
+def sampled_library(backend: str, dtype: str, n: int) -> Library:
     """The library in which a backend spends most of its time on one thread, in products of N = `n`.
 
     Raises
@@ -51,7 +51,7 @@ def sampled_library(backend: str, dtype: str, n: int, seconds: float = SECONDS) 
     gemmlab.matmul(a, b, **call)
     memory = (ctypes.c_size_t * ROOM)()
     sampler = _sampler()
-    end_s = perf_counter() + seconds
+    end_s = perf_counter() + SECONDS
     if sampler.gemmlab_start_sampler(memory, ctypes.c_long(ROOM), ctypes.c_long(EVERY_US)):
         raise BackendUnavailable("the sampler cannot start: another profiler has the timer")
     try:

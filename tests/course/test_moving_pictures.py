@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from browser import needs_browser, opened, printed
 from randomness import RNG
+from sweeps import swept
 
 from gemmlab import _registry
 from gemmlab._cpu.rungs.traffic import ABOVE
@@ -20,6 +21,7 @@ from gemmlab.roofline.simulation import simulate
 
 RUNGS = {rung.page: rung for rung in ladders()["CPU"]}
 LINE = 64
+DRAWS = 5  # of settings, for each rung
 
 
 def drawn(rung, count):
@@ -33,12 +35,11 @@ def drawn(rung, count):
 
 
 @needs_browser
-@pytest.mark.parametrize("count", [5, pytest.param(50, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("name", RUNGS)
-def test_counts_are_those_of_the_simulator(name, count, tmp_path):
+@pytest.mark.parametrize("name", swept(["cpu-five-loops", *(name for name in RUNGS if name != "cpu-five-loops")]))
+def test_counts_are_those_of_the_simulator(name, tmp_path):
     rung = RUNGS[name]
     (tmp_path / "page.html").write_text(moving_picture(rung), encoding="utf-8")
-    asked = list(drawn(rung, count))
+    asked = list(drawn(rung, DRAWS))
     found = printed(opened(tmp_path / "page.html", "#check=" + quote(json.dumps(asked))), "checked")
     for settings, (touches, *moved) in zip(asked, found, strict=True):
         levels = zip(CACHES, settings["levels"], strict=True)
