@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from gemmlab.analysis.groups import Group, threads_of
 from gemmlab.measure.records import Record
-from gemmlab.roofline.model import LEVELS, TOLERANCE, Definition, intensity
+from gemmlab.roofline.model import LEVELS, TOLERANCE, Definition, in_dtype, intensity
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,8 @@ def above_the_peak(group: Group, threads: int) -> list[str]:
 
 def fma_ceilings(group: Group) -> list[Record]:
     """The group's multiply-add rates, the best of each instruction set, slowest first."""
-    found = [c for c in group.ceilings if c["ceiling"] == "fma" and c["dtype"] == group.dtype and _fits(c, group)]
+    fitting = [c for c in group.ceilings if c["ceiling"] == "fma" and _fits(c, group)]
+    found = [one for one in (in_dtype(c, group.dtype) for c in fitting) if one is not None]
     by_speed = sorted(found, key=lambda record: float(record["gflop_per_s"] or 0))
     return sorted({ceiling["isa"]: ceiling for ceiling in by_speed}.values(), key=by_speed.index)
 

@@ -9,9 +9,10 @@ import webbrowser
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gemmlab._config import config
+from gemmlab._config import NO_CACHE, config
 from gemmlab._words import escaped
 from gemmlab.cli.progress import progress
 from gemmlab.cli.selection import ladder_on_cpu, to_measure
@@ -26,16 +27,18 @@ def run_course(arguments: Namespace) -> int:
     from gemmlab.course.site import write_course
 
     require()
-    page = write_course(_own_records(arguments.source), arguments.out or config.cache_dir / "course")
+    directory = arguments.out or (Path() if config.cache_dir == NO_CACHE else config.cache_dir) / "course"
+    page = write_course(_own_records(arguments.source, directory), directory)
     print(escaped(str(page)))
     if arguments.out is None and has_display():
         webbrowser.open(page.resolve().as_uri())
     return 0
 
 
-def _own_records(files: Sequence[str] | None) -> list[Record]:
-    """The records of these files, else of the last report, else of a minute's measuring."""
-    from gemmlab.campaign import brief, last, measure
+def _own_records(files: Sequence[str] | None, directory: Path) -> list[Record]:
+    """The records of these files, else of the last report, else of a minute's measuring, which go into `directory`."""
+    from gemmlab.campaign import brief, last, make_directory, measure
+    from gemmlab.course.gains import OWN
     from gemmlab.measure.records import read
 
     if files:
@@ -43,10 +46,11 @@ def _own_records(files: Sequence[str] | None) -> list[Record]:
     if kept := last.kept():
         return kept
     records: list[Record] = []
-    config.cache_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_directory(directory)
     campaign = replace(brief(to_measure(None)), ladder=ladder_on_cpu())
     with progress() as show:
-        measure(campaign, last.path(), show, records)
+        measure(campaign, directory / OWN, show, records)
+    last.keep(records)
     return records
 
 

@@ -124,6 +124,7 @@ def run_roofline(arguments: Namespace) -> int:
     from gemmlab.campaign import make_directory, measure, roofline
     from gemmlab.measure.records import read
     from gemmlab.report import draw_rooflines, require
+    from gemmlab.roofline.ceilings.table import ceilings_text
 
     require()
     if arguments.compare:
@@ -140,7 +141,10 @@ def run_roofline(arguments: Namespace) -> int:
             measure(replace(campaign, fresh=arguments.fresh), arguments.out / "records.jsonl", show, records)
     figures = draw_rooflines(records, arguments.out)
     ceilings = [record for record in records if record["kind"] == "ceiling"]
-    print(json.dumps(ceilings, indent=1) if arguments.json else "\n".join(map(str, figures)))
+    if arguments.json:
+        print(json.dumps(ceilings, indent=1))
+    else:
+        print("\n\n".join(filter(None, [ceilings_text(ceilings), "\n".join(map(str, figures))])))
     return 0
 
 

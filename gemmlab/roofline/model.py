@@ -36,9 +36,30 @@ DEFINITIONS: tuple[Definition, ...] = ("compulsory", "modelled", "simulated")
 _IN_KEYS = {"modelled": "model", "simulated": "simulated"}
 # The caches of a device are not known. What fits into the largest that devices have may come from there.
 DEVICE_CACHES = {"L1": 128 << 20}
+# Dtypes without a loop, the one that they are multiplied in, and the part of its rate: a multiply-add of complex
+# numbers counts as two operations and takes four of real ones. float16 and bfloat16 are converted to float32.
+_MULTIPLIED_IN = {
+    "float16": ("float32", 1.0), "bfloat16": ("float32", 1.0), "complex64": ("float32", 0.25),
+    "complex128": ("float64", 0.25),
+}  # fmt: skip
 # Our loops are not the best possible ones, and a machine's clock drifts: this much over a ceiling is no error.
 TOLERANCE = 0.05
 _HOW_TO_MEASURE = "`gemmlab roofline` measures a machine's ceilings"
+
+
+def in_dtype(ceiling: Record, dtype: str) -> Record | None:
+    """A multiply-add rate as one of `dtype`: itself, or of the dtype that it is multiplied in; None of any other.
+
+    Examples
+    --------
+    >>> in_dtype({"dtype": "float32", "gflop_per_s": 100.0}, "complex64")
+    {'dtype': 'complex64', 'gflop_per_s': 25.0}
+    """
+    if ceiling["dtype"] == dtype:
+        return ceiling
+    measured, part = _MULTIPLIED_IN.get(dtype, ("", 0.0))
+    rate = ceiling["gflop_per_s"]
+    return {**ceiling, "dtype": dtype, "gflop_per_s": rate and part * rate} if ceiling["dtype"] == measured else None
 
 
 def moved_bytes(record: Record, level: str, definition: Definition) -> float | None:
@@ -137,7 +158,11 @@ class Roof:
             raise ValueError(f"no ceilings of {device or 'any device'} in these records; {_HOW_TO_MEASURE}")
 
     def peak_gflop_per_s(self, dtype: str, threads: int | None, isa: str | None = None) -> float:
-        """The multiply-add rate in GFLOP/s: of one instruction set, or of the best."""
+        """The multiply-add rate in GFLOP/s: of one instruction set, or of the best.
+
+        A dtype without a loop has the rate of the one that it is multiplied in: float16 and bfloat16 that of float32,
+        complex numbers, of which a multiply-add is four real ones, a quarter.
+        """
         wanted = {"ceiling": "fma", "dtype": dtype} | ({"isa": isa} if isa else {})
         return self._best("gflop_per_s", threads, wanted)
 
@@ -216,7 +241,10 @@ class Roof:
 
     def _best(self, value: str, threads: int | None, wanted: Mapping[str, str]) -> float:
         """The largest `value` among the wanted ceilings with the nearest thread count not above `threads`."""
-        matching = [c for c in self.ceilings if all(c.get(key) == wanted[key] for key in wanted)]
+        found: Iterable[Record | None] = self.ceilings
+        if "dtype" in wanted:
+            found = (in_dtype(c, wanted["dtype"]) for c in self.ceilings if c["ceiling"] == wanted["ceiling"])
+        matching = [c for c in found if c is not None and all(c.get(key) == wanted[key] for key in wanted)]
         # A GPU's ceilings have no thread count.
         counts = {c["threads"] or 0 for c in matching if (c["threads"] or 0) <= (threads or 0)}
         if not counts:

@@ -179,6 +179,17 @@ class TestVerdict:
         assert "Its results were not checked." in verdict("cpu-mkl", unchecked).text
 
 
+SHARES = {"complex64": "143 %", "float16": "36 %", "bfloat16": "36 %", "int8": ""}
+
+
+@pytest.mark.parametrize("dtype", SHARES)
+def test_a_dtype_is_judged_by_the_peak_of_the_one_that_it_is_multiplied_in(dtype):
+    record = made.gemm("cpu-packed", gflop_per_s=100, intensity=50)
+    said = verdict("cpu-packed", record | {"problem": record["problem"] | {"dtype": dtype}}, *made.ceilings())
+    assert f"{SHARES[dtype]} of the measured peak".lstrip() in said.text or not SHARES[dtype]
+    assert ("of the measured peak" in said.text) == bool(SHARES[dtype])
+
+
 class TestBound:
     """Where a backend stands under the roofs: 280 GFLOP/s, L3 120 and DRAM 40 GB/s; N = 2048 fits L3."""
 

@@ -101,7 +101,7 @@ class TestRoof:
     @pytest.mark.parametrize(
         "ask",
         [
-            lambda roof: roof.peak_gflop_per_s("float16", 1),
+            lambda roof: roof.peak_gflop_per_s("int8", 1),
             lambda roof: roof.peak_gflop_per_s("float32", 1, isa="v2"),
             lambda roof: roof.bandwidth("L3", 1),
             lambda roof: roof.attainable(1.0, "float32", threads=1, level="L3"),

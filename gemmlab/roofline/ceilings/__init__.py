@@ -7,5 +7,6 @@
     timing.py       a loop timed, on a number of threads
     isolated.py     ceilings measured in an isolated process
     best.py         which of several measurements of one ceiling counts
+    table.py        ceilings as text
     cache.py        the ceilings of this machine, stored
 """
