@@ -100,7 +100,7 @@ def test_over_90_percent_of_the_time_is_in_the_loop_shown(name):
 
 @needs_objdump
 @on_linux
-@pytest.mark.parametrize("level", ["v2", "v3", "v4"])
+@pytest.mark.parametrize("level", swept(["v2", "v3", "v4"]))
 @pytest.mark.parametrize("name", swept(NAMES))
 def test_builds_for_other_instruction_sets_are_shown_too(name, level):
     if isa.chosen() not in ("v2", "v3", "v4"):

@@ -117,6 +117,7 @@ def done(copied, tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.exhaustive
 def test_the_command_line_and_the_library_know_it(done):
     listed = {row["name"]: row for row in json.loads(done("gemmlab", "backends", "--json"))}
     assert listed["opencl-toy"]["available"]

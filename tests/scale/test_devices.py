@@ -118,6 +118,7 @@ def test_explain_says_who_computes_what(two):
     assert two.probe().device.startswith("2 x ")
 
 
+@pytest.mark.exhaustive
 @needs_two
 def test_unlike_devices_get_rows_by_their_rates(two, monkeypatch):
     monkeypatch.setitem(two.__dict__, "are_equal", False)
