@@ -19,7 +19,7 @@ from gemmlab.campaign.turns import Turns
 from gemmlab.measure.environment import environment
 from gemmlab.measure.problems import Case, sized
 from gemmlab.measure.records import Record, RecordFile, complete
-from gemmlab.measure.session import OnRecord, Progress, Session
+from gemmlab.measure.session import OnRecord, OnRound, Progress, Session
 from gemmlab.roofline.ceilings import probe_loop
 from gemmlab.roofline.simulation import refusal, simulate
 
@@ -53,6 +53,10 @@ def carry_out(campaign: Campaign, run_id: str, progress: Progress, on_record: On
     def completed(found: Iterable[Record], device: str) -> list[Record]:
         return [complete(record, run_id=run_id, device=device, environment=facts) for record in found]
 
+    def take_a_turn() -> None:
+        show(0, 1, "ceilings")
+        turns.take()
+
     devices = devices_of(campaign.backends)
     turns = Turns(campaign, devices, completed, on_record)
     show(0, 1, f"ceilings: {turns.age}, --fresh measures them again" if turns.age else "ceilings")
@@ -62,27 +66,26 @@ def carry_out(campaign: Campaign, run_id: str, progress: Progress, on_record: On
         turns.take_device(device)
     with Session(run_id=run_id, probe_command=probe_loop.COMMAND) as session:
 
-        def measured(backends: Sequence[str], cases: Sequence[Case], kept_s: float, **changes: Any) -> list[Record]:
-            settings = replace(campaign.settings, limit_s=campaign.limit_s - gone_s() - kept_s, **changes)
-            middle = settings.rounds // 2
-
-            def take_a_turn(number: int) -> None:
-                if number == middle > 0 and backends is campaign.backends:
-                    show(0, 1, "ceilings")
-                    turns.take()
-
+        def measured(
+            backends: Sequence[str], cases: Sequence[Case], kept_s: float, on_round: OnRound | None = None,
+            **changes: Any,
+        ) -> list[Record]:  # fmt: skip
+            limit_s = campaign.limit_s - gone_s() - kept_s
             return session.measure(
-                backends, cases, settings, progress=show, on_round=take_a_turn,
-                on_record=lambda record: on_record(record | simulated_bytes(record)),
+                backends, cases, replace(campaign.settings, limit_s=limit_s, **changes), progress=show,
+                on_record=lambda record: on_record(record | simulated_bytes(record)), on_round=on_round,
             )  # fmt: skip
+
+        def in_the_middle(number: int) -> None:
+            if number == campaign.settings.rounds // 2 > 0:
+                take_a_turn()
 
         if campaign.ladder:  # first: one product of each, whose kernels may have to be compiled
             few = sized([LADDER_EDGE], suite="squares")
             measured(campaign.ladder, few, (1 - LADDER_SHARE) * campaign.limit_s, transfers="without", more_time=0.0)
-        products = measured(campaign.backends, campaign.cases, turns.longest_s)
+        products = measured(campaign.backends, campaign.cases, turns.longest_s, in_the_middle)
     if gone_s() + turns.longest_s / 2 < campaign.limit_s:
-        show(0, 1, "ceilings")
-        turns.take()
+        take_a_turn()
     turns.take_more(products, lambda: campaign.limit_s - gone_s())
     turns.keep()
 

@@ -45,7 +45,7 @@ class Turns:
         self.age = cache.age(known) if known else ""  # of those in the cache; "" without any
         self._peak_alone = bool(known) or not campaign.ceilings_s
         self._in_time = True
-        self._best: dict[object, Record] = {}
+        self._best: dict[best.Key, Record] = {}
         self.longest_s = 0.0  # of all turns of the CPU so far
         self._note(known)
 
@@ -100,8 +100,5 @@ class Turns:
         return [record for record in self._best.values() if record["device"] == device]
 
     def _note(self, found: Iterable[Record]) -> None:
-        for record in found:
-            known = self._best.get(best.key(record))
-            if known is None or best.rate(record) > best.rate(known):
-                self._best[best.key(record)] = record
-                self._on_record(record)
+        for record in best.improved(self._best, found):
+            self._on_record(record)

@@ -38,13 +38,13 @@ class Entry:
 def html_pages(pages: Mapping[str, str], folder: Path, entries: Sequence[Entry]) -> Iterator[tuple[str, str]]:
     """Each page of Markdown as HTML, with its name. `folder` is where the pages' paths of files begin."""
     template = Environment(loader=PackageLoader("gemmlab.course", ""), autoescape=True).get_template("page.html")
-    names = {name for name in pages if name.endswith(".md")}
+    names, code_css = {name for name in pages if name.endswith(".md")}, _code_css()
     for name in sorted(names):
         body = _Page(folder, names).render(pages[name])
         title = re.search(r"^# (.*)$", pages[name], re.MULTILINE)
         yield name.removesuffix(".md") + ".html", template.render(
             title=title[1] if title else name, body=body, entries=entries, here=name.removesuffix(".md") + ".html",
-            code_css=_code_css(),
+            code_css=code_css,
         )  # fmt: skip
 
 

@@ -17,12 +17,10 @@ import numpy as np
 from jinja2 import Environment, PackageLoader
 
 from gemmlab import _registry
-from gemmlab._cpu import isa
-from gemmlab._cpu.rungs import tiled
-from gemmlab._cpu.rungs.traffic import ABOVE, Access, Loop
+from gemmlab._cpu.rungs.traffic import ABOVE, LINE, Access, Loop
 from gemmlab._problem import Problem
 from gemmlab.course.rungs import Rung, all_rungs
-from gemmlab.roofline.simulation import LOOPS, recorded
+from gemmlab.roofline.simulation import LOOPS, recorded, registers
 
 DTYPE = "float32"
 SIZES = (8, 16, 24, 32, 48)
@@ -30,13 +28,13 @@ BLOCKS = {"bs_r": (4, 8, 16), "bs_c": (8, 16, 32), "bs_k": (4, 8, 16)}
 PADS = (0, 1, 16)
 WAYS = {"L1": 4, "L2": 8, "L3": 16}
 CACHES = {"L1": (512, 1024, 2048), "L2": (4096, 8192), "L3": (32768,)}  # bytes
-LINE = 64
 SHOWN = ("A, by rows", "B, by rows", "C, by rows")
 COPIES = ("the copy of a block of A, in panels", "the copy of a block of B, in panels")
 WHAT = {
     True: "The rung's loops run here on small caches, without their numbers, on one thread.",
     False: "These are the accesses that the compiled kernel made on this machine, on one thread.",
 }
+
 
 def moving_pictures() -> dict[str, str]:
     """All of them, by the names of their files."""
@@ -60,9 +58,8 @@ def data_of(rung: Rung) -> dict[str, Any]:
     """What the page knows of its rung: loops or recorded accesses, the choices, and the model's bytes for each."""
     nest = LOOPS.get(rung.page)
     blocks = {name: BLOCKS[name] for name in BLOCKS if name in {param.name for param in rung.params}} if nest else {}
-    (tile_rows, tile_bytes), strip = tiled.tile(), 8 * isa.VECTOR_BYTES[isa.chosen()]
-    machine = {"tile_rows": tile_rows, "tile_bytes": tile_bytes, "strip_bytes": strip,
-               "number_bytes": np.dtype(DTYPE).itemsize}  # fmt: skip
+    machine = dict(zip(("tile_rows", "tile_bytes", "strip_bytes"), registers(), strict=True))
+    machine["number_bytes"] = np.dtype(DTYPE).itemsize
     caches = {name: [[nbytes, nbytes // LINE // WAYS[name], WAYS[name]] for nbytes in sizes]
               for name, sizes in CACHES.items()}  # fmt: skip
     return {

@@ -16,6 +16,7 @@ of the rung."""
 
 
 def overview(measured: Measured) -> str:
+    """The text of the page."""
     return "\n\n".join([OVERVIEW_INTRODUCTION, *(_overview_of(ladder, measured) for ladder in ladders())]) + "\n"
 
 

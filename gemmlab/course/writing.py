@@ -20,7 +20,7 @@ DASH, UNBROKEN_PERCENT = "–", "\u00a0%"
 def where(run: Run) -> str:
     """The machine, with the threads that the rung ran on, or its runtime."""
     step = run.steps[0]
-    return f"{run.machine}, {threads_text(step.threads)}" if step.threads else f"{run.machine}{runtime(step)}"
+    return f"{run.machine}, {threads_text(step.threads)}" if step.threads else f"{run.machine}{_through(step)}"
 
 
 def headline(run: Run) -> Step:
@@ -36,15 +36,18 @@ def headline(run: Run) -> Step:
     return max(run.steps, key=rank)
 
 
-def runtime(step: Step) -> str:
+def _through(step: Step) -> str:
+    """The runtime of a step on a device, as the end of a phrase."""
     runtime = BackendName.of(step.after["backend"]).runtime
     return f" through {RUNTIME_NAMES[runtime]}" if runtime in RUNTIME_NAMES else ""
 
 
 def link(rung: Rung) -> str:
+    """A link to the page of a rung."""
     return f"[{rung.title}]({rung.page}.md)"
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
     lines = [titles, ["---"] * len(titles), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines).replace(" %", UNBROKEN_PERCENT)

@@ -49,6 +49,10 @@ class Function:
     name: str
     instructions: Sequence[Instruction]
 
+    def holds(self, address: int) -> bool:
+        """Whether an address lies in it."""
+        return self.instructions[0].address <= address <= self.instructions[-1].address
+
 
 def functions_of(library: Path) -> list[Function]:
     """All functions of a library.

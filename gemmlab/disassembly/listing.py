@@ -16,13 +16,13 @@ from gemmlab._name import BackendName
 from gemmlab._words import number, percent
 from gemmlab.disassembly.code import Instruction, functions_of
 from gemmlab.disassembly.kinds import counts
-from gemmlab.disassembly.loops import Loop, hot_loop, innermost, likely_loop
+from gemmlab.disassembly.loops import Loop, hot_loop, innermost, likely_loop, numbers_multiplied
 from gemmlab.disassembly.ports import Bound, bound_of
 from gemmlab.disassembly.sampling import sampled_library
+from gemmlab.measure.table import WIDTH
 from gemmlab.verify.dtypes import dtype_of
 
 EDGE = 1008
-WIDTH = 80
 FOLDED = 12  # instructions in a row without a sample are one line
 NO_LINES = "Source: this build has no line numbers."
 
@@ -124,7 +124,7 @@ def text_of(listing: Listing) -> str:
         notes.append(f"{percent(listing.share)} of the samples at N = {EDGE} are here, without those of copying.")
     else:
         notes.append("Not run here: of the functions of this name, the loop with the most work.")
-    notes += [_bound_text(listing, found["multiply-adds"]), *[NO_LINES] * (not has_source)]
+    notes += [_bound_text(listing), *[NO_LINES] * (not has_source)]
     wrapped = (fill(note, WIDTH, subsequent_indent="  ", break_on_hyphens=False) for note in notes)
     return "\n".join([*lines, "", *wrapped])
 
@@ -139,12 +139,10 @@ def _shown(body: Sequence[Instruction], samples: Mapping[int, int]) -> set[int]:
     return found
 
 
-def _bound_text(listing: Listing, multiply_adds: int) -> str:
+def _bound_text(listing: Listing) -> str:
     if listing.bound is None:
         return "No bound of the ports: llvm-mca (apt install llvm) is not here, or knows no such ports."
-    lanes = instruction_sets.VECTOR_BYTES[listing.isa] // np.dtype(dtype_of(listing.dtype)).itemsize
-    multiplying = [one.name for one in listing.inner.body if "mul" in one.name or "fmadd" in one.name]
-    flop = 2 * multiply_adds * (1 if all(name.endswith(("ss", "sd")) for name in multiplying) else lanes)
+    flop = 2 * numbers_multiplied(listing.inner, np.dtype(dtype_of(listing.dtype)).itemsize)
     return (f"Bound of the ports (llvm-mca, {listing.bound.processor}): {number(listing.bound.cycles)} cycles an "
             f"iteration, {number(flop / listing.bound.cycles)} flop a cycle.")  # fmt: skip
 

@@ -50,9 +50,10 @@ def loops_of(function: Function) -> Iterator[Loop]:
 def hot_loop(functions: Sequence[Function], samples: Mapping[int, int]) -> tuple[Loop, float]:
     """The shortest loop with multiply-adds that has `SHARE` of the samples outside copying, and its share of them.
 
-    Copying is what a loop without any multiply-add does that is in no larger loop with one, or in a function of its
-    own. Where no single loop has so many samples, it is the one with the most.
+    Copying is done in an innermost loop without a multiply-add, or in a function without any. Where no single loop has
+    so many samples, it is the one with the most.
     """
+    functions = [function for function in functions if any(map(function.holds, samples))]
     candidates = [loop for function in functions for loop in loops_of(function) if loop.multiply_adds]
     copied = {address for function in functions for address in _copies(function, samples)}
     counted = {address: count for address, count in samples.items() if address not in copied}
@@ -82,16 +83,20 @@ def likely_loop(functions: Sequence[Function], like: Function) -> Loop:
         leaves = [loop for loop in loops if not any(_is_inside(other, loop) for other in loops)]
         if leaves:
             break
-    return max(leaves, key=_work)
+    return max(leaves, key=lambda loop: numbers_multiplied(loop, 4))
 
 
-def _work(loop: Loop) -> int:
-    """Multiply-adds, each as wide as its registers; single numbers count one."""
-    widths = {"xmm": 4, "ymm": 8, "zmm": 16}
+def numbers_multiplied(loop: Loop, itemsize: int) -> int:
+    """Numbers of `itemsize` bytes that the multiply-adds of a loop have: each as many as its widest register holds."""
     multiplying = [one for one in loop.body if "multiply-adds" in kinds_of(one)]
     vectors = [one for one in multiplying if not one.name.endswith(("ss", "sd"))]
-    lanes = (max(widths.get(operand.strip()[:3], 1) for operand in one.operands) for one in vectors)
-    return sum(lanes) + len(multiplying) - len(vectors)
+    widest = (max(map(_register_bytes, one.operands)) for one in vectors)
+    return sum(max(1, nbytes // itemsize) for nbytes in widest) + len(multiplying) - len(vectors)
+
+
+def _register_bytes(operand: str) -> int:
+    found = re.match(r"xmm|ymm|zmm|v(?=\d)", operand.strip())
+    return {"xmm": 16, "ymm": 32, "zmm": 64, "v": 16}[found[0]] if found else 0
 
 
 def _label(function: Function) -> str:
@@ -114,9 +119,8 @@ def _is_inside(inner: Loop, outer: Loop) -> bool:
 def _copies(function: Function, samples: Mapping[int, int]) -> Iterator[int]:
     """Sampled addresses of a function in loops that only move numbers."""
     loops = list(loops_of(function))
-    inside = [address for address in samples
-              if function.instructions[0].address <= address <= function.instructions[-1].address]  # fmt: skip
-    if inside and not counts(function.instructions)["multiply-adds"]:
+    inside = list(filter(function.holds, samples))
+    if not counts(function.instructions)["multiply-adds"]:
         yield from inside
         return
     for address in inside:

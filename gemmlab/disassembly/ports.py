@@ -53,6 +53,7 @@ def _cycles(program: str, processor: str, isa: str, lines: Sequence[str]) -> flo
     return float(found[1]) if found else None
 
 
+@cache
 def _agrees(program: str, processor: str, isa: str) -> bool:
     """Whether a model does as many multiply-adds a cycle as this processor; True where that cannot be compared."""
     if isa not in PEAK_LOOP:

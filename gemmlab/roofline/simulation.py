@@ -124,9 +124,14 @@ def _replay(
 def _parameters(m: int, n: int, k: int, size: int, params: Mapping[str, Any]) -> dict[str, int]:
     """What a loop's step may be: extents, blocks, the strip of `cpu-blocked-local`, and the register tile (rung.h)."""
     blocks = {name: params.get(name, extent) for name, extent in (("bs_r", 1), ("bs_c", n), ("bs_k", k))}
-    (rows, width), strip = tiled.tile(), 8 * isa.VECTOR_BYTES[isa.chosen()]
+    rows, width, strip = registers()
     tile = {"strip": strip // size, "tile_rows": rows, "tile_columns": width // size}
     return {"m": m, "n": n, "k": k, **tile, **blocks}
+
+
+def registers() -> tuple[int, int, int]:
+    """Rows of a register tile, the bytes of its row, and the bytes of a strip of `cpu-blocked-local`."""
+    return *tiled.tile(), 8 * isa.VECTOR_BYTES[isa.chosen()]
 
 
 def copies(parameters: Mapping[str, int]) -> tuple[int, int]:
