@@ -92,7 +92,8 @@ def test_each_instruction_has_its_kinds(text, kinds):
 @pytest.mark.parametrize("name", swept(NAMES))
 def test_over_90_percent_of_the_time_is_in_the_loop_shown(name):
     found = listing.inner_loop_of(name)
-    assert found.share > 0.9, listing.text_of(found)
+    chance = 2 * (0.9 * 0.1 / sum(found.samples.values())) ** 0.5  # of a few hundred samples
+    assert found.share > 0.9 - chance, listing.text_of(found)
     assert counts(found.inner.body)["multiply-adds"] > 0
     if name != "cpu-packed":  # whose many kernels would be a third larger with their lines
         assert any(one.source for one in found.loop.body)

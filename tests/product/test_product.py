@@ -11,7 +11,8 @@ import pytest
 from helpers import output_of
 from randomness import RNG
 
-from gemmlab import UnsupportedProblem, matmul, verify
+from gemmlab import UnsupportedProblem, _registry, matmul, verify
+from gemmlab._problem import Problem
 from gemmlab.product import product, run
 from gemmlab.product.check import check
 from gemmlab.product.job import open_matrix
@@ -33,10 +34,12 @@ def matrix(shape, dtype, order="C"):
     return numbers.astype(dtype, order=order)
 
 
-def little(dtype):
+def little(dtype, k):
     """Hardly more memory than the smallest tiles take: blocks of k are of one or two blocks of a kernel."""
     item = 3 if dtype == "float16" else np.dtype(dtype).itemsize  # blocks of 2 bytes, sums of 4
-    return (6 * STEP * LEAST_DEPTH + 2 * STEP**2) * item
+    thin = Problem.from_call(np.zeros((2, k), dtype), np.zeros((k, 2), dtype))
+    depth = max(LEAST_DEPTH, _registry.get("cpu-packed").block_of_k(thin))
+    return (6 * STEP * depth + 2 * STEP**2) * item
 
 
 def stored(path, array, chunks=None):
@@ -67,9 +70,9 @@ def assert_product(a, b, c):
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_tiles_give_the_product_in_every_dtype(tmp_path, dtype, order):
-    a, b = matrix((133, 1203), dtype, order), matrix((1203, 131), dtype, "CF"[order == "C"])
+    a, b = matrix((133, 4803), dtype, order), matrix((4803, 131), dtype, "CF"[order == "C"])
     paths = stored(tmp_path / "a.npy", a), stored(tmp_path / "b.npy", b)
-    found = product(*paths, tmp_path / "c.npy", memory=little(dtype), threads=1)
+    found = product(*paths, tmp_path / "c.npy", memory=little(dtype, len(b)), threads=1)
     assert found.ok
     assert len(found.plan.tiles) * len(found.plan.depths) > 1
     assert_product(a, b, np.load(tmp_path / "c.npy"))
@@ -79,9 +82,9 @@ def test_tiles_give_the_product_in_every_dtype(tmp_path, dtype, order):
 @pytest.mark.parametrize("backend", ["cpu-packed", "cpu-numpy"])
 @pytest.mark.parametrize("dtype", ["float16", "float64", "int8", "bool"])
 def test_k_is_cut_also_for_a_backend_that_cannot_add(tmp_path, backend, dtype):
-    a, b = matrix((70, 2100), dtype), matrix((2100, 80), dtype)
+    a, b = matrix((70, 5000), dtype), matrix((5000, 80), dtype)
     paths = stored(tmp_path / "a.npy", a), stored(tmp_path / "b.npy", b)
-    found = product(*paths, tmp_path / "c.npy", memory=little(dtype), backend=backend, threads=1)
+    found = product(*paths, tmp_path / "c.npy", memory=little(dtype, len(b)), backend=backend, threads=1)
     assert found.ok
     assert len(found.plan.depths) > 1
     assert_product(a, b, np.load(tmp_path / "c.npy"))
