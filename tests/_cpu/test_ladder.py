@@ -126,10 +126,10 @@ def test_the_rows_of_a_block_find_room_in_the_sets_of_l1(l1, ways, piece):
     ("l1", "n", "strip", "blocked", "local"),
     [
         (32, 1400, 32, (496, 8), (64, 48)),  # AVX2
-        (32, 2048, 32, (544, 6), (256, 6)),  # 8 KiB between rows: as many as ways
+        (32, 2048, 32, (544, 7), (256, 8)),  # 8 KiB between rows: as many as ways
         (48, 1400, 64, (496, 12), (128, 48)),  # AVX-512
-        (48, 2048, 64, (544, 9), (256, 9)),
-        (48, 512, 32, (544, 9), (256, 18)),  # 2 KiB: twice as many rows of narrow blocks
+        (48, 2048, 64, (544, 11), (256, 12)),
+        (48, 512, 32, (544, 11), (256, 24)),  # 2 KiB: twice as many rows of narrow blocks
     ],
 )
 def test_default_blocks_of_some_machines(l1, n, strip, blocked, local):
@@ -145,7 +145,7 @@ def test_default_blocks_follow_the_leading_dimension_of_b():
         return RUNGS["cpu-blocked-local"].resolve(problem, {})["bs_k"]
 
     b = np.empty((64, 2048), np.float32)[:, :1400]
-    assert rows(b) == 6 < rows(np.asfortranarray(b)) == rows(np.ascontiguousarray(b))
+    assert rows(b) == 8 < rows(np.asfortranarray(b)) == rows(np.ascontiguousarray(b))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
