@@ -18,10 +18,11 @@
 namespace {
 
 constexpr int DOT_VECTORS = 4;             // of sums of one row; by both parts of B, if they are complex
-constexpr int COLUMN_SUMS_BYTES = 4096;    // of the sums of `columns`: a page of a column of A, and much less than L1
+constexpr int COLUMN_SUMS_BYTES = 8192;    // of the sums of `columns`: two pages of a column of A, and less than L1
 constexpr int READ_ROWS = 16;              // of A at a time, where a vector has fewer: a chain alone waits for itself
 constexpr bool PREFETCHES = VECTOR_BYTES == LINE_BYTES;  // by shorter vectors, it takes more time than it saves (Zen 3)
-constexpr int AT_ONCE = 4;                 // columns of A, for each load and store of sums
+constexpr int AT_ONCE = 8;                 // columns of A, for each load and store of sums
+constexpr int COLUMNS_AT_ONCE = 64, CHAIN_AT_ONCE = 4;  // so few columns of A, or of a chain, have their sums in registers
 
 /* In the first lanes, the sum of all: halves are added until one number is left. */
 template <class Kind, int... I>
@@ -136,41 +137,52 @@ template <class Kind, class S, bool TURNED> struct ByVector {
         else return Read<T, S>::many(x);
     }
 
-    /* The first row of a vector of sums: the last vector begins earlier, so that it is whole. */
-    static INLINE Count first_row(const Tile &x, Count i) { return min(i * ROWS, x.rows - ROWS); }
+    /* The first row of a vector of sums: the last vector begins earlier, so that it is whole, and the first one later,
+       where `before` of its rows would lie before A. */
+    static INLINE Count first_row(const Tile &x, Count i, Count before = 0) {
+        return max(0, min(i * ROWS - before, x.rows - ROWS));
+    }
 
-    /* Some columns of A, from p on, added to the sums, which begin with 0 if `fresh`. The next ones are on their way. */
+    /* Where vectors have to begin before A, to be whole vectors of memory: one that crosses two lines is two loads. */
+    static INLINE Count before_first(const Tile &x) {
+        const Count bytes = (intptr_t)x.a & (ROWS * (Count)sizeof(S) - 1);
+        return bytes % sizeof(S) || x.rows < READ_ROWS * ROWS ? 0 : bytes / (Count)sizeof(S);
+    }
+
+    /* Some columns of A, from p on, added to the sums, which begin with 0 if `fresh`. */
     template <int COLUMNS> static INLINE void add_columns(Partial *sum, const Tile &x, Count p, bool fresh) {
+        const Count before = before_first(x);
         Factor b[COLUMNS];
         const char *a[COLUMNS];
-        const Count ahead = p + (COLUMNS + AT_ONCE - 1) * LEAVES < x.depth ? COLUMNS * LEAVES * x.cs_a : 0;
         UNROLL for (int q = 0; q < COLUMNS; q++) {
             b[q].set((const T *)x.b + (p + q * LEAVES) * PARTS);
             a[q] = x.a + (p + q * LEAVES) * x.cs_a;
         }
-        for (Count i = 0; i * ROWS < x.rows; i++) {
-            const Count at = first_row(x, i) * (Count)sizeof(S);
+        for (Count i = 0; i * ROWS < x.rows + before; i++) {
+            const Count at = first_row(x, i, before) * (Count)sizeof(S);
             Partial next = fresh ? Partial{} : sum[i];
-            UNROLL for (int q = 0; q < COLUMNS; q++) {
-                next.add_products(read(a[q] + at), b[q]);
-                if (PREFETCHES && COLUMNS > 1) __builtin_prefetch(a[q] + at + ahead);
-            }
+            UNROLL for (int q = 0; q < COLUMNS; q++) next.add_products(read(a[q] + at), b[q]);
             sum[i] = next;
         }
     }
 
+    /* From p on, as many columns at a time as there are: the last ones of a short chain are added together. */
+    template <int COLUMNS> static INLINE Count add_most(Partial *sum, const Tile &x, Count p, Count l) {
+        for (; p + (COLUMNS - 1) * LEAVES < x.depth; p += COLUMNS * LEAVES) add_columns<COLUMNS>(sum, x, p, p == l);
+        if constexpr (COLUMNS > 1) return add_most<(LEAVES > 1 ? COLUMNS - 1 : COLUMNS / 2)>(sum, x, p, l);
+        return p;
+    }
+
     /* The chain of leaf l. */
     static INLINE void leaf(Partial *sum, const Tile &x, Count l) {
-        Count p = l;
-        for (; p + (AT_ONCE - 1) * LEAVES < x.depth; p += AT_ONCE * LEAVES) add_columns<AT_ONCE>(sum, x, p, p == l);
-        for (; p < x.depth; p += LEAVES) add_columns<1>(sum, x, p, p == l);
+        const Count p = add_most<AT_ONCE>(sum, x, l, l);
         const bool none = p == l, is_padded = LEAVES > 1 && p / ROWS * ROWS < x.depth;  // `dot` adds 0 there: -0 becomes 0
-        for (Count i = 0; (none || is_padded) && i * ROWS < x.rows; i++)
+        for (Count i = 0; (none || is_padded) && i * ROWS < x.rows + before_first(x); i++)
             UNROLL for (int s = 0; s < SUMS; s++) sum[i].of[s] = none ? Vector<T>{} : sum[i].of[s] + Vector<T>{};
     }
 
     /* Leaves in the order in which their sums are added: of the vectors of `dot` first, then halves of a vector. */
-    static INLINE Count leaf_at(Count i) {
+    static constexpr INLINE Count leaf_at(Count i) {
         if constexpr (LEAVES == 1) return 0;
         constexpr int VECTORS = DOT_VECTORS / PARTS;
         Count lane = 0;
@@ -178,10 +190,17 @@ template <class Kind, class S, bool TURNED> struct ByVector {
         return i % VECTORS * ROWS + lane;
     }
 
-    /* Sums of vector i, but for rows that the vector before it has too. */
-    static INLINE void put(const Vector<T> &sum, const Tile &x, Count i) {
-        const Count first = first_row(x, i);
-        for (Count row = i * ROWS; row < min((i + 1) * ROWS, x.rows); row++)
+    static constexpr Count first_leaf(Count i, Count number) {
+        Count first = LEAVES;
+        for (Count j = i; j < i + number; j++) first = leaf_at(j) < first ? leaf_at(j) : first;
+        return first;
+    }
+
+    /* Sums of vector i, but for rows that the vector before it has too, unless those may be written again. */
+    static INLINE void put(const Vector<T> &sum, const Tile &x, Count i, Count before = 0) {
+        const Count first = first_row(x, i, before);
+        if (!x.add && x.rs_c == PARTS * (Count)sizeof(T)) return store<T>(x.c + first * x.rs_c, sum);
+        for (Count row = max(0, i * ROWS - before); row < min((i + 1) * ROWS - before, x.rows); row++)
             UNROLL for (int part = 0; part < PARTS; part++) {
                 T *const number = (T *)(x.c + row * x.rs_c) + part;
                 const T whole = ((const T *)&sum)[(row - first) * PARTS + part];
@@ -189,23 +208,61 @@ template <class Kind, class S, bool TURNED> struct ByVector {
             }
     }
 
+    /* A short k: some vectors of sums, from vector i on, in registers. Leaves FIRST to FIRST + NUMBER, added up in pairs. */
+    template <int VECTORS> struct Short {
+        Partial of[VECTORS];
+    };
+    template <int FIRST, int NUMBER, int VECTORS>
+    static INLINE Short<VECTORS> add_leaves(const Tile &x, const Count (&at)[VECTORS]) {
+        Short<VECTORS> sum = {};
+        if constexpr (NUMBER > 1) {
+            if (first_leaf(FIRST, NUMBER) >= x.depth) return sum;
+            sum = add_leaves<FIRST, NUMBER / 2, VECTORS>(x, at);
+            const Short<VECTORS> second = add_leaves<FIRST + NUMBER / 2, NUMBER / 2, VECTORS>(x, at);
+            UNROLL for (int v = 0; v < VECTORS; v++) sum.of[v].add(second.of[v]);
+        } else {
+            Count p = leaf_at(FIRST);
+            for (; p < x.depth; p += LEAVES) {
+                Factor b;
+                b.set((const T *)x.b + p * PARTS);
+                UNROLL for (int v = 0; v < VECTORS; v++) sum.of[v].add_products(read(x.a + p * x.cs_a + at[v]), b);
+            }
+            if (LEAVES > 1 && p / ROWS * ROWS < x.depth) UNROLL for (int v = 0; v < VECTORS; v++) sum.of[v].add({});
+        }
+        return sum;
+    }
+    template <int VECTORS> static INLINE void add_short(const Tile &x, Count i, Count before) {
+        Count at[VECTORS];
+        UNROLL for (int v = 0; v < VECTORS; v++) at[v] = first_row(x, i + v, before) * (Count)sizeof(S);
+        const Short<VECTORS> sum = add_leaves<0, LEAVES, VECTORS>(x, at);
+        UNROLL for (int v = 0; v < VECTORS; v++) put(sum.of[v].whole(), x, i + v, before);
+    }
+    static INLINE void short_columns(const Tile &x, Count before) {
+        constexpr int VECTORS = PARTS == 1 ? 2 : 1;
+        Count i = 0;
+        for (; (i + VECTORS - 1) * ROWS < x.rows + before; i += VECTORS) add_short<VECTORS>(x, i, before);
+        for (; i * ROWS < x.rows + before; i++) add_short<1>(x, i, before);
+    }
+
     static void columns(const Tile &given) {
         const Tile x = given;
-        Partial sums[LEVELS][MOST];
+        const Count before = before_first(x), end = x.rows + before;
+        if (LEAVES > 1 && x.depth <= max(COLUMNS_AT_ONCE, CHAIN_AT_ONCE * LEAVES)) return short_columns(x, before);
+        Partial sums[LEVELS][MOST + 1];
         for (Count i = 0; i < LEAVES; i++) {
             int level = __builtin_popcountll(i);
             leaf(sums[level], x, leaf_at(i));
             for (Count done = i; done & 1; done >>= 1, level--)
-                for (Count v = 0; v * ROWS < x.rows; v++) sums[level - 1][v].add(sums[level][v]);
+                for (Count v = 0; v * ROWS < end; v++) sums[level - 1][v].add(sums[level][v]);
         }
-        for (Count i = 0; i * ROWS < x.rows; i++) put(sums[0][i].whole(), x, i);
+        for (Count i = 0; i * ROWS < end; i++) put(sums[0][i].whole(), x, i, before);
     }
 
     /* As many numbers of each row, from `a` on, become that many columns. `ahead` leads to rows that come next. */
     static INLINE void load_columns(Vector<T> (&x)[ROWS], const Tile &tile, const char *a, Count ahead) {
         UNROLL for (int r = 0; r < ROWS; r++) {
             x[r] = read(a + r * tile.rs_a);
-            if (PREFETCHES) __builtin_prefetch(a + r * tile.rs_a + ahead);
+            if (PREFETCHES) __builtin_prefetch(a + r * tile.rs_a + ahead, 0, 2);  // into L2: L1 is too small for them
         }
         if constexpr (PARTS == 1) transpose<T>(x);
         else if constexpr (sizeof(S) == 8) transpose<double>((Vector<double>(&)[ROWS])x);
