@@ -25,7 +25,8 @@ constexpr Count BUFFERED_K = 128;              // sums in a buffer pay: they are
 
 /* Rows of B can be read as they are stored. */
 INLINE bool has_rows_of_b(const Product &x) { return !x.packed && x.cs_b == x.kernel->sum; }
-INLINE bool is_short(const Product &x) { return x.k <= SHORT_K && has_rows_of_b(x); }
+/* So short a k that C is most of what is moved; a B without rows is copied, strip by strip. */
+INLINE bool is_short(const Product &x) { return x.k <= SHORT_K && !x.packed; }
 /* Vectors as long as a cache line: each is two loads where it begins in the middle of one, as a row of B may. */
 INLINE bool has_long_vectors(const Product &x) { return x.kernel->stored_lanes * x.kernel->sum >= 64; }
 /* So few columns that A is most of what is moved, and its packing would move it twice. */
@@ -50,9 +51,9 @@ INLINE bool stays_in_l2(const Product &x) {
 INLINE bool is_in_place(const Product &x) {
     const Kernel &kernel = *x.kernel;
     if (!has_unpacked_tiles(kernel) || !has_stored_panels(x)) return false;
-    if (is_narrow(x)) return true;
+    if (is_narrow(x) || is_short(x)) return true;
     if (!has_rows_of_b(x)) return x.m <= FEW_ROWS_OF_PANELS || b_bytes(x) <= x.extents->in_place;
-    return x.m <= few_rows(x) || is_short(x) || b_bytes(x) <= x.extents->in_place || stays_in_l2(x);
+    return x.m <= few_rows(x) || b_bytes(x) <= x.extents->in_place || stays_in_l2(x);
 }
 INLINE bool gathers_b(const Product &x) { return !x.packed && x.cs_b != x.kernel->sum; }
 
@@ -74,7 +75,8 @@ INLINE Count strip_columns(const Product &x, const Panels &panels) {
 /* The order: by what is moved most. */
 enum OrderInPlace { BY_STRIPS, BY_ROWS_OF_C, BY_ROWS_OF_B };
 INLINE OrderInPlace order_in_place(const Product &x, Count strip) {
-    if ((is_short(x) && x.k <= x.kc) || is_narrow(x)) return BY_ROWS_OF_C;
+    const bool pays = has_rows_of_b(x) || b_bytes(x) > x.extents->in_place;  // of a small B, strips are copied anyway
+    if ((is_short(x) && x.k <= x.kc && pays) || is_narrow(x)) return BY_ROWS_OF_C;
     const bool has_few_rows = x.m <= FEW_ROWS && has_rows_of_b(x) && x.k > ROWS_OF_B && x.n > strip
                             && x.k * x.n * x.kernel->sum > x.extents->in_place;
     return has_few_rows ? BY_ROWS_OF_B : BY_STRIPS;

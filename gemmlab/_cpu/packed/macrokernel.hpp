@@ -84,9 +84,10 @@ INLINE Count max_columns(const Product &x) {
     const Count fit = round_up_2(x.extents->thin_b / bytes_of(*x.kernel, min(x.k, x.kc)), x.kernel->nr);
     return min(x.nc, max(x.kernel->nr, fit));
 }
-/* Rows of B that are packed at a time: where they are adjacent numbers, they are read in the order of memory. */
+/* Rows of B that are packed at a time: where columns are nearer to each other than rows, in the order of memory. */
 INLINE Count rows_of_b_at_a_time(const Product &x) {
-    return x.cs_b == x.kernel->stored ? min(x.kc, ROWS_OF_B * x.kernel->group) : x.kc;
+    const Count across = x.cs_b < 0 ? -x.cs_b : x.cs_b, along = x.rs_b < 0 ? -x.rs_b : x.rs_b;
+    return across < along ? min(x.kc, ROWS_OF_B * x.kernel->group) : x.kc;
 }
 
 /* Rows of a block of A: few enough for kc of them to stay in L2, and the `k` that is packed at once near it; and where

@@ -153,6 +153,25 @@ template <class T> struct ComplexPacking {
     static INLINE Vector<T> every_other(Vector<T> x, Vector<T> y, int first, std::integer_sequence<int, I...>) {
         return first ? __builtin_shufflevector(x, y, (2 * I + 1)...) : __builtin_shufflevector(x, y, (2 * I)...);
     }
+    /* Numbers at any distance side by side, as doubles: of 8 bytes or of 16. */
+    template <int NUMBERS> struct Joined {
+        static constexpr int DOUBLES = NUMBERS * SIZE / 8;
+        typedef double Some __attribute__((vector_size(NUMBERS * SIZE)));
+        template <class Half, int... I> static INLINE Some both(Half x, Half y, std::integer_sequence<int, I...>) {
+            return __builtin_shufflevector(x, y, I...);
+        }
+        static INLINE Some load(const char *x, Count apart) {
+            typedef double Number __attribute__((aligned(sizeof(T)), may_alias));
+            if constexpr (DOUBLES > 2)
+                return both(Joined<NUMBERS / 2>::load(x, apart), Joined<NUMBERS / 2>::load(x + NUMBERS / 2 * apart, apart),
+                            std::make_integer_sequence<int, DOUBLES>());
+            else
+                return Some{*(const Number *)x, *(const Number *)(x + (NUMBERS == 2 ? apart : 8))};
+        }
+    };
+    static INLINE Vector<T> read(const char *x, Count apart) {
+        return apart == SIZE ? load<T>(x) : (Vector<T>)Joined<N / 2>::load(x, apart);
+    }
     static void split(const Panel &given) {
         const Panel x = given;
         constexpr auto LANE = std::make_integer_sequence<int, N>();
@@ -160,12 +179,12 @@ template <class T> struct ComplexPacking {
         for (Count p = 0; p < x.depth; p++, to += 2 * x.padded) {
             const char *const from = x.from + p * x.along;
             Count j = 0;
-            if (x.across == SIZE)
-                for (; j + N <= x.width; j += N) {
-                    const Vector<T> low = load<T>(from + j * SIZE), high = load<T>(from + j * SIZE + VECTOR_BYTES);
-                    store<T>(to + j, every_other(low, high, 0, LANE));
-                    store<T>(to + x.padded + j, every_other(low, high, 1, LANE));
-                }
+            for (; j + N <= x.width; j += N) {
+                const char *const first = from + j * x.across;
+                const Vector<T> low = read(first, x.across), high = read(first + N / 2 * x.across, x.across);
+                store<T>(to + j, every_other(low, high, 0, LANE));
+                store<T>(to + x.padded + j, every_other(low, high, 1, LANE));
+            }
             for (; j < x.width; j++) {
                 const T *const number = (const T *)(from + j * x.across);
                 to[j] = number[0], to[x.padded + j] = number[1];
