@@ -15,12 +15,12 @@
 
 namespace {
 
-constexpr Count FEW_ROWS = 128, FEW_ROWS_OF_LONG_VECTORS = 80, FEW_ROWS_APART = 48, FEW_ROWS_OF_PANELS = 12;
+constexpr Count FEW_ROWS = 128, FEW_ROWS_APART = 48, FEW_ROWS_OF_PANELS = 12;
 constexpr Count SHORT_K = 48;
 constexpr Count FEW_COLUMNS = 16;  // of B, for which it does not pay to pack A, if the five loops always do
 constexpr Count COPIED_K = 16, COPIED_M = 128;  // a copy of B pays: its vectors are loaded often enough
 constexpr Count ALIGNED_ROWS = 8;  // most rows for which B is read by whole vectors
-constexpr Count ROWS_FOR_ONE = 16;             // of B, from memory for one row of A: it waits for nothing else
+constexpr Count FEW_STREAMS = 8, STREAMS = 16, MANY_STREAMS = 32;  // rows of B at a time: see `streams_of_b`
 constexpr Count BUFFERED_K = 128;              // sums in a buffer pay: they are loaded and stored often enough
 
 /* Rows of B can be read as they are stored. */
@@ -34,8 +34,8 @@ INLINE bool is_narrow(const Product &x) { return x.n <= FEW_COLUMNS && !x.kernel
 /* Rows of A for which B is not packed, wherever it comes from: fewer where the rows of B that are read at the same time
    share sets of L1, where vectors of B are two loads each, or where a tile has fewer sums than on panels: complex numbers. */
 INLINE Count few_rows(const Product &x) {
-    if (x.kernel->parts > 1 || x.rs_b % (x.extents->conflict / 4) == 0) return FEW_ROWS_APART;
-    return has_long_vectors(x) ? FEW_ROWS_OF_LONG_VECTORS : FEW_ROWS;
+    const bool share_sets = x.rs_b % (x.extents->conflict / 4) == 0;
+    return x.kernel->parts > 1 || share_sets || has_long_vectors(x) ? FEW_ROWS_APART : FEW_ROWS;
 }
 INLINE bool has_unpacked_tiles(const Kernel &x) { return x.unpacked && x.as_stored; }
 /* Panels of B hold its numbers as they are stored. */
@@ -105,12 +105,18 @@ INLINE void by_rows_of_c(const Product &x, InPlace &plan) {
     if (plan.copies) plan.bytes = min(round_up_2(x.n, x.kernel->stored_lanes), plan.columns) * row;
 }
 
+/* Rows of B that are read at a time. From beyond L2 they had better be few (16 in place of 32: up to three times as fast,
+   Zen 4); the fewer they are, the more often sums are loaded and stored, but few rows of A have few. */
+INLINE Count streams_of_b(const Product &x) {
+    if (b_bytes(x) <= x.extents->l2 || x.m > 2 * STREAMS) return MANY_STREAMS;
+    return x.m <= FEW_STREAMS ? FEW_STREAMS : STREAMS;
+}
 /* By rows of B: as many of them at a time as the processor reads ahead of, and as many columns as have their sums in L2.
    Those that stay in L1 from a panel of A to the next are all, if there is one panel, or if these rows would share sets,
    being a quarter of a way apart or a multiple. */
 INLINE void by_rows_of_b(const Product &x, InPlace &plan) {
     const Kernel &kernel = *x.kernel;
-    const Count depth = min(x.k, x.kc), streams = x.m == 1 && b_bytes(x) > x.extents->l2 ? ROWS_FOR_ONE : ROWS_OF_B;
+    const Count depth = min(x.k, x.kc), streams = streams_of_b(x);
     const Count strip = plan.strip, strip_bytes = strip * kernel.sum;
     plan.depth = ceil_div(depth, ceil_div(depth, streams));
     plan.columns = min(round_up_2(x.n, kernel.stored_lanes), max(1, x.extents->few_rows_sums / (x.m * strip_bytes)) * strip);
