@@ -417,12 +417,11 @@ NOT_A_MATRIX = {
     "a stack": lambda path: np.save(path, np.ones((2, 4, 4), np.float32)),
     "no rows": lambda path: np.save(path, np.ones((0, 4), np.float32)),
     "times": lambda path: np.save(path, np.ones((4, 4), "m8[s]")),
-    "big-endian": lambda path: np.save(path, np.ones((4, 4), ">f4")),
+    "four axes": lambda path: np.save(path, np.ones((2, 2, 4, 4), np.float32)),
     "not finite": lambda path: np.save(path, np.full((4, 4), np.nan, np.float32)),
     "a folder": lambda path: path.mkdir(),
     "not there": lambda path: None,
     "other k": lambda path: np.save(path, np.ones((2, 3), np.float32)),
-    "other dtype": lambda path: np.save(path, np.ones((4, 4), np.float64)),
 }
 
 

@@ -176,7 +176,10 @@ SUITES = {"squares": squares, "layers": layers, "shapes": shapes, "classes": cla
 
 
 def from_files(a_path: str | PathLike[str], b_path: str | PathLike[str]) -> Case:
-    """The product of two matrices in .npy files: one 2-D array each, both of one dtype.
+    """The product of two .npy files: a matrix each, or a stack of as many matrices each.
+
+    Numbers of two dtypes become those that NumPy promotes them to, of another byte order this machine's, before
+    anything is timed. Two raw bytes are bfloat16, as `numpy.save` writes it.
 
     Raises
     ------
@@ -185,16 +188,21 @@ def from_files(a_path: str | PathLike[str], b_path: str | PathLike[str]) -> Case
     """
     a_path, b_path = fspath(a_path), fspath(b_path)
     a, b = _open_matrix(a_path), _open_matrix(b_path)
-    if a.dtype != b.dtype:
-        raise ValueError(f"{b_path}: holds {b.dtype}, but {a_path} holds {a.dtype}; give both the same dtype")
-    if a.shape[1] != b.shape[0]:
+    try:
+        dtype = np.result_type(a.dtype, b.dtype).name
+    except TypeError:
+        raise ValueError(f"{b_path}: holds {b.dtype}, but {a_path} {a.dtype}; NumPy has no common dtype") from None
+    if a.shape[-1] != b.shape[-2]:
         raise ValueError(
-            f"{b_path}: has {b.shape[0]} rows, but {a_path} has {a.shape[1]} columns; A @ B needs them equal"
+            f"{b_path}: has {b.shape[-2]} rows, but {a_path} has {a.shape[-1]} columns; A @ B needs them equal"
         )
-    m, k = a.shape
-    n = b.shape[1]
-    layout = _letter(a) + _letter(b) + "C"
-    return Case("files", f"{m}x{n}x{k}", m, n, k, str(a.dtype), a_path, b_path, layout)
+    if a.shape[:-2] != b.shape[:-2]:
+        raise ValueError(
+            f"{b_path}: holds {_count(b)}, but {a_path} {_count(a)}; give as many of both (a stack by one matrix is "
+            "one product: A.reshape(-1, k) @ B)"
+        )
+    (m, k), n, batch = a.shape[-2:], b.shape[-1], len(a) if a.ndim == 3 else 1
+    return Case("files", extents(batch, m, n, k), m, n, k, dtype, a_path, b_path, _letter(a) + _letter(b) + "C", batch)
 
 
 def operands(case: Case) -> tuple[Array, Array]:
@@ -209,7 +217,8 @@ def operands(case: Case) -> tuple[Array, Array]:
         Of shape (m, k) and (k, n); stacks (batch, m, k) and (batch, k, n) if `batch` is over 1.
     """
     if case.a_path is not None and case.b_path is not None:
-        return np.load(case.a_path, allow_pickle=False), np.load(case.b_path, allow_pickle=False)
+        a, b = (_read_as_saved(np.load(path, allow_pickle=False)) for path in (case.a_path, case.b_path))
+        return a.astype(dtype_of(case.dtype), copy=False), b.astype(dtype_of(case.dtype), copy=False)
     rng = np.random.default_rng([case.m, case.n, case.k, DTYPES.index(case.dtype)])
     return tuple(
         laid_out(_random(rng, (*_stack(case), *shape), dtype_of(case.dtype), case.k), letter)
@@ -246,29 +255,42 @@ def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, k: i
     return rng.random(shape, np.float64 if dtype.itemsize == 8 else np.float32).astype(dtype, copy=False)
 
 
-def _open_matrix(path: str) -> np.memmap[Any, Any]:
-    """Map a file whose matrix can be measured; ValueError with one line for any other file."""
+def _open_matrix(path: str) -> Array:
+    """Map a file whose matrices can be measured; ValueError with one line for any other file."""
     check_regular(path)
     try:
         # Not np.load: it takes other kinds of file too, and speaks of pickles when it finds none of them.
         with np.errstate(over="ignore"):  # a header may claim any size
-            matrix = open_memmap(path, mode="r")
+            matrix = _read_as_saved(open_memmap(path, mode="r"))
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror or error}") from None
     except Exception as error:  # a damaged header can raise nearly anything
         what = shortened(printable(str(error)), 100)
         raise ValueError(f"{path}: not a readable .npy file ({what})") from None
-    if matrix.ndim != 2:
-        raise ValueError(f"{path}: holds a {matrix.ndim}-D array; a 2-D matrix is needed")
-    if not matrix.dtype.isnative or matrix.dtype.name not in DTYPES:
-        raise ValueError(f"{path}: holds {matrix.dtype}; integers, bool, float16 to float64 or complex numbers in "
-                         "this machine's byte order are needed")
+    if matrix.ndim not in (2, 3):
+        raise ValueError(f"{path}: holds a {matrix.ndim}-D array; a matrix or a stack of matrices is needed")
+    if matrix.dtype.name not in DTYPES:
+        raise ValueError(f"{path}: holds {matrix.dtype}; integers, bool, float16 to float64, bfloat16 or complex "
+                         "numbers are needed")
     if matrix.size == 0:
-        raise ValueError(f"{path}: is empty ({matrix.shape[0]} x {matrix.shape[1]}): nothing to measure")
+        raise ValueError(f"{path}: is empty ({' x '.join(map(str, matrix.shape))}): nothing to measure")
     if not np.isfinite([matrix.min(), matrix.max()]).all():
         raise ValueError(f"{path}: holds NaN or infinity, so no product with it can be checked")
     return matrix
 
 
-def _letter(matrix: Array) -> str:
-    return "C" if matrix.flags.c_contiguous else "F"
+def _read_as_saved(x: Array) -> Array:
+    """An array from a .npy file, in this machine's byte order; `numpy.save` writes bfloat16 as two raw bytes."""
+    if x.dtype == "V2":
+        return x.view(dtype_of("bfloat16"))
+    return x.astype(x.dtype.newbyteorder("="), copy=False)
+
+
+def _count(x: Array) -> str:
+    return f"a stack of {len(x)}" if x.ndim == 3 else "one matrix"
+
+
+def _letter(x: Array) -> str:
+    if x.flags.c_contiguous:
+        return "C"
+    return "F" if x.swapaxes(-1, -2).flags.c_contiguous else "S"

@@ -12,14 +12,14 @@ from gemmlab._cpu import isa
 cdef extern from "loops.h" nogil:
     ctypedef void (*repeated)(long long) noexcept nogil
     ctypedef struct fma_loops:
-        repeated vectors[2]
+        repeated vectors[3]
         repeated scalars[2]
-        int vector_flops[2]
+        int vector_flops[3]
         int scalar_flops
         repeated additions
         int additions_an_iteration
 
-DTYPES = ("float32", "float64")
+DTYPES = ("float32", "float64", "int8")  # int8: of vectors alone
 
 
 cdef class Loops:
@@ -30,20 +30,30 @@ cdef class Loops:
     def __init__(self, str isa_name=None):
         self.loops = <const fma_loops *> <size_t> isa.table("gemmlab.roofline.loops", "fma", isa_name)
 
+    def dtypes(self, bint scalar=False):
+        """The dtypes that have a loop, of vectors or of single numbers."""
+        return DTYPES[:2] if scalar or self.loops.vectors[2] is NULL else DTYPES
+
     def flops_per_iteration(self, str dtype not None, bint scalar=False):
-        """Floating-point operations of one iteration on one thread: two a multiply-add."""
-        cdef int of_dtype = number_of(dtype)
+        """Operations of one iteration on one thread: two a multiply-add."""
+        cdef int of_dtype = self.number_of(dtype, scalar)
         return self.loops.scalar_flops if scalar else self.loops.vector_flops[of_dtype]
 
     def run(self, str dtype not None, int threads, long long iterations, bint scalar=False):
         """Seconds that `threads` threads take for `iterations` iterations each, all at the same time."""
-        cdef int of_dtype = number_of(dtype)
+        cdef int of_dtype = self.number_of(dtype, scalar)
         return seconds(self.loops.scalars[of_dtype] if scalar else self.loops.vectors[of_dtype], threads, iterations)
 
     def clock_ghz(self, int threads, long long iterations):
         """The clock of the slowest of `threads` cores, from chains of additions that all do at the same time."""
         took_s = seconds(self.loops.additions, threads, iterations)
         return iterations * self.loops.additions_an_iteration / took_s / 1e9
+
+    cdef int number_of(self, str dtype, bint scalar) except -1:
+        dtypes = self.dtypes(scalar)
+        if dtype not in dtypes:
+            raise ValueError(f"the multiply-add loop does {', '.join(dtypes)}, not {dtype}")
+        return dtypes.index(dtype)
 
 
 cdef double seconds(repeated loop, int threads, long long iterations):
@@ -53,9 +63,3 @@ cdef double seconds(repeated loop, int threads, long long iterations):
         for _thread in prange(threads, num_threads=team, schedule="static", chunksize=1):
             loop(iterations)
     return perf_counter() - start
-
-
-cdef int number_of(str dtype) except -1:
-    if dtype not in DTYPES:
-        raise ValueError(f"the multiply-add loop does float32 and float64, not {dtype}")
-    return DTYPES.index(dtype)

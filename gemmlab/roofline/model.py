@@ -40,7 +40,7 @@ DEVICE_CACHES = {"L1": 128 << 20}
 # numbers counts as two operations and takes four of real ones. float16 and bfloat16 are converted to float32.
 _MULTIPLIED_IN = {
     "float16": ("float32", 1.0), "bfloat16": ("float32", 1.0), "complex64": ("float32", 0.25),
-    "complex128": ("float64", 0.25),
+    "complex128": ("float64", 0.25), "uint8": ("int8", 1.0),
 }  # fmt: skip
 # Our loops are not the best possible ones, and a machine's clock drifts: this much over a ceiling is no error.
 TOLERANCE = 0.05
@@ -161,7 +161,7 @@ class Roof:
         """The multiply-add rate in GFLOP/s: of one instruction set, or of the best.
 
         A dtype without a loop has the rate of the one that it is multiplied in: float16 and bfloat16 that of float32,
-        complex numbers, of which a multiply-add is four real ones, a quarter.
+        complex numbers, of which a multiply-add is four real ones, a quarter; uint8 that of int8.
         """
         wanted = {"ceiling": "fma", "dtype": dtype} | ({"isa": isa} if isa else {})
         return self._best("gflop_per_s", threads, wanted)

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import DOCS, SUPPORT
+from randomness import RNG
 
 import gemmlab
 from gemmlab._cpu import machine
@@ -131,12 +132,30 @@ def test_a_users_files(tmp_path):
     np.testing.assert_array_equal(a @ b, np.full((3, 5), 2.0))
 
 
+@pytest.mark.parametrize(("first", "second", "dtype"), [
+    ("float32", "float64", "float64"), ("int8", "float32", "float32"), (">f4", "<f8", "float64"), ("?", "int8", "int8"),
+    ("int64", "int64", "int64"), ("complex64", "float64", "complex128"), ("bfloat16", "bfloat16", "bfloat16"),
+    ("bfloat16", "float32", "float32"), ("float16", "float16", "float16"),
+])  # fmt: skip
+@pytest.mark.parametrize("stack", [(), (2,)], ids=["matrices", "stacks"])
+def test_files_of_any_dtype_are_one_product(tmp_path, first, second, dtype, stack):
+    pytest.importorskip("ml_dtypes")
+    a, b = (RNG.integers(0, 2, (*stack, *shape)).astype(kind) for shape, kind in (((3, 4), first), ((4, 5), second)))
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", b)
+    case = from_files(tmp_path / "a.npy", tmp_path / "b.npy")
+    assert (case.m, case.n, case.k, case.batch, case.dtype) == (3, 5, 4, *(stack or (1,)), dtype)
+    for given, read_ in zip((a, b), operands(case), strict=True):
+        assert read_.dtype.name == dtype
+        assert read_.dtype.isnative
+        np.testing.assert_array_equal(read_.astype(complex), given.astype(complex))
+
+
 BAD_FILES = {
     "missing": (None, "No such file"),
     "vector": (np.ones(4), "1-D"),
-    "integers": (np.ones((4, 4), int), "int64|int32"),
-    "single": (np.ones((4, 4), np.float32), "same dtype"),
-    "swapped": (np.ones((4, 4), np.dtype("f8").newbyteorder()), "byte order"),
+    "stack": (np.ones((2, 4, 4)), "a stack of 2, but"),
+    "times": (np.ones((4, 4), "m8[s]"), "complex numbers are needed"),
     "misfit": (np.ones((5, 4)), "has 5 rows"),
     "empty": (np.ones((4, 0)), "empty"),
     "nan": (np.full((4, 4), np.nan), "NaN"),

@@ -223,7 +223,8 @@ class TestCeilings:
         found = [record for record in measured if record["ceiling"] == "fma"]
         counts = cpu._thread_counts(2)
         kinds = {(record["isa"], record["dtype"], record["threads"]) for record in found}
-        assert len(found) == len(kinds) == (1 + len(cpu.available())) * 2 * len(counts)
+        dtypes = [cpu._dtypes(isa) for isa in (cpu.SCALAR, *cpu.available())]
+        assert len(found) == len(kinds) == sum(map(len, dtypes)) * len(counts)
         assert all(record["gflop_per_s"] > 0 for record in found)
 
     def test_every_level_has_each_operation(self, measured):
@@ -295,5 +296,13 @@ class TestLoops:
     def test_an_unknown_dtype(self):
         fma_loop = Loops()
         assert fma_loop.flops_per_iteration("float32") == 2 * fma_loop.flops_per_iteration("float64")
-        with pytest.raises(ValueError, match="not int8"):
-            fma_loop.run("int8", 1, 1)
+        for dtype, is_scalar in (("int64", False), ("int8", True)):
+            with pytest.raises(ValueError, match=f"not {dtype}"):
+                fma_loop.run(dtype, 1, 1, is_scalar)
+
+    @pytest.mark.skipif("int8" not in Loops().dtypes(), reason="no int8 loop for this processor")
+    def test_int8_is_multiplied_by_groups(self):
+        fma_loop = Loops()
+        assert fma_loop.flops_per_iteration("int8") in (2 * fma_loop.flops_per_iteration("float32"),
+                                                        4 * fma_loop.flops_per_iteration("float32"))
+        assert fma_loop.run("int8", 1, 10) > 0

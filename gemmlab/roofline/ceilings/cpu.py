@@ -65,7 +65,7 @@ def measure_ceilings(*, seconds: float = 12.0, threads: int | None = None, bandw
     counts = _thread_counts(threads)
     loops = [
         MultiplyAdds(isa, dtype, count)
-        for count in counts for isa in (SCALAR, *available()) for dtype in ("float32", "float64")
+        for count in counts for isa in (SCALAR, *available()) for dtype in _dtypes(isa)
     ]  # fmt: skip
     part_s = seconds * (FMA_SHARE_OF_TIME if bandwidth else 1) / FMA_PARTS / len(loops)
     end_s = perf_counter() + max(LATE * seconds, MIN_LATE_S)
@@ -76,6 +76,10 @@ def measure_ceilings(*, seconds: float = 12.0, threads: int | None = None, bandw
         for count in counts[part : part + 1] if bandwidth else ():
             memory += measure_bandwidths(count, seconds * (1 - FMA_SHARE_OF_TIME) / len(counts), end_s)
     return [loop.record() for loop in loops] + memory
+
+
+def _dtypes(isa: str) -> tuple[str, ...]:
+    return Loops(None).dtypes(scalar=True) if isa == SCALAR else Loops(isa).dtypes()
 
 
 def _thread_counts(threads: int | None) -> list[int]:

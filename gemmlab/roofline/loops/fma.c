@@ -1,4 +1,5 @@
-/* How many multiply-adds a second: chains of a = a * x + y that never touch memory, of vectors and of single numbers.
+/* How many multiply-adds a second: chains that never touch memory, a = a * x + y of vectors and of single numbers, and
+   of whole numbers a = a + x * x, where x is a group of narrow numbers whose products are added to one of 32 bits.
 
    A multiply-add takes about 4 cycles, and a core starts 2 in each (large ARM cores 4), so 8 (16)
    independent chains keep it busy. x86-64-v2 has no fused multiply-add: a multiply and an add follow each
@@ -42,6 +43,37 @@ DEFINE_MULTIPLY_ADDS(multiply_adds_float64, double, VECTOR_OF(double))
 DEFINE_MULTIPLY_ADDS(scalar_multiply_adds_float32, float, float)
 DEFINE_MULTIPLY_ADDS(scalar_multiply_adds_float64, double, double)
 
+/* int8: by `vpdpbusd` four products a lane; without it, numbers widened to 16 bits, by `pmaddwd` two. */
+#if defined(__SSE2__)
+#include <immintrin.h>
+typedef int whole __attribute__((vector_size(VECTOR_BYTES)));
+#if VECTOR_BYTES == 64
+#define ADD_PRODUCTS(a) (whole)_mm512_add_epi32((__m512i)a, _mm512_madd_epi16((__m512i)x, (__m512i)x))
+#elif VECTOR_BYTES == 32
+#define ADD_PRODUCTS(a) (whole)_mm256_add_epi32((__m256i)a, _mm256_madd_epi16((__m256i)x, (__m256i)x))
+#else
+#define ADD_PRODUCTS(a) (whole)_mm_add_epi32((__m128i)a, _mm_madd_epi16((__m128i)x, (__m128i)x))
+#endif
+/* x is not known to the compiler in each chain: else it would multiply once. */
+#define START_WHOLE(i)  whole a##i = {i};
+#define EXTEND_WHOLE(i) __asm__ volatile("" : "+" KEEP(x)); a##i = ADD_PRODUCTS(a##i);
+#define DEFINE_WHOLE(name, attributes)                                        \
+    attributes static void name(long long iterations) {                       \
+        whole x = {3};                                                        \
+        FOR_EACH_CHAIN(START_WHOLE)                                           \
+        for (long long i = 0; i < iterations; i++) {                          \
+            FOR_EACH_CHAIN(EXTEND_WHOLE)                                      \
+            FOR_EACH_CHAIN(KEEP_CHAIN)                                        \
+        }                                                                     \
+    }
+DEFINE_WHOLE(multiply_adds_int8, )
+#if VECTOR_BYTES == 64
+#undef ADD_PRODUCTS
+#define ADD_PRODUCTS(a) (whole)_mm512_dpbusd_epi32((__m512i)a, (__m512i)x, (__m512i)x)
+DEFINE_WHOLE(multiply_adds_int8_vnni, __attribute__((target("avx512vnni"))))
+#endif
+#endif
+
 /* A multiply and an add for each lane of each chain. */
 #define FLOPS_OF(lanes) (2 * CHAINS * (lanes))
 
@@ -58,7 +90,7 @@ static void additions(long long iterations) {
 #undef ADD
 }
 
-static const fma_loops LOOPS = {
+static fma_loops LOOPS = {
     .vectors = {multiply_adds_float32, multiply_adds_float64},
     .scalars = {scalar_multiply_adds_float32, scalar_multiply_adds_float64},
     .vector_flops = {FLOPS_OF(VECTOR_BYTES / 4), FLOPS_OF(VECTOR_BYTES / 8)},
@@ -67,4 +99,13 @@ static const fma_loops LOOPS = {
     .additions_an_iteration = ADDITIONS,
 };
 
-__attribute__((visibility("default"))) const void *gemmlab_kernels(void) { return &LOOPS; }
+__attribute__((visibility("default"))) const void *gemmlab_kernels(void) {
+#if defined(__SSE2__)
+    LOOPS.vectors[2] = multiply_adds_int8, LOOPS.vector_flops[2] = FLOPS_OF(VECTOR_BYTES / 2);
+#if VECTOR_BYTES == 64
+    if (__builtin_cpu_supports("avx512vnni"))
+        LOOPS.vectors[2] = multiply_adds_int8_vnni, LOOPS.vector_flops[2] = FLOPS_OF(VECTOR_BYTES);
+#endif
+#endif
+    return &LOOPS;
+}
