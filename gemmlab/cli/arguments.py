@@ -193,8 +193,9 @@ def _product(product: argparse.ArgumentParser) -> None:
 
 
 def _gpp(gpp: argparse.ArgumentParser) -> None:
-    gpp.add_argument("sizes", nargs=4, type=_size, metavar="N",
-                     help="bands, occupied bands, columns of eps, nodes a group, such as 512 2 32768 20")  # fmt: skip
+    gpp.add_argument("sizes", nargs="+", metavar="N",
+                     help="bands, occupied bands, columns of eps, nodes a group, such as 512 2 32768 20; or a file of "
+                          "the inputs, .npz or .h5")  # fmt: skip
     gpp.add_argument("--form", default="fused", help="fused, factored, npgw and others: see the docs (fused)")
     gpp.add_argument("--backend", help="who multiplies; for a form on a device its runtime, such as opencl:1")
     gpp.add_argument("--inputs", choices=("constant", "away", "near"), default="constant",
@@ -284,13 +285,6 @@ def _count(text: str) -> int:
         if int(text) >= 1:
             return int(text)
     raise argparse.ArgumentTypeError(f"must be an integer of at least 1, not {text!r}")
-
-
-def _size(text: str) -> int:
-    with suppress(ValueError):
-        if int(text) >= 0:
-            return int(text)
-    raise argparse.ArgumentTypeError(f"must be an integer of at least 0, not {text!r}")
 
 
 def _threads(text: str) -> int | None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gemmlab.workloads.gpp_check import Check
     from gemmlab.workloads.postings_index import Ids, Index
 
+LONG_S = 60.0  # a longer call is not repeated: what is done once counts for little in it
 OPERATIONS = 43  # of the original loops, for each band, row, column and frequency, as the contest counts
 
 
@@ -23,13 +24,7 @@ def run_gpp(arguments: Namespace) -> int:
     """gemmlab gpp"""
     from gemmlab.workloads import gpp, gpp_check
 
-    _refuse_what_does_not_fit(arguments)
-    nend, inputs = arguments.nend, arguments.inputs
-    nb, nvband, ncouls, nodes = arguments.sizes
-    if inputs == "constant":
-        problem = gpp.Problem.constant(nb, nvband, ncouls, nodes, nend=nend)
-    else:
-        problem = gpp.Problem.random(nb, nvband, ncouls, nodes, nend, arguments.seed, inputs)
+    problem = _problem(arguments)
 
     def compute(part: Problem) -> SelfEnergy:
         return gpp.self_energy(part, arguments.form, arguments.backend, arguments.threads)
@@ -40,13 +35,35 @@ def run_gpp(arguments: Namespace) -> int:
             problem, arguments.form, arguments.backend, arguments.threads,
             lambda done, steps: show(done, steps, arguments.form),
         )  # fmt: skip
-        seconds = perf_counter() - start
+        cold_s = perf_counter() - start
+        warm_s = None
+        if cold_s <= LONG_S:
+            start = perf_counter()
+            found = compute(problem)
+            warm_s = perf_counter() - start
     checked = gpp_check.check(problem, found, compute)
     if arguments.json:
-        print(json.dumps(_as_dict(problem, found, checked, seconds), indent=1))
+        print(json.dumps(_as_dict(problem, found, checked, cold_s, warm_s), indent=1))
     else:
-        print(_text(problem, found, checked, seconds))
+        print(_text(problem, found, checked, cold_s, warm_s))
     return 0 if checked.ok else 1
+
+
+def _problem(arguments: Namespace) -> Problem:
+    """The problem of a file, or of four sizes, which become integers."""
+    from gemmlab.workloads import gpp
+    from gemmlab.workloads.gpp_files import read_problem
+
+    given, nend, inputs = arguments.sizes, arguments.nend, arguments.inputs
+    if len(given) == 1:
+        return read_problem(given[0])
+    if len(given) != 4 or not all(text.isdecimal() and len(text) < 19 for text in given):
+        raise ValueError(f"give four whole numbers, such as 512 2 32768 20, or a file; not {' '.join(given)}")
+    arguments.sizes = nb, nvband, ncouls, nodes = [int(text) for text in given]
+    _refuse_what_does_not_fit(arguments)
+    if inputs == "constant":
+        return gpp.Problem.constant(nb, nvband, ncouls, nodes, nend=nend)
+    return gpp.Problem.random(nb, nvband, ncouls, nodes, nend, arguments.seed, inputs)
 
 
 def _refuse_what_does_not_fit(arguments: Namespace) -> None:
@@ -66,7 +83,7 @@ def _refuse_what_does_not_fit(arguments: Namespace) -> None:
         )
 
 
-def _text(problem: Problem, found: SelfEnergy, checked: Check, seconds: float) -> str:
+def _text(problem: Problem, found: SelfEnergy, checked: Check, cold_s: float, warm_s: float | None) -> str:
     from gemmlab.measure.table import seconds as in_words
     from gemmlab.workloads.gpp import FORMS
 
@@ -82,7 +99,10 @@ def _text(problem: Problem, found: SelfEnergy, checked: Check, seconds: float) -
     lines += [f"{'static':>9}  {_complex(found.achs)}", ""]
     lines.append(f"error     {checked.error:.1e} against {checked.against}" + ", TOO LARGE" * (not checked.ok))
     parts = ", ".join(f"{name} {in_words(part)}" for name, part in found.parts_s.items())
+    seconds = cold_s if warm_s is None else warm_s
     lines.append(f"time      {in_words(seconds)}: {parts}")
+    if warm_s is not None:
+        lines.append(f"cold      {in_words(cold_s)}: the first call, with all that is done once")
     rate = _operations(problem) / seconds / 1e9
     lines.append(f"rate      {rate:.4g} GFLOP/s, as the contest counts: {OPERATIONS} operations a term")
     return "\n".join(lines)
@@ -96,17 +116,20 @@ def _operations(problem: Problem) -> float:
     return float(OPERATIONS * problem.nb * problem.ngpown * problem.ncouls * problem.nend)
 
 
-def _as_dict(problem: Problem, found: SelfEnergy, checked: Check, seconds: float) -> dict[str, object]:
+def _as_dict(
+    problem: Problem, found: SelfEnergy, checked: Check, cold_s: float, warm_s: float | None
+) -> dict[str, object]:
     def pairs(values: object) -> list[list[float]]:
         import numpy as np
 
         return [[float(x.real), float(x.imag)] for x in np.atleast_1d(np.asarray(values))]
 
+    seconds = cold_s if warm_s is None else warm_s
     return {
         "nb": problem.nb, "nvband": problem.nvband, "ncouls": problem.ncouls, "ngpown": problem.ngpown,
         "wx": problem.wx.tolist(), "ach": pairs(found.ach), "asx": pairs(found.asx), "achs": pairs(found.achs)[0],
         "form": found.form, "error": checked.error, "checked_against": checked.against, "seconds": seconds,
-        "parts_s": found.parts_s, "gflop_per_s": _operations(problem) / seconds / 1e9,
+        "cold_seconds": cold_s, "parts_s": found.parts_s, "gflop_per_s": _operations(problem) / seconds / 1e9,
     }  # fmt: skip
 
 

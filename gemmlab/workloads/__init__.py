@@ -2,6 +2,7 @@
 
     gpp.py              the self-energy of the general plasmon pole model: its forms, from loops to a fused product
     gpp_problem.py      its inputs, their closed form, and its weights in NumPy
+    gpp_files.py        them from a file
     gpp_device.py       its forms on a device
     gpp_check.py        whether a result is right
     postings.py         posting lists: intersections of the lists of many queries, by several methods
