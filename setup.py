@@ -10,7 +10,7 @@ may be shared with another library: exceptions, type information and the C++ lib
 
 import compileall
 import os
-import platform
+import runpy
 import shutil
 import subprocess
 import sys
@@ -19,6 +19,7 @@ import warnings
 from copy import copy
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 
 import Cython
 import numpy
@@ -44,33 +45,17 @@ C_HEADERS = [path.as_posix() for folder in ("gemmlab/_cpu", ROOFLINE, WORKLOADS,
              for path in Path(folder).rglob("*.h")]
 CXX_HEADERS = [*C_HEADERS, *(path.as_posix() for path in Path("gemmlab/_cpu").rglob("*.hpp"))]
 
-GNU_STYLE = os.name != "nt"
-MACHINE = platform.machine().lower()
-X86, AARCH64 = MACHINE in ("x86_64", "amd64"), MACHINE in ("aarch64", "arm64")
-V4 = ["-march=x86-64-v4", "-mprefer-vector-width=512"]
-ISA_FLAGS = {"v4": V4, "v3": ["-march=x86-64-v3"], "v2": ["-march=x86-64-v2"]}
+FLAGS = SimpleNamespace(**runpy.run_path("gemmlab/_cpu/flags.py"))  # without an import of gemmlab
+GNU_STYLE, ISA_FLAGS = FLAGS.GNU_STYLE, FLAGS.ISA_FLAGS
 EXTRA_FLAGS = {  # what only some CPUs of x86-64-v4 have, for cpu-packed
-    "dot": [*V4, "-mavx512bf16", "-mavx512vnni"],
-    "amx": [*V4, "-mamx-tile", "-mamx-bf16", "-mamx-int8"],
-}
-if not (X86 and GNU_STYLE):
-    ISA_FLAGS, EXTRA_FLAGS = {"neon" if AARCH64 and GNU_STYLE else "plain": []}, {}
-
-# A rung's loops stay as they are written: GCC's unroll-and-jam would turn one rung into another. And every
-# multiply-add is fused: for some processors GCC leaves chains of them unfused, and a tile of one row had other bits.
-# On AArch64, instructions ordered before registers are assigned make a register tile spill.
-GNU_FLAGS = ["-O3", "-g0", "-ffp-contract=fast", "--param=avoid-fma-max-bits=0", "-fno-loop-unroll-and-jam",
-             "-fno-schedule-insns"]
-RUNG_FLAGS = ["-fno-tree-loop-distribute-patterns"]  # no `rep stos` to clear a buffer of eight vectors: it takes longer
-LINE_FLAGS = ["-g1", "-gdwarf-4", f"-ffile-prefix-map={os.getcwd()}=."]  # of rungs: `gemmlab asm` shows their lines
-# Their inner loops have one vector in each pass, and as many instructions for addresses and the loop's end.
-UNROLLED, UNROLLED_FLAGS = (".ikj", ".blocked"), ["-funroll-loops"]
+    "dot": [*FLAGS.V4, "-mavx512bf16", "-mavx512vnni"],
+    "amx": [*FLAGS.V4, "-mamx-tile", "-mamx-bf16", "-mamx-int8"],
+} if "v4" in ISA_FLAGS else {}
+LINE_FLAGS = [*FLAGS.LINE_FLAGS, f"-ffile-prefix-map={os.getcwd()}=."]
 # Both cases of a choice are computed, so that a loop of choices runs in vectors; without OpenMP too.
 WORKLOAD_FLAGS = ["-fno-trapping-math", "-fopenmp-simd"]
 # They call the loops of libraries, and have none that takes time.
 CALLERS, CALLER_FLAGS = ("._postings", "._gpp", "._fma", "._stream", "._features"), ["-O1"]
-CXX_FLAGS = ["-std=c++20", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-fvisibility=hidden",
-             "-Wno-uninitialized"]  # GCC 12 warns of its own intrinsics
 OPENMP_CHOICES = [(["-fopenmp"], ["-fopenmp"]), (["-Xpreprocessor", "-fopenmp"], ["-lomp"]), (["/openmp:llvm"], [])]
 OPENMP_PROBE = "#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n"
 CXX_PROBE = """
@@ -138,20 +123,20 @@ class BuildExt(build_ext):
         line_flags: list[str] = []
         if self.compiler.compiler_type == "unix":
             line_flags = self.accepted(LINE_FLAGS)
-            compile_flags = self.accepted(GNU_FLAGS)
-            rung_flags, unrolled_flags = self.accepted(RUNG_FLAGS), self.accepted(UNROLLED_FLAGS)
+            compile_flags = self.accepted(FLAGS.GNU_FLAGS)
+            rung_flags, unrolled_flags = self.accepted(FLAGS.RUNG_FLAGS), self.accepted(FLAGS.UNROLLED_FLAGS)
             workload_flags, caller_flags = self.accepted(WORKLOAD_FLAGS), self.accepted(CALLER_FLAGS)
-        if not self.probe(CXX_PROBE, CXX_FLAGS, [], ".cpp"):
+        if not self.probe(CXX_PROBE, FLAGS.CXX_FLAGS, [], ".cpp"):
             raise CompileError("gemmlab needs a C++20 compiler, GCC 12 or Clang (on Debian or Ubuntu: apt install g++)")
         for each in self.extensions:
             of_folder = rung_flags if each.name.startswith("gemmlab._cpu.rungs") else []
-            if each.name.endswith(UNROLLED):
+            if each.name.endswith(FLAGS.UNROLLED):
                 of_folder = of_folder + unrolled_flags
             if each.name.startswith("gemmlab.workloads.loops"):
                 of_folder = workload_flags
             if each.name.endswith(CALLERS):
                 of_folder = caller_flags
-            of_language = CXX_FLAGS if each.language == "c++" else of_folder
+            of_language = FLAGS.CXX_FLAGS if each.language == "c++" else of_folder
             of_language = of_language + line_flags * each.name.startswith("gemmlab._cpu.rungs")
             # In a library nothing is shared among threads, but for the rungs.
             threads = each.sources[0] not in (*LIBRARIES, SAMPLER) or each.sources[0].startswith(RUNGS)

@@ -13,6 +13,7 @@ from randomness import RNG
 
 import gemmlab
 from gemmlab import Param
+from gemmlab._cpu import flags, isa
 from gemmlab._registry import registered
 from gemmlab.cli import main, new_rung
 
@@ -219,3 +220,9 @@ def test_an_opencl_rung_multiplies_with_its_parameter_as_a_macro():
     assert [call.params for call in calls] == [{"width": 3}, {"width": 1}]
     moved = backend.traffic(gemmlab.Problem.from_call(a, b), {})
     assert moved == {"l1": 4 * 2 * 5 * 50 * 37 * 2, "dram": 4 * 2 * (5 * 37 + 37 * 50 + 5 * 50)}
+
+
+def test_a_package_is_compiled_as_the_rung_that_it_begins_with(folder):
+    assert main(["new-rung", "my-rung"]) == 0
+    text = (folder / "my-rung" / "setup.py").read_text(encoding="utf-8")
+    assert text.split('RUNG_FLAGS = """')[1].split('"""')[0].split() == flags.of_ikj(isa.chosen())

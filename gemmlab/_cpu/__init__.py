@@ -7,6 +7,7 @@
     layouts.py           operands as a rung or a BLAS takes them, copied where needed
     threads/             how many threads a product gets, and the team that cpu-packed has of its own
     _driver.pyx          calls a rung or a BLAS over a batch of matrices, without the GIL
+    flags.py             how a compiler is asked for rungs
     isa.py               which build of the kernels runs here
     _features.pyx        what this CPU has, and this build, by cpu_features.h
     machine.py           caches, CPUs, names

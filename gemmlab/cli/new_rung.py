@@ -19,6 +19,9 @@ from importlib.resources.abc import Traversable
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
+from textwrap import fill
+
+from gemmlab._cpu import flags, isa
 
 LANGUAGES = ("cython", "opencl")
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -51,6 +54,7 @@ def run_new_rung(arguments: Namespace) -> int:
     name, language = arguments.name, arguments.language
     package = f"gemmlab_{name.replace('-', '_')}"  # not the folder's name: in its parent that would be another module
     words = {**WORDS[language], "name": name, "package": package, "backend": _backend(name, language)}
+    words["flags"] = fill(" ".join(flags.of_ikj(isa.chosen())), 100, break_on_hyphens=False)
     _check(words)
     texts = {path: Template(text).substitute(words) for path, text in _templates(language, package)}
     _write(Path(name), texts)

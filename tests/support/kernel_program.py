@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-import ast
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -20,13 +20,9 @@ PROGRAMS = {"aarch64-linux-gnu-g++": "g++-aarch64-linux-gnu", "qemu-aarch64": "q
 
 
 def flags() -> list[str]:
-    """What setup.py compiles cpu-packed with; the module cannot be imported without setuptools."""
-    assigned = {
-        node.targets[0].id: node.value
-        for node in ast.parse((ROOT / "setup.py").read_text(encoding="utf-8")).body
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-    }
-    return [*ast.literal_eval(assigned["GNU_FLAGS"]), *ast.literal_eval(assigned["CXX_FLAGS"]), *INCLUDE]
+    """What cpu-packed is compiled with."""
+    found = runpy.run_path(str(CPU / "flags.py"))
+    return [*found["GNU_FLAGS"], *found["CXX_FLAGS"], *INCLUDE]
 
 
 def compiled(compiler: str, source: Path, folder: Path, *options: str) -> Path:
