@@ -35,17 +35,16 @@ def run_gpp(arguments: Namespace) -> int:
             problem, arguments.form, arguments.backend, arguments.threads,
             lambda done, steps: show(done, steps, arguments.form),
         )  # fmt: skip
-        cold_s = perf_counter() - start
-        warm_s = None
+        cold_s = seconds = perf_counter() - start
         if cold_s <= LONG_S:
             start = perf_counter()
             found = compute(problem)
-            warm_s = perf_counter() - start
+            seconds = perf_counter() - start
     checked = gpp_check.check(problem, found, compute)
     if arguments.json:
-        print(json.dumps(_as_dict(problem, found, checked, cold_s, warm_s), indent=1))
+        print(json.dumps(_as_dict(problem, found, checked, seconds, cold_s), indent=1))
     else:
-        print(_text(problem, found, checked, cold_s, warm_s))
+        print(_text(problem, found, checked, seconds, cold_s))
     return 0 if checked.ok else 1
 
 
@@ -83,7 +82,7 @@ def _refuse_what_does_not_fit(arguments: Namespace) -> None:
         )
 
 
-def _text(problem: Problem, found: SelfEnergy, checked: Check, cold_s: float, warm_s: float | None) -> str:
+def _text(problem: Problem, found: SelfEnergy, checked: Check, seconds: float, cold_s: float) -> str:
     from gemmlab.measure.table import seconds as in_words
     from gemmlab.workloads.gpp import FORMS
 
@@ -99,9 +98,8 @@ def _text(problem: Problem, found: SelfEnergy, checked: Check, cold_s: float, wa
     lines += [f"{'static':>9}  {_complex(found.achs)}", ""]
     lines.append(f"error     {checked.error:.1e} against {checked.against}" + ", TOO LARGE" * (not checked.ok))
     parts = ", ".join(f"{name} {in_words(part)}" for name, part in found.parts_s.items())
-    seconds = cold_s if warm_s is None else warm_s
     lines.append(f"time      {in_words(seconds)}: {parts}")
-    if warm_s is not None:
+    if seconds != cold_s:  # not one call alone
         lines.append(f"cold      {in_words(cold_s)}: the first call, with all that is done once")
     rate = _operations(problem) / seconds / 1e9
     lines.append(f"rate      {rate:.4g} GFLOP/s, as the contest counts: {OPERATIONS} operations a term")
@@ -117,14 +115,13 @@ def _operations(problem: Problem) -> float:
 
 
 def _as_dict(
-    problem: Problem, found: SelfEnergy, checked: Check, cold_s: float, warm_s: float | None
+    problem: Problem, found: SelfEnergy, checked: Check, seconds: float, cold_s: float
 ) -> dict[str, object]:
     def pairs(values: object) -> list[list[float]]:
         import numpy as np
 
         return [[float(x.real), float(x.imag)] for x in np.atleast_1d(np.asarray(values))]
 
-    seconds = cold_s if warm_s is None else warm_s
     return {
         "nb": problem.nb, "nvband": problem.nvband, "ncouls": problem.ncouls, "ngpown": problem.ngpown,
         "wx": problem.wx.tolist(), "ach": pairs(found.ach), "asx": pairs(found.asx), "achs": pairs(found.achs)[0],
