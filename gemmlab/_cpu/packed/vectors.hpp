@@ -238,16 +238,15 @@ template <class Kind, class S, bool TURNED> struct ByVector {
         UNROLL for (int v = 0; v < VECTORS; v++) put(sum.of[v].whole(), x, i + v, before);
     }
     static INLINE void short_columns(const Tile &x, Count before) {
-        constexpr int VECTORS = PARTS == 1 ? 2 : 1;
-        Count i = 0;
-        for (; (i + VECTORS - 1) * ROWS < x.rows + before; i += VECTORS) add_short<VECTORS>(x, i, before);
-        for (; i * ROWS < x.rows + before; i++) add_short<1>(x, i, before);
+        constexpr int VECTORS = PARTS == 1 ? 2 : 1;  // one that begins after the end is the last one again
+        for (Count i = 0; i * ROWS < x.rows + before; i += VECTORS) add_short<VECTORS>(x, i, before);
     }
 
     static void columns(const Tile &given) {
         const Tile x = given;
         const Count before = before_first(x), end = x.rows + before;
-        if (LEAVES > 1 && x.depth <= max(COLUMNS_AT_ONCE, CHAIN_AT_ONCE * LEAVES)) return short_columns(x, before);
+        if constexpr (LEAVES > 1 && sizeof(S) == PARTS * sizeof(T))  // narrow numbers take less code, which compiles sooner
+            if (x.depth <= max(COLUMNS_AT_ONCE, CHAIN_AT_ONCE * LEAVES)) return short_columns(x, before);
         Partial sums[LEVELS][MOST + 1];
         for (Count i = 0; i < LEAVES; i++) {
             int level = __builtin_popcountll(i);
