@@ -330,7 +330,7 @@ template <int... I> CountedKernel counted_kernel(const Kernel &kernel, std::inte
 // Products
 
 /* What was done, of one kernel. */
-enum { FIRST_IN_PLACE = 1, FIRST_VECTOR = 4, OF_PIECES = 7, OF_SLICES, BATCHES, PACKED_B, ACCUMULATED, MIRRORED, WAYS };
+enum { FIRST_IN_PLACE = 1, FIRST_VECTOR = 4, OF_PIECES = 7, OF_SLICES, BATCHES, PACKED_B, ACCUMULATED, SQUARES, LOWER_HALF, WAYS };
 
 /* How the first part of a product is multiplied. */
 int way_of(const Part &part) {
@@ -339,7 +339,7 @@ int way_of(const Part &part) {
 }
 constexpr const char *NAMES[] = {"five loops", "strips", "rows of C", "rows of B", "dot products",
                                  "a vector by columns", "a vector by rows", "pieces", "slices of k", "batches", "packed B", "accumulated",
-                                 "squares, mirrored"};
+                                 "in squares, mirrored", "the lower half, mirrored"};
 struct Done {
     long products, ways[WAYS];
 };
@@ -379,9 +379,11 @@ bool is_kept(const char *end) {
     return true;
 }
 
-/* A grid for the threads, whatever it costs: sums of few numbers alone are in slices. Squares have whole panels. */
+/* A grid for the threads, or half of a symmetric C, whatever it costs: sums of few numbers alone are in slices. Squares
+   have whole panels. */
 Shares random_shares(const Product &p) {
     const Count slices = p.threads > 1 && p.m * p.n < 5000 && one_in(2) ? ceil_div(p.k, p.kc) : 1;
+    if (is_symmetric(p) && one_in(3)) return {1, 0, 0, 1, true};
     if (is_symmetric(p) && p.n > p.kernel->nr && !one_in(4)) {
         const Count edge = round_up(from_to(1, p.n - 1), p.kernel->nr);
         if (edge < p.n) return {slices, edge, edge, 1, true};
@@ -437,7 +439,7 @@ bool run(Asked &x, bool pack, Done &done) {
     for (int way : {way_of(plan.parts[0][0][0]), in_pieces ? (int)OF_PIECES : -1,
                     plan.sharing == SLICES ? (int)OF_SLICES : -1, x.batch.axes ? (int)BATCHES : -1,
                     pack ? (int)PACKED_B : -1, p.accumulate ? (int)ACCUMULATED : -1,
-                    plan.is_mirrored ? (int)MIRRORED : -1})
+                    plan.is_mirrored ? (int)(plan.sharing == WHOLE ? LOWER_HALF : SQUARES) : -1})
         if (way >= 0) done.ways[way]++;
 
     Array whole_b = b;  // the packed one, for each product of a batch
@@ -620,7 +622,7 @@ bool check(const Kernel &real, long products, bool covers) {
         Asked x = asked(kernel, Shape::FEW_ROWS);
         if (!run(x, false, done)) return false;
     }
-    for (int attempt = 0; kernel.mirror && attempt < 500 && !done.ways[MIRRORED]; attempt++) {
+    for (int attempt = 0; kernel.mirror && attempt < 500 && !(done.ways[SQUARES] && done.ways[LOWER_HALF]); attempt++) {
         Asked x = asked(kernel, Shape::SYMMETRIC);
         if (!run(x, false, done)) return false;
     }
@@ -636,7 +638,7 @@ bool check(const Kernel &real, long products, bool covers) {
     for (int way = 0; way < WAYS; way++) {
         const bool is_stored = way >= FIRST_IN_PLACE && way < FIRST_VECTOR;
         if ((is_stored && !in_place) || (way == FIRST_VECTOR + DOTS && !kernel.dot)
-            || (way == MIRRORED && !kernel.mirror) || (way == FIRST_VECTOR + COLUMNS && !kernel.column.columns) || (way == FIRST_VECTOR + ROWS && !kernel.row.rows))
+            || (way >= SQUARES && !kernel.mirror) || (way == FIRST_VECTOR + COLUMNS && !kernel.column.columns) || (way == FIRST_VECTOR + ROWS && !kernel.row.rows))
             continue;
         printf(" %ld %s,", done.ways[way], NAMES[way]);
         all = all && done.ways[way];

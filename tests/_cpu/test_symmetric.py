@@ -12,7 +12,7 @@ from gemmlab._cpu.packed_backend.backend import Packed
 
 DTYPES = [*(np.dtype(code).name for code in "fde?bBhHiIqQFD"), "bfloat16"]
 MIRRORED = [name for name in DTYPES if not name.startswith("complex")]
-SHAPES = [(150, 40), (129, 700), (300, 9), (64, 3000), (97, 1), (450, 260)]  # pieces, slices of k, and neither
+SHAPES = [(150, 40), (129, 700), (300, 9), (64, 3000), (97, 1), (450, 260)]  # squares, slices of k, tiles, and none
 
 
 def packed(a, b, **options):
@@ -72,7 +72,7 @@ def test_half_of_the_work_is_done(name, layout):
         calls = Packed().kernel.record(a, b, np.empty((700, 700), a.dtype))
         return sum(np.prod(extents) for what, extents, _ in calls if what.endswith("tile"))
 
-    assert multiplied(a, b) < 0.8 * multiplied(a, b.copy())
+    assert multiplied(a, b) < 0.6 * multiplied(a, b.copy())
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -46,6 +46,7 @@ struct Blocks {
     bool packs_a;
     Count kept;     // blocks of packed A
     bool separate;  // a strip's sums are in a separate accumulator until they are whole
+    bool lower;     // tiles above the diagonal of C are left out
     Count part;     // columns of a part of a block row of C at most
     Count rows_of_b;        // that are packed at a time
     Count of_a, of_thread;  // bytes of a packed block of A, and of all that a thread has
@@ -124,7 +125,7 @@ Blocks blocks_of(const Product &x) {
     const Kernel &kernel = *x.kernel;
     const Count max_b = max_b_bytes(x), nr = kernel.nr;
     Blocks blocks = {.mc = 0, .nc = x.n, .kr = x.k, .ns = 0, .packs_a = packs_a(x), .kept = 0, .separate = false,
-                     .part = x.n, .rows_of_b = rows_of_b_at_a_time(x), .of_a = 0, .of_thread = 0, .bytes = 0};
+                     .lower = false, .part = x.n, .rows_of_b = rows_of_b_at_a_time(x), .of_a = 0, .of_thread = 0, .bytes = 0};
     if (!x.packed) {
         const Count fit = max_b / bytes_of(kernel, x.k) & -nr;
         const Count columns = min(max_columns(x), max(fit, x.narrows ? nr : MIN_COLUMNS));
@@ -167,6 +168,7 @@ struct Block {
     const char *b;
     char *c; Count rs_c, cs_c;
     bool add, packed;
+    Count diagonal;  // the column where the first row meets the diagonal: tiles above it are left out
 };
 
 /* 2nd and 1st loop: a block of C. */
@@ -186,6 +188,7 @@ void multiply_block(const Kernel &kernel, const Block &x) {
         Count ir = 0;
         for (Count panel = 0; panel < panels.count; panel++, ir += tile.rows) {
             tile.rows = min(panels.rows(panel), x.rows - ir);
+            if (jr >= x.diagonal + ir + tile.rows) continue;
             tile.a = x.a + ir * row_of_a;
             tile.c = x.c + ir * x.rs_c + jr * x.cs_c;
             tiles[(tile.rows - 1) * kernel.vectors + ceil_div_2(tile.columns, kernel.lanes) - 1](tile);
@@ -281,7 +284,7 @@ void multiply_strip(const Product &x, const Blocks &blocks, const PartOfB &part,
         Block block = {.rows = strip.rows, .columns = strip.columns, .depth = depth,
                        .a = blocks.packs_a ? packed_a : a, .rs_a = x.rs_a, .cs_a = x.cs_a, .b = panels,
                        .c = whole.c, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = x.accumulate || part.pr + pc > 0,
-                       .packed = blocks.packs_a};
+                       .packed = blocks.packs_a, .diagonal = blocks.lower ? strip.ic - part.jc - strip.js : x.n};
         if (blocks.separate) block.c = sums, block.rs_c = whole.rs_from, block.cs_c = kernel.sum;
         multiply_block(kernel, block);
     }
@@ -294,9 +297,10 @@ void multiply_part(const Product &x, const Blocks &blocks, const PartOfB &part, 
     share_out(x.threads, ceil_div(x.m, blocks.mc) * across, [&](int member, Pieces &pieces) {
         for (Count piece, packed = -1; (piece = pieces.take()) >= 0;) {
             const Count i = piece / across, at = piece % across, ic = i * blocks.mc;
-            const Count end = min(part.columns, share(panels, at + 1, across) * nr);
+            const Count rows = min(blocks.mc, x.m - ic), last = blocks.lower ? round_up_2(ic + rows - part.jc, nr) : part.columns;
+            const Count end = min(min(part.columns, last), share(panels, at + 1, across) * nr);
             for (Count js = share(panels, at, across) * nr; js < end; js += blocks.ns, packed = i)
-                multiply_strip(x, blocks, part, {.ic = ic, .rows = min(blocks.mc, x.m - ic), .js = js,
+                multiply_strip(x, blocks, part, {.ic = ic, .rows = rows, .js = js,
                                                  .columns = min(blocks.ns, end - js), .pack = i != packed},
                                of_threads + member * blocks.of_thread);
         }

@@ -51,7 +51,7 @@ struct Plan {
     Count rows, columns;   // of a piece
     Count down, across;    // pieces
     Count below;           // pieces one below the other that come one after the other
-    bool is_mirrored;      // pieces on the diagonal of C and below it alone, which are mirrored to the other side
+    bool is_mirrored;      // pieces or tiles on the diagonal of C and below it alone, which are mirrored to the other side
     Count of_thread;       // bytes of a thread, if there are parts
     Count bytes;           // of the buffer
     Part parts[2][2][2];   // by whether the slice is the last one and smaller, and the rows, and the columns
@@ -129,6 +129,12 @@ void plan_part(const Product &whole, const Product &x, Part &part) {
     }
 }
 
+/* What is on the diagonal of C and below it, by the five loops. */
+void plan_lower(const Product &x, Part &part) {
+    part.strategy = FIVE_LOOPS, part.blocks = blocks_of(x), part.bytes = part.blocks.bytes;
+    part.blocks.lower = true;
+}
+
 /* The kind of a part, by its extents. */
 INLINE const Part &part_of(const Plan &plan, const Product &piece, Count kc) {
     return plan.parts[plan.sharing == SLICES && piece.k < kc][piece.m < plan.rows][piece.n < plan.columns];
@@ -167,7 +173,7 @@ void plan_shares(const Product &given, const Shares &shares, Plan &plan) {
     plan.is_mirrored = shares.is_mirrored;
     switch (plan.sharing) {
         case WHOLE:
-            plan_part(x, x, plan.parts[0][0][0]);
+            shares.is_mirrored ? plan_lower(x, plan.parts[0][0][0]) : plan_part(x, x, plan.parts[0][0][0]);
             plan.bytes = plan.parts[0][0][0].bytes;
             break;
         case PIECES:

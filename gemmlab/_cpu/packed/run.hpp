@@ -90,9 +90,27 @@ void run_slices(const Product &x, const Plan &plan) {
     }
 }
 
+/* What is below the diagonal, to the other side: the columns of a panel of B, below their square on the diagonal. */
+void mirror_lower(const Product &x) {
+    const Count nr = x.kernel->nr, panels = ceil_div_2(x.n, nr), bytes = x.kernel->result;
+    const Count count = pieces_of(x.threads, panels, (double)x.m * x.n * bytes / PIECE_BYTES);
+    share_out(x.threads, count, [&](int, Pieces &pieces) {
+        for (Count i; (i = pieces.take()) >= 0;)
+            for (Count j = share(panels, i, count) * nr, next; j < min(x.n, share(panels, i + 1, count) * nr); j = next) {
+                next = min(x.n, j + nr);
+                x.kernel->mirror({.kernel = x.kernel, .from = x.c + next * x.rs_c + j * x.cs_c, .rs_from = x.rs_c,
+                                  .c = x.c + j * x.rs_c + next * x.cs_c, .rs_c = x.rs_c, .cs_c = x.cs_c,
+                                  .rows = x.m - next, .columns = next - j, .add = false});
+            }
+    });
+}
+
 void run_shares(const Product &x, const Plan &plan) {
     switch (plan.sharing) {
-        case WHOLE: return run_part(x, plan.parts[0][0][0]);
+        case WHOLE:
+            run_part(x, plan.parts[0][0][0]);
+            if (plan.is_mirrored) mirror_lower(x);
+            return;
         case PIECES: return run_pieces(x, plan);
         case SLICES: return run_slices(x, plan);
     }

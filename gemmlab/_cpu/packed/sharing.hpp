@@ -3,7 +3,8 @@
 
        pieces of C      if they are multiplied in place
        slices of k      a small C: each part sums a block of kc in a partial result, and these are added in order
-       squares of C     where B is A', and C symmetric: those on its diagonal and below it, which are then mirrored
+       half of C        where B is A', and C symmetric: squares on its diagonal and below it, or the five loops' tiles
+                        there, which are then mirrored
 
    No bit depends on it: sums of blocks of k are added in the order of the five loops. */
 #pragma once
@@ -20,8 +21,10 @@ constexpr Count SLICED_C = 128 << 10;         // numbers of C at most
    core, for each step of k; a row of C, whose ends share a cache line with other parts; and a vector of a partial result.
    Found by timing all grids of some products on 2, 4 and 16 cores. */
 constexpr double OF_NUMBER = 2, OF_SHARED_ROW = 400, OF_PARTIAL = 8, OF_PART = 5000;
-/* The same of squares, and what a number of C costs that is mirrored. Found by timing edges with AVX2. */
-constexpr double OF_SQUARES_NUMBER = 1, OF_MIRRORED = 2, OF_SQUARE = 300, OF_SHARED_SQUARE = 3000;
+/* The same of squares, and what a number of C costs that is mirrored; and the vectors of a product for each thread that
+   pay for the three times that the team waits for the lower half. Found by timing some hundred products (Zen 3 and 4). */
+constexpr double OF_SQUARES_NUMBER = 1, OF_MIRRORED = 1, OF_SQUARE = 1000, OF_SHARED_SQUARE = 3000, OF_LOWER_HALF = 2e5;
+constexpr Count SHORT_STRIDED_K = 8;
 
 /* Threads take pieces of their part one after the other, and then of others' parts. Pieces are short, so that all end at
    the same time, but for rows that read B again, and for columns that read A again, or parts of rows of B in memory. */
@@ -32,7 +35,7 @@ constexpr Count STREAMED_BYTES = 8 << 10;                  // of a row of B that
 struct Shares {
     Count slices, rows, columns;
     Count below;              // pieces of a part, one below the other
-    bool is_mirrored = false; // the pieces are squares, and those above the diagonal are mirrored
+    bool is_mirrored = false; // half of C: the pieces are squares; without rows, tiles of the five loops
     double cost = 0;
 };
 constexpr Shares UNSHARED = {.slices = 1, .rows = 0, .columns = 0, .below = 1};
@@ -54,7 +57,7 @@ Grid best_grid(const Product &x, Count slices, bool packed) {
         const Count rows = ceil_div(x.m, down), columns = round_up_2(ceil_div(x.n, most / down), step);
         const Count across = ceil_div(x.n, columns), parts = slices * ceil_div(x.m, rows) * across;
         const double vectors = ceil_div_2(columns, lanes);
-        const double part = depth * (rows * vectors + OF_NUMBER * (rows + columns)) + OF_PART
+        const double part = depth * (rows * vectors + OF_NUMBER * (rows + columns)) + (x.threads > 1 ? OF_PART : OF_SQUARE)
                           + (across > 1 ? OF_SHARED_ROW * rows : 0);
         const double cost = ceil_div(parts, x.threads) * part + sums;
         if (!best.cost || cost < best.cost) best = {rows, min(columns, x.n), cost};
@@ -108,18 +111,35 @@ INLINE bool is_symmetric(const Product &x) {
    is multiplied, and the more parts there are. No squares if C is one panel wide. */
 Shares best_squares(const Product &x, Count slices) {
     const Count step = x.kernel->nr, depth = slices > 1 ? x.kc : x.k;
-    const double sums = slices > 1 ? slices * OF_PARTIAL * x.m * ceil_div_2(x.n, x.kernel->lanes) : 0;
     const double besides = x.threads > 1 ? OF_SHARED_SQUARE : OF_SQUARE;
+    const double sums = slices > 1 ? slices * OF_PARTIAL * x.m * ceil_div_2(x.n, x.kernel->lanes) : 0;
     Shares best = UNSHARED;
     for (Count across = 2, edge = x.m; edge > step; across += max(1, across / 4)) {
         edge = round_up_2(ceil_div(x.m, across), step);
         if (edge >= x.m) break;
-        const Count down = ceil_div(x.m, edge), parts = slices * down * (down + 1) / 2;
-        const double part = depth * edge * (ceil_div_2(edge, x.kernel->lanes) + 2 * OF_SQUARES_NUMBER);
-        const double cost = ceil_div(parts, x.threads) * (part + besides) + (sums + OF_MIRRORED * x.m * x.m) / 2 / x.threads;
+        Count vectors = 0, numbers = 0, parts = 0;  // of all squares in a slice
+        for (Count jc = 0; jc < x.n; jc += edge) {
+            const Count rows = x.m - jc, columns = min(edge, rows), squares = ceil_div(rows, edge);
+            vectors += rows * ceil_div_2(columns, x.kernel->lanes), numbers += rows + columns * squares, parts += squares;
+        }
+        const double part = depth * (vectors + OF_SQUARES_NUMBER * numbers) / parts + besides;
+        const double cost = ceil_div(slices * parts, x.threads) * part + (sums + OF_MIRRORED * x.m * x.m) / 2 / x.threads;
         if (!best.cost || cost < best.cost) best = {slices, edge, edge, 1, true, cost};
     }
     return best;
+}
+
+/* Whether the five loops multiply the lower half of a symmetric C, tile by tile: where squares would not be multiplied in
+   place, or would be gathered. */
+INLINE bool takes_lower_half(const Product &x) {
+    const bool pays = has_rows_of_b(x) ? x.n > FEW_ROWS && !is_short(x) : x.n > x.kernel->nr && x.k > SHORT_STRIDED_K;
+    const double vectors = (double)x.m * ceil_div_2(x.n, x.kernel->lanes) * x.k;
+    return pays && (x.threads == 1 || vectors > OF_LOWER_HALF * x.threads);
+}
+INLINE Shares lower_half(const Product &x) {
+    const double vectors = (double)x.m * (x.n + x.kernel->nr + x.kernel->mr) / 2 / x.kernel->lanes;
+    const double cost = (x.k * (vectors + OF_SQUARES_NUMBER * 2 * x.m) + OF_MIRRORED * x.m * x.m / 2) / x.threads;
+    return {1, 0, 0, 1, true, cost};
 }
 
 /* The rule. */
@@ -130,7 +150,8 @@ Shares shares_of(const Product &x) {
     const auto take_if_cheaper = [&](const Shares &squares) {
         if (squares.is_mirrored && squares.cost < best.cost) best = squares;
     };
-    take_if_cheaper(best_squares(x, 1));
+    if (takes_lower_half(x)) best = lower_half(x);
+    else take_if_cheaper(best_squares(x, 1));
     if (can_be_sliced(x)) take_if_cheaper(best_squares(x, ceil_div(x.k, x.kc)));
     return best;
 }

@@ -29,8 +29,8 @@ class Plan(NamedTuple):
     pieces : int
         Parts of C, a grid of them, each multiplied by one thread, if more than 1.
     is_mirrored : bool
-        Whether B is A' in the same memory: the pieces are squares on the diagonal of C and below it, and those below
-        are mirrored.
+        Whether B is A' in the same memory: only what is on the diagonal of C and below it is multiplied, and mirrored.
+        The pieces are squares; if there is 1, the five loops leave out the tiles above the diagonal.
     m, n, k : int
         Extents of one slice or piece, which the other numbers are for; of one row, those of C' = B' A'.
     mr, nr : int
@@ -97,6 +97,8 @@ class Plan(NamedTuple):
         parts = [self.strategy]
         if self.slices > 1:
             parts.append(f"{self.slices} slices of k, added in order")
+        if self.is_mirrored and self.pieces == 1:
+            parts.append("tiles on the diagonal and below it, mirrored")
         if self.pieces > 1:
             which = "on the diagonal and below it, mirrored" if self.is_mirrored else "for the threads"
             parts.append(f"{self.pieces} pieces of {self.m} x {self.n} {which}")
