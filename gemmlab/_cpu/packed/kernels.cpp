@@ -28,7 +28,7 @@ template <class Kind, class S> constexpr void set_vectors(Kernel &x) {
         x.column.columns = Column::columns;
         if constexpr (!Kind::UNPACKED || Kind::PARTS == 2 || !AS_STORED<Kind, S>) x.row.columns = Row::columns;
         if constexpr (Kind::FUSED) x.row.rows = Row::rows;
-        x.dot = dot<Kind, 1>, x.dots = dot<Kind, DOT_ROWS>;
+        x.dot = dot<Kind, 1>, x.dots = dot<Kind, DOT_ROWS<Kind>>, x.dot_rows = DOT_ROWS<Kind>;
         x.copy = x.as_stored ? x.pack_a : copy<S>;
         x.vector_rows = Column::ROWS, x.column_rows = Column::ROWS * Column::MOST;
     }

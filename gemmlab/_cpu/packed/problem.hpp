@@ -99,9 +99,9 @@ struct Kernel {
     const MicroKernel *packed;       // [rows - 1][vectors - 1]
     const MicroKernel *half_packed;  // the same, but A is as it is stored; or NULL
     const MicroKernel *unpacked;     // [rows - 1][vectors - 1][the last vector of B is whole]; or NULL
-    MicroKernel dot, dots;        // one row of A, and DOT_ROWS of them, by one column of B; or NULL
+    MicroKernel dot, dots;        // one row of A, and `dot_rows` of them, by one column of B; or NULL
     VectorKernels column, row;    // A by one column of B, and one row of A by B
-    int vector_rows, column_rows; // rows of A, or columns of B, that these take at least, and at most
+    int dot_rows, vector_rows, column_rows; // rows of `dots`; rows of A, or columns of B, that these take at least, and at most
     Pack pack_a, pack_b;
     Pack copy;          // a panel without conversion, of any width
     Pack gather;        // a panel of B as it is stored, or NULL
@@ -138,7 +138,6 @@ struct Steps {
 };
 
 constexpr int MAX_MR = 32, MAX_VECTORS = 4, MAX_VECTOR_BYTES = 64;
-constexpr int DOT_ROWS = 4;
 constexpr Count LINE = 128;       // bytes: two cache lines, which are often fetched together, or one of Apple
 constexpr Count PAGE = 4096;      // bytes, in which a processor reads ahead
 constexpr Count DOT_KC = 4096;    // kc where B is one column, whose sums are in lanes of k

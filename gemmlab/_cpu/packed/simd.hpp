@@ -23,6 +23,7 @@ constexpr bool BY_ELEMENT = true;  // whether one factor of a multiply-add may b
 #else
 constexpr bool BY_ELEMENT = false;
 #endif
+constexpr int REGISTERS = BY_ELEMENT || VECTOR_BYTES == 64 ? 32 : 16;  // for vectors
 
 template <class T> struct Simd {
     static constexpr int LANES = VECTOR_BYTES / sizeof(T);
@@ -33,6 +34,15 @@ template <class T> using Vector = typename Simd<T>::Vector;
 template <class T> constexpr int LANES = Simd<T>::LANES;
 
 template <class T> INLINE Vector<T> load(const void *x) { return *(const typename Simd<T>::Unaligned *)x; }
+/* Not to be loaded again for each use: a vector that crosses two cache lines is two loads. */
+template <class V> INLINE V in_register(V x) {
+#if defined(__x86_64__)
+    asm("" : "+v"(x));
+#elif defined(__aarch64__)
+    asm("" : "+w"(x));
+#endif
+    return x;
+}
 template <class T> INLINE void store(void *x, Vector<T> v) { *(typename Simd<T>::Unaligned *)x = v; }
 
 /* A part of a vector: its first bytes, a multiple of 4 of them. What follows is neither read nor written. */

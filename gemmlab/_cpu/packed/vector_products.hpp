@@ -58,7 +58,7 @@ INLINE bool has_near_rows(const Product &x) {
 /* Rows of a block at most. */
 INLINE Count most_rows(const Product &x, const ByVector &plan) {
     const Kernel &kernel = *x.kernel;
-    if (plan.pass == DOTS) return DOT_ROWS;
+    if (plan.pass == DOTS) return kernel.dot_rows;
     if (!plan.copies_a) return kernel.column_rows;
     const Count fit = x.extents->thin_b / (min(x.k, x.kc) * kernel.sum);
     return max(2 * kernel.vector_rows, min(COPIED_ROWS, fit));
@@ -86,7 +86,7 @@ ByVector by_vector(const Product &given) {
     return plan;
 }
 INLINE Count first_row(const Product &x, const ByVector &plan, Count block) {
-    return plan.pass == DOTS ? min(x.m, block * DOT_ROWS) : share(x.m, block, plan.blocks);
+    return plan.pass == DOTS ? min(x.m, block * x.kernel->dot_rows) : share(x.m, block, plan.blocks);
 }
 
 /* A's rows, or its columns, one after the other. */
@@ -105,10 +105,10 @@ void copy_a(const Product &x, Pass pass, Tile &tile, char *to) {
 
 /* All rows of a tile by its column. */
 INLINE void multiply_dots(Tile tile) {
-    const Count rows = tile.rows, fours = rows / DOT_ROWS, rest = rows % DOT_ROWS;
+    const Count rows = tile.rows, some = tile.kernel->dot_rows, times = rows / some, rest = rows % some;
     tile.b_step = 0;
-    if (fours) {
-        tile.rows = DOT_ROWS, tile.products = fours, tile.a_step = DOT_ROWS * tile.rs_a, tile.c_step = DOT_ROWS * tile.rs_c;
+    if (times) {
+        tile.rows = some, tile.products = times, tile.a_step = some * tile.rs_a, tile.c_step = some * tile.rs_c;
         tile.kernel->dots(tile);
     }
     if (rest) {
@@ -149,9 +149,9 @@ void multiply_small(const Product &given, const ByVector &plan, const Steps &ste
     const Product x = as_column(given);
     Tile tile = tile_by_column(x, x.m);
     tile.a_step = turned ? steps.b : steps.a, tile.b_step = turned ? steps.a : steps.b, tile.c_step = steps.c;
-    if (plan.pass == DOTS && x.m <= DOT_ROWS) {
+    if (plan.pass == DOTS && x.m <= x.kernel->dot_rows) {
         tile.products = steps.products;
-        if (x.m == DOT_ROWS) return x.kernel->dots(tile);
+        if (x.m == x.kernel->dot_rows) return x.kernel->dots(tile);
         tile.rows = 1;
         for (Count i = 0; i < x.m; i++, tile.a += x.rs_a, tile.c += x.rs_c) x.kernel->dot(tile);
         return;

@@ -18,10 +18,10 @@
 namespace {
 
 constexpr int DOT_VECTORS = 4;             // of sums of one row; by both parts of B, if they are complex
+template <class Kind> constexpr int DOT_ROWS = Kind::PARTS == 2 && REGISTERS == 16 ? 3 : 4;  // each number of B in two registers
 constexpr int COLUMN_SUMS_BYTES = 8192;    // of the sums of `columns`: two pages of a column of A, and less than L1
 constexpr int READ_ROWS = 16;              // of A at a time, where a vector has fewer: a chain alone waits for itself
 constexpr bool PREFETCHES = VECTOR_BYTES == LINE_BYTES;  // by shorter vectors, it takes more time than it saves (Zen 3)
-constexpr int AT_ONCE = 8;                 // columns of A, for each load and store of sums
 constexpr int COLUMNS_AT_ONCE = 64, CHAIN_AT_ONCE = 4;  // so few columns of A, or of a chain, have their sums in registers
 
 /* In the first lanes, the sum of all: halves are added until one number is left. */
@@ -46,6 +46,7 @@ template <class Kind> struct WithParts {
         if constexpr (Kind::PARTS == 2) at[1] = exchanged<T>(x);
     }
     INLINE void add_products(Vector<T> *sum, Vector<T> a) const {
+        if constexpr (Kind::PARTS == 2) a = in_register(a);
         UNROLL for (int part = 0; part < Kind::PARTS; part++) sum[part] = Kind::multiply_add(sum[part], a, at[part]);
     }
 };
@@ -104,6 +105,8 @@ template <class Kind, class S, bool TURNED> struct ByVector {
     static constexpr int SUMS = TURNED ? 1 : PARTS, MOST = COLUMN_SUMS_BYTES / VECTOR_BYTES;
     static constexpr int LEAVES = Kind::FUSED && !TURNED ? DOT_VECTORS * ROWS / PARTS : 1;
     static constexpr int LEVELS = __builtin_ctz(LEAVES) + 1;
+    // Columns of A, for each load and store of sums: in one chain, both parts of their numbers of b had better be in registers.
+    static constexpr int AT_ONCE = TURNED && PARTS == 2 && REGISTERS == 16 ? 4 : 8;
 
     /* Each part of a number of b, in all lanes. */
     struct Factor {
@@ -133,7 +136,8 @@ template <class Kind, class S, bool TURNED> struct ByVector {
         }
     };
     static INLINE Vector<T> read(const char *x) {
-        if constexpr (PARTS == 2) return load<T>(x);
+        if constexpr (SUMS == 2) return in_register(load<T>(x));
+        else if constexpr (PARTS == 2) return load<T>(x);
         else return Read<T, S>::many(x);
     }
 

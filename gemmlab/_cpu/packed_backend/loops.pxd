@@ -13,11 +13,10 @@ cdef extern from "extents.hpp" nogil:
 cdef extern from "problem.hpp" nogil:
     enum:
         DOT_KC
-        DOT_ROWS
     ctypedef struct Kernel:
         const char *dtype
         const char *out
-        int mc, kc, mr, nr, group, step
+        int mc, kc, mr, nr, group, step, dot_rows
         bint narrows
     ctypedef struct Product:
         const Kernel *kernel

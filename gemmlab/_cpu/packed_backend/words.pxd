@@ -1,7 +1,7 @@
 """The plan of the compiled loops as Python sees it: the fields of `plan.Plan`."""
 
 from gemmlab._cpu.packed_backend.loops cimport (
-    BY_ROWS_OF_B, BY_ROWS_OF_C, BY_VECTOR, DOT_ROWS, DOTS, FIVE_LOOPS, SLICES, Part, Plan, Product, pieces_in,
+    BY_ROWS_OF_B, BY_ROWS_OF_C, BY_VECTOR, DOTS, FIVE_LOOPS, SLICES, Part, Plan, Product, pieces_in,
 )
 
 
@@ -18,7 +18,7 @@ cdef inline dict in_words(const Product &x, const Plan &plan):
         m, n = max(m, n), 1
         rows = (m + part.by_vector.blocks - 1) // part.by_vector.blocks
         loops = {"strategy": 4 + <int> part.by_vector.passes, "nr": 1,
-                 "mr": DOT_ROWS if part.by_vector.passes == DOTS else rows}
+                 "mr": x.kernel.dot_rows if part.by_vector.passes == DOTS else rows}
     else:
         loops = {"strategy": 1 + <int> part.in_place.order, "mr": part.in_place.panels.rows(0),
                  "nr": part.in_place.strip, "peeled": part.peeled,
