@@ -85,15 +85,16 @@ INLINE OrderInPlace order_in_place(const Product &x, Count strip) {
 /* How the loops in place go through a product. */
 struct InPlace {
     OrderInPlace order;
-    Panels panels;   // of A
-    Count strip;     // columns of a tile
-    Count columns;   // by rows: of a block of B or C
-    Count in_l1;     // by rows of B: of these columns, how many go through all panels of A
-    Count depth;     // by rows of B: how many of them are read at a time
-    bool gathers;    // by strips: a strip of B is gathered first
-    bool copies;     // by rows of C: B is copied first, strip by strip
-    bool buffers;    // by rows of B: sums are in the buffer until a block of k is whole
-    Count bytes;     // of the buffer
+    Panels panels;    // of A
+    Count strip;      // columns of a tile
+    Count columns;    // by rows: of a block of B or C
+    Count in_l1;      // by rows of B: of these columns, how many go through all panels of A
+    Count depth;      // by rows of B: how many of them are read at a time
+    bool gathers;     // by strips: a strip of B is gathered first
+    bool copies;      // by rows of C: B is copied first, strip by strip
+    bool buffers;     // by rows of B: sums are in the buffer until a block of k is whole
+    bool reads_ahead; // by rows of B: the rows that come next are on their way meanwhile
+    Count bytes;      // of the buffer
 };
 
 /* By rows of C: as many columns as B has in L2. Vectors as long as a cache line are two loads each where they begin in the
@@ -122,6 +123,7 @@ INLINE void by_rows_of_b(const Product &x, InPlace &plan) {
     plan.columns = min(round_up_2(x.n, kernel.stored_lanes), max(1, x.extents->few_rows_sums / (x.m * strip_bytes)) * strip);
     plan.in_l1 = x.m <= kernel.unpacked_rows[1] || x.rs_b % (x.extents->conflict / 4) == 0
                    ? x.n : max(1, x.extents->rows_in_l1 / plan.depth / strip_bytes) * strip;
+    plan.reads_ahead = plan.panels.count > 1 && b_bytes(x) > x.extents->l2 && x.n * kernel.sum < PAGE;
     plan.buffers = x.accumulate || x.k > min(x.kc, BUFFERED_K) || x.cs_c != kernel.sum;
     if (plan.buffers) plan.bytes = x.m * plan.columns * kernel.sum;
 }
@@ -131,7 +133,7 @@ INLINE InPlace in_place_of(const Product &x) {
     plan.panels = unpacked_panels(x), plan.strip = strip_columns(x, plan.panels);
     plan.order = order_in_place(x, plan.strip);
     plan.columns = plan.in_l1 = plan.depth = plan.bytes = 0;
-    plan.gathers = gathers_b(x), plan.copies = plan.buffers = false;
+    plan.gathers = gathers_b(x), plan.copies = plan.buffers = plan.reads_ahead = false;
     if (plan.gathers) plan.bytes = min(x.k, x.kc) * plan.strip * x.kernel->sum;
     if (plan.order == BY_ROWS_OF_C) by_rows_of_c(x, plan);
     if (plan.order == BY_ROWS_OF_B) by_rows_of_b(x, plan);
@@ -228,6 +230,12 @@ void multiply_rows_of_c(const Product &x, const InPlace &plan) {
         }
 }
 
+/* Rows that come next. A processor reads ahead in a page: not in rows that end soon. */
+void read_ahead(const char *from, Count rows, Count distance, Count bytes) {
+    for (Count i = 0; i < rows; i++)
+        for (Count byte = 0; byte < bytes; byte += LINE_BYTES) __builtin_prefetch(from + i * distance + byte, 0, 2);
+}
+
 /* A few rows: B is most of what is moved, so it is read in the order of memory, some of its rows at a time. */
 void multiply_few_rows(const Product &x, const InPlace &plan) {
     const Kernel &kernel = *x.kernel;
@@ -242,6 +250,10 @@ void multiply_few_rows(const Product &x, const InPlace &plan) {
             for (Count p = 0; p < depth; p += plan.depth) {
                 tile.depth = min(plan.depth, depth - p), tile.resume = p > 0;
                 tile.a = x.a + (pc + p) * x.cs_a, tile.b = x.b + (pc + p) * x.rs_b + jc * x.cs_b;
+                if (plan.reads_ahead && p + plan.depth < depth) {
+                    read_ahead(tile.b + plan.depth * x.rs_b, plan.depth, x.rs_b, here * kernel.sum);
+                    if (x.cs_a == kernel.sum) read_ahead(tile.a + plan.depth * x.cs_a, x.m, x.rs_a, plan.depth * x.cs_a);
+                }
                 for (Count jr = 0; jr < here; jr += plan.in_l1) {
                     Tile part = tile;
                     part.b += jr * kernel.sum, part.c += jr * tile.cs_c;
