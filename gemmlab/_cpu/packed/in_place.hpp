@@ -233,7 +233,7 @@ void multiply_rows_of_c(const Product &x, const InPlace &plan) {
 /* Rows that come next. A processor reads ahead in a page: not in rows that end soon. */
 void read_ahead(const char *from, Count rows, Count distance, Count bytes) {
     for (Count i = 0; i < rows; i++)
-        for (Count byte = 0; byte < bytes; byte += LINE_BYTES) __builtin_prefetch(from + i * distance + byte, 0, 2);
+        for (Count byte = 0; byte < bytes; byte += LINE / 2) __builtin_prefetch(from + i * distance + byte, 0, 2);
 }
 
 /* A few rows: B is most of what is moved, so it is read in the order of memory, some of its rows at a time. */
