@@ -539,7 +539,7 @@ def dot_products(plan, m, k, gathers_a, gathers_b):
         for pc in range(0, k, plan.kc):
             depth = min(plan.kc, k - pc)
             yield from [("pack_a", (depth, 0, 1))] * gathers_b + [("pack_a", (depth, 0, rows))] * gathers_a
-            yield from [("dot", (4, 1, depth))] * (rows // 4) + [("dot", (1, 1, depth))] * (rows % 4)
+            yield from [("dot", (plan.mr, 1, depth))] * (rows // plan.mr) + [("dot", (1, 1, depth))] * (rows % plan.mr)
 
 
 def by_vector(plan, k, size, is_stored, matrix, vector_step):
