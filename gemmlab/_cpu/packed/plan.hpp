@@ -112,6 +112,11 @@ INLINE Product with_sums(const Product &x) {
     return wide;
 }
 
+void plan_five_loops(const Product &x, bool lower, Part &part) {
+    part.strategy = FIVE_LOOPS, part.blocks = blocks_of(x), part.bytes = part.blocks.bytes;
+    part.blocks.lower = lower;
+}
+
 /* How a part of a product is multiplied. The loops of vectors do not multiply a single column of a wider product: its sums
    would be in lanes of k. */
 void plan_part(const Product &whole, const Product &x, Part &part) {
@@ -125,14 +130,8 @@ void plan_part(const Product &whole, const Product &x, Part &part) {
             part.bytes = max(part.bytes, part.of_peeled.bytes);
         }
     } else {
-        part.strategy = FIVE_LOOPS, part.blocks = blocks_of(x), part.bytes = part.blocks.bytes;
+        plan_five_loops(x, false, part);
     }
-}
-
-/* What is on the diagonal of C and below it, by the five loops. */
-void plan_lower(const Product &x, Part &part) {
-    part.strategy = FIVE_LOOPS, part.blocks = blocks_of(x), part.bytes = part.blocks.bytes;
-    part.blocks.lower = true;
 }
 
 /* The kind of a part, by its extents. */
@@ -173,7 +172,7 @@ void plan_shares(const Product &given, const Shares &shares, Plan &plan) {
     plan.is_mirrored = shares.is_mirrored;
     switch (plan.sharing) {
         case WHOLE:
-            shares.is_mirrored ? plan_lower(x, plan.parts[0][0][0]) : plan_part(x, x, plan.parts[0][0][0]);
+            shares.is_mirrored ? plan_five_loops(x, true, plan.parts[0][0][0]) : plan_part(x, x, plan.parts[0][0][0]);
             plan.bytes = plan.parts[0][0][0].bytes;
             break;
         case PIECES:
