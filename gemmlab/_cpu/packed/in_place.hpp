@@ -140,7 +140,7 @@ INLINE InPlace in_place_of(const Product &x) {
     return plan;
 }
 
-/* Columns of B before the first whole vector of memory. They are multiplied on their where that pays: a vector that
+/* Columns of B before the first whole vector of memory. They are multiplied separately where that pays: a vector that
    crosses two cache lines is two loads, with which L2 gives 0.6 of its rate (AVX-512; 0.7 with AVX2). It pays for few rows
    of A, B in L2, rows of B that are a multiple of a vector apart, and more columns than one tile has. */
 INLINE Count peeled_columns(const Product &x) {
