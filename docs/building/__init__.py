@@ -13,7 +13,7 @@ from pathlib import Path
 from building import links, reference
 from gemmlab.course import pages
 from gemmlab.course.gains import Measured
-from gemmlab.course.moving_pictures import moving_pictures
+from gemmlab.course.play import moving_pictures
 
 DOCS = Path(__file__).parents[1]
 EXTRA = "extra"  # what Sphinx copies as it is

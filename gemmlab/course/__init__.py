@@ -8,7 +8,7 @@
     pages.py       the page of each rung, in Markdown
     overview.py    the first page: both ladders at a glance
     writing.py     what the pages have in common: tables, links, how a run is spoken of
-    moving_pictures.py  a page for each CPU rung that plays a small product on small caches; play/ has its scripts
+    play/          moving pictures: a page for each rung that plays a small product, access by access
     html.py        these pages as HTML; page.html is the frame around each
     site.py        all of it as a folder, for `gemmlab course`
     course.toml    which records the course shows, and the questions
@@ -25,7 +25,7 @@ from gemmlab.report import ReportUnavailable
 
 NEEDED = {  # modules, and the packages that they come in
     "matplotlib": "matplotlib", "jinja2": "jinja2", "markdown_it": "markdown-it-py",
-    "mdit_py_plugins": "mdit-py-plugins", "pygments": "pygments",
+    "mdit_py_plugins": "mdit-py-plugins", "pygments": "pygments", "pcpp": "pcpp", "pycparser": "pycparser",
 }  # fmt: skip
 
 

@@ -101,7 +101,7 @@ def _title(lesson: Lesson) -> str:
 def _loop_nest(lesson: Lesson) -> str:
     rung, head = lesson.rung, lesson.head
     source = f"Source: {head.source or f'{rung.source}.'}"
-    picture = f'<a class="play" href="{rung.moving_picture}">Watch it, access by access</a>' * bool(rung.moving_picture)
+    picture = f'<a class="play" href="{rung.moving_picture}">Watch it, access by access</a>'
     parts = ["## The loop nest", f"```text\n{head.loops}\n```", picture, *head.remarks, source]
     return "\n\n".join(filter(None, parts))
 

@@ -69,8 +69,8 @@ class Rung:
 
     @property
     def moving_picture(self) -> str:
-        """The file of its moving picture, beside its page; "" for a rung without one."""
-        return f"play-{self.page}.html" if self.ladder == "CPU" else ""
+        """The file of its moving picture, beside its page."""
+        return f"play-{self.page}.html"
 
     @property
     def title(self) -> str:

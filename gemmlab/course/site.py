@@ -10,8 +10,8 @@ from pathlib import Path
 from gemmlab._errors import GemmlabError
 from gemmlab.course.gains import OWN, Measured
 from gemmlab.course.html import Entry, html_pages
-from gemmlab.course.moving_pictures import moving_pictures
 from gemmlab.course.pages import FOLDER, all_pages
+from gemmlab.course.play import moving_pictures
 from gemmlab.course.rungs import ROOT, ladders
 from gemmlab.disassembly.listing import inner_loop_of, text_of
 from gemmlab.measure.records import Record

@@ -93,7 +93,7 @@ def test_text_of_records_is_escaped(tmp_path):
 @pytest.mark.parametrize("width", [390, pytest.param(1200, marks=pytest.mark.exhaustive),
                                    pytest.param(2000, marks=pytest.mark.exhaustive)])  # fmt: skip
 @pytest.mark.parametrize("dark", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("name", ["index", "cpu-register", "gpu-tuned", "play-cpu-pack-ab"])
+@pytest.mark.parametrize("name", ["index", "cpu-register", "gpu-tuned", "play-cpu-pack-ab", "play-gpu-tuned"])
 def test_pages_fit_and_can_be_read(site, name, width, dark):
     assert faults(site / f"{name}.html", width, dark) == []
 

@@ -1,4 +1,4 @@
-"""Moving pictures: in a real browser their counts are those of the simulator, and of the compiled loops' recorder."""
+"""Moving pictures of the CPU ladder: in a real browser they count what the simulator and the compiled loops count."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from sweeps import swept
 from gemmlab import _registry
 from gemmlab._cpu.rungs.traffic import ABOVE
 from gemmlab._problem import Problem
-from gemmlab.course.moving_pictures import BLOCKS, CACHES, DTYPE, PADS, SIZES, data_of, moving_picture, moving_pictures
-from gemmlab.course.rungs import ladders
+from gemmlab.course.play import moving_pictures
+from gemmlab.course.play.cpu import BLOCKS, CACHES, DTYPE, PADS, SIZES, data_of, moving_picture
+from gemmlab.course.rungs import all_rungs, ladders
 from gemmlab.roofline.simulation import simulate
 
 RUNGS = {rung.page: rung for rung in ladders()["CPU"]}
@@ -62,10 +63,10 @@ def test_the_model_is_that_of_the_rung_for_each_choice(name):
     assert data["model"][",".join(map(str, (n, *blocks, i, j)))] == [moved[level] for level in ABOVE]
 
 
-def test_every_cpu_rung_has_a_page_that_needs_no_other_file():
+def test_every_rung_has_a_page_that_needs_no_other_file():
     pages = moving_pictures()
-    assert list(pages) == [f"play-{page}.html" for page in RUNGS]
+    assert list(pages) == [f"play-{rung.page}.html" for rung in all_rungs()]
     for page in pages.values():
-        assert not re.search(r'(src|href)="(?!cpu-)', page)
+        assert not re.search(r'(src|href)="(?!cpu-|gpu-)', page)
         assert len(page) < 200_000
     assert set(BLOCKS) == set(data_of(RUNGS["cpu-blocked"])["blocks"])

@@ -1,20 +1,15 @@
 // What the page shows of a run: the matrices, the caches, the counts; and the controls.
 "use strict";
 
-const rung = JSON.parse(document.getElementById("rung").textContent);
-const byId = (id) => document.getElementById(id);
 const COLOURS = ["--a", "--b", "--c", "--copy-a", "--copy-b"];
 const LEVELS = ["L1", "L2", "L3"];
-const SPEEDS = [1, 4, 16, 64, 256, 1024];  // touches in a tenth of a second
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-let run = null, last = null, timer = null;
+let run = null, last = null;
 
 function settingsNow() {
-  const value = (id) => Number(byId(id).selectedOptions[0].value);
   const blocks = {};
-  for (const name of Object.keys(rung.blocks)) blocks[name] = value(name);
-  return { n: value("n"), size: rung.machine.number_bytes, pad: rung.nest ? value("pad") : 0, blocks,
-           levels: [...["L1", "L2"].map((name) => rung.caches[name][value(name)].slice(1)), rung.caches.L3[0].slice(1)] };
+  for (const name of Object.keys(rung.blocks)) blocks[name] = valueOf(name);
+  return { n: valueOf("n"), size: rung.machine.number_bytes, pad: rung.nest ? valueOf("pad") : 0, blocks,
+           levels: [...["L1", "L2"].map((name) => rung.caches[name][valueOf(name)].slice(1)), rung.caches.L3[0].slice(1)] };
 }
 
 function modelNow(settings) {  // bytes by the model, in the order of the levels; the keys are in the order of the controls
@@ -23,48 +18,7 @@ function modelNow(settings) {  // bytes by the model, in the order of the levels
   return rung.model[key];
 }
 
-function restart() {
-  stop();
-  run = new Run(rung, settingsNow());
-  last = null;
-  draw();
-}
-
-function advance(touches) {
-  for (let i = 0; i < touches; i++) {
-    const next = run.step();
-    if (next === null) { stop(); break; }
-    last = next;
-  }
-  draw();
-}
-
-function stop() {
-  clearInterval(timer);
-  timer = null;
-  byId("play").textContent = "Play";
-}
-
-function play() {
-  if (timer) return stop();
-  if (run.ended) restart();
-  byId("play").textContent = "Pause";
-  timer = setInterval(() => advance(SPEEDS[Number(byId("speed").value)]), 100);
-}
-
 // The pictures
-
-function sized(canvas, width, height) {
-  const ratio = devicePixelRatio || 1;
-  canvas.width = width * ratio;
-  canvas.height = height * ratio;
-  canvas.style.width = `${width}px`;
-  canvas.style.height = `${height}px`;
-  const context = canvas.getContext("2d");
-  context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context.clearRect(0, 0, width, height);
-  return context;
-}
 
 const depthOf = (line) => run.caches.levels.findIndex((level) => level.sets[line % level.sets.length].some((one) => one.line === line));
 const FULLNESS = { 0: 1, 1: 0.6, 2: 0.3, "-1": 0.08 };  // in L1, L2, L3, memory alone
@@ -115,7 +69,8 @@ function placeOf(touch) {
   return `${area.name}[${row}, ${end > column ? `${column} to ${end}` : column}]`;
 }
 
-function draw() {
+function draw(...shown) {
+  [run, last] = shown;
   run.areas.forEach((area, number) => {
     const figure = byId(`area-${number}`);
     if (!figure) return;
@@ -139,43 +94,14 @@ function draw() {
   }).join(", ");
 }
 
-// The controls
-
-function choose(id, label, values, chosen) {
-  const options = values.map(([value, text]) => `<option value="${value}"${value === chosen ? " selected" : ""}>${text}</option>`);
-  byId("controls").insertAdjacentHTML("beforeend", `<label>${label} <select id="${id}">${options.join("")}</select></label>`);
-  byId(id).addEventListener("change", restart);
-}
-
-function begin() {
-  choose("n", "N", rung.sizes.map((n) => [n, n]), rung.sizes[2]);
-  for (const [name, values] of Object.entries(rung.blocks)) choose(name, name, values.map((x) => [x, x]), values[1]);
-  for (const name of ["L1", "L2"])
-    choose(name, name, rung.caches[name].map(([bytes, sets, ways], i) => [i, `${bytes} B: ${sets} × ${ways} lines`]), 1);
-  if (rung.nest) choose("pad", "padding of a row", rung.pads.map((pad) => [pad, `${pad} numbers`]), 0);
-  byId("play").addEventListener("click", play);
-  byId("step").addEventListener("click", () => { stop(); advance(1); });
-  byId("row").addEventListener("click", () => { stop(); advance(100); });
-  byId("end").addEventListener("click", () => { stop(); advance(Infinity); });
-  byId("again").addEventListener("click", restart);
-  document.addEventListener("keydown", (event) => {
-    if (event.target.matches("select, input, button, a") || event.ctrlKey || event.metaKey || event.altKey) return;
-    const act = { " ": play, ArrowRight: () => { stop(); advance(event.shiftKey ? 100 : 1); },
-                  End: () => { stop(); advance(Infinity); }, Home: restart }[event.key];
-    if (act) { event.preventDefault(); act(); }
-  });
-  addEventListener("resize", draw);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  if (matchMedia("(prefers-reduced-motion: reduce)").matches) byId("speed").value = SPEEDS.length - 1;
-  restart();
-}
-
-begin();
-// For tests: settings after "#check=" are run to their end, and the counts stand in the page.
-if (location.hash.startsWith("#check=")) {
-  const asked = JSON.parse(decodeURIComponent(location.hash.slice("#check=".length)));
-  byId("checked").textContent = JSON.stringify(asked.map((settings) => {
-    const done = new Run(rung, settings).finish();
-    return [done.done, ...done.caches.moved];
-  }));
-}
+const player = new Player(() => new Run(rung, settingsNow()), draw), again = () => player.restart();
+choose("n", "N", rung.sizes.map((n) => [n, n]), rung.sizes[2], again);
+for (const [name, values] of Object.entries(rung.blocks)) choose(name, name, values.map((x) => [x, x]), values[1], again);
+for (const name of ["L1", "L2"])
+  choose(name, name, rung.caches[name].map(([bytes, sets, ways], i) => [i, `${bytes} B: ${sets} × ${ways} lines`]), 1, again);
+if (rung.nest) choose("pad", "padding of a row", rung.pads.map((pad) => [pad, `${pad} numbers`]), 0, again);
+player.start();
+checked((settings) => {
+  const done = new Run(rung, settings).finish();
+  return [done.done, ...done.caches.moved];
+});

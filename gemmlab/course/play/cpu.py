@@ -1,25 +1,24 @@
 """A page for each CPU rung that plays a small product: what is touched, what each cache holds, what is moved.
 
-A rung's loops go into the page as data (`_cpu/rungs/traffic.py`), and `play/replay.js` runs them as
+A rung's loops go into the page as data (`_cpu/rungs/traffic.py`), and `replay.js` runs them as
 `roofline/replay.h` does; the accesses of `cpu-packed` are recorded from its compiled loops. The models are evaluated
 here, for each choice that the page has.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import product
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader
 
 from gemmlab import _registry
 from gemmlab._cpu.rungs.traffic import ABOVE, LINE, Access, Loop
 from gemmlab._problem import Problem
-from gemmlab.course.rungs import Rung, all_rungs
+from gemmlab.course.play.page import page_of
+from gemmlab.course.rungs import Rung
 from gemmlab.roofline.simulation import LOOPS, recorded, registers
 
 DTYPE = "float32"
@@ -36,22 +35,12 @@ WHAT = {
 }
 
 
-def moving_pictures() -> dict[str, str]:
-    """All of them, by the names of their files."""
-    return {rung.moving_picture: moving_picture(rung) for rung in all_rungs() if rung.moving_picture}
-
-
 def moving_picture(rung: Rung) -> str:
     """The page of a CPU rung: it needs no other file, and no network."""
-    loader = PackageLoader("gemmlab.course", "play")
-    environment = Environment(loader=loader, autoescape=True)
     nest = LOOPS.get(rung.page)
     titles = (*SHOWN, *(COPIES if nest and _copies(nest) else ()))
-    texts = {name: loader.get_source(environment, f"{name}.js")[0] for name in ("replay", "view")}
-    return environment.get_template("play.html").render(
-        name=rung.title, page=f"{rung.page}.html", summary=f"{rung.summary}.", what=WHAT[nest is not None],
-        areas=list(enumerate(titles)), data=json.dumps(data_of(rung)).replace("</", "<\\/"), **texts,
-    )  # fmt: skip
+    scripts = "replay", "controls", "cpu"
+    return page_of("cpu", rung, data_of(rung), scripts, what=WHAT[nest is not None], areas=list(enumerate(titles)))
 
 
 def data_of(rung: Rung) -> dict[str, Any]:
