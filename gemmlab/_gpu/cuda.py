@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from gemmlab._errors import DeviceError
+from gemmlab._errors import BackendUnavailable, DeviceError
 from gemmlab._gpu import failures, runtime
 from gemmlab._gpu.kernels import kernel_text
 from gemmlab._gpu.operands import DeviceOperand
@@ -228,6 +228,9 @@ class CudaQueue(Queue):
         binary = compile_source(self.prelude() + source, defines, self.arch)
         return self._from_binary(binary, name), binary
 
+    def ptx_and_code(self, source: str, name: str, defines: Defines) -> tuple[str, bytes]:
+        return compiled_for(f"sm_{self.device.compute_capability}", source, defines)
+
     def _from_binary(self, binary: bytes, name: str) -> Kernel:
         with self.on_stream("loading a kernel"):
             module = self.cuda.Module()
@@ -291,7 +294,20 @@ class CudaEvent(Event):
             return float(self.queue.cuda.get_elapsed_time(self.first, self.last)) * 1e-3
 
 
-def compile_source(source: str, defines: Defines, arch: str) -> bytes:
+def compiled_for(arch: str, source: str, defines: Defines) -> tuple[str, bytes]:
+    """A kernel in PTX with its source's lines, and as machine code, for an architecture: "sm_90". Needs no GPU."""
+    try:
+        from cupy.cuda import nvrtc
+
+        nvrtc.getVersion()
+    except Exception as error:
+        raise BackendUnavailable(f"NVRTC cannot be used: {error}; fix: pip install 'cupy-cuda13x[ctk]'") from None
+    whole = kernel_text("common/cuda.h") + source
+    ptx = compile_source(whole, defines, arch.replace("sm_", "compute_"), "-lineinfo")
+    return ptx.rstrip(b"\0").decode(), compile_source(whole, defines, arch)
+
+
+def compile_source(source: str, defines: Defines, arch: str, *options: str) -> bytes:
     """Compile a source that includes `kernels/cuda.h`. Needs NVRTC, but no GPU.
 
     For "sm_90" the result is machine code, which drivers older than NVRTC run too; for "compute_90" it is PTX.
@@ -302,7 +318,7 @@ def compile_source(source: str, defines: Defines, arch: str) -> bytes:
     program = nvrtc.createProgram(source, "kernel.cu", (), ())
     try:
         macros = [f"-D{macro}={value}" for macro, value in defines.items()]
-        nvrtc.compileProgram(program, [f"-arch={arch}", "--std=c++17", "-default-device", *macros])
+        nvrtc.compileProgram(program, [f"-arch={arch}", "--std=c++17", "-default-device", *macros, *options])
         return bytes(nvrtc.getCUBIN(program) if arch.startswith("sm_") else nvrtc.getPTX(program))
     except nvrtc.NVRTCError as error:
         log = nvrtc.getProgramLog(program).strip()

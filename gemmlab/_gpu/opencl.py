@@ -219,6 +219,12 @@ class OpenCLQueue(Queue):
             raise failures.build_failed(self.device, str(error), source) from None
         return _kernel_of(program, name), program.binaries[0]
 
+    def ptx_and_code(self, source: str, name: str, defines: Defines) -> tuple[str, bytes] | None:
+        _, binary = self._from_source(source, name, defines)
+        if not is_ptx(binary):
+            return None
+        return binary.rstrip(b"\0").decode(), machine_code(binary, _bus_id(self.queue.device))
+
     def _binary_to_cache(self, binary: bytes, name: str) -> bytes:
         """Machine code instead of PTX, if NVIDIA's linker is available and the driver loads its result."""
         if not is_ptx(binary):

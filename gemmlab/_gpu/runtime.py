@@ -162,22 +162,15 @@ class Queue(ABC):
 
     def copy_to_device(self, memory: Memory, array: HostArray) -> None:
         """As `upload`; large arrays go through staging buffers."""
-        if self._staging_pays(array):
-            self.staging.upload(memory, array)
-        else:
-            self.upload(memory, array)
+        (self.staging if self._staging_pays(array) else self).upload(memory, array)
 
     def copy_to_host(self, array: HostArray, memory: Memory) -> None:
         """As `download`; large arrays go through staging buffers."""
-        if self._staging_pays(array):
-            self.staging.download(array, memory)
-        else:
-            self.download(array, memory)
+        (self.staging if self._staging_pays(array) else self).download(array, memory)
 
     def _staging_pays(self, array: HostArray) -> bool:
-        return (
-            self.can_stage and self.device.kind == "gpu" and array.nbytes >= MIN_BYTES and not forks.is_ending()
-        )
+        is_large = array.nbytes >= MIN_BYTES
+        return self.can_stage and self.device.kind == "gpu" and is_large and not forks.is_ending()
 
     @cached_property
     def staging(self) -> Staging:
@@ -201,6 +194,10 @@ class Queue(ABC):
             if key not in self._kernels:
                 self._kernels[key] = self._load_or_build(source, name, defines)
             return self._kernels[key]
+
+    def ptx_and_code(self, source: str, name: str, defines: Defines) -> tuple[str, bytes] | None:
+        """A kernel in PTX and as machine code; None where the driver does not compile to PTX."""
+        return None
 
     def share_kernels(self, other: Queue) -> None:
         """Share the table of kernels and the lock of another queue of the same context."""

@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
 
     _report(command("report", measuring.run_report, "measure this machine and every backend, write a page about it"))
     _course(command("course", learning.run_course, "open the course: a page for each rung, with your own figures"))
-    _asm(command("asm", learning.run_asm, "show the machine code of a CPU rung's inner loop, by samples"))
+    _asm(command("asm", learning.run_asm, "show the machine code of a rung's inner loop"))
     _json(command("backends", inspecting.run_backends, "list every backend; those that can run compute a tiny product"))
     _bench(command("bench", benching.run_bench, "time backends, each in an isolated process"))
     _roofline(command("roofline", measuring.run_roofline, "measure the limits of this machine and draw its roofline"))
@@ -95,10 +95,10 @@ def _course(course: argparse.ArgumentParser) -> None:
 
 
 def _asm(asm: argparse.ArgumentParser) -> None:
-    asm.add_argument("backend", help="a rung of the CPU ladder, such as cpu-register")
+    asm.add_argument("backend", help="a rung, such as cpu-register or cuda-tuned")
     _dtype(asm)
-    asm.add_argument("--isa", choices=("v2", "v3", "v4", "neon", "plain"),
-                     help="another build, which need not run here (the instruction set in force)")  # fmt: skip
+    asm.add_argument("--isa", help="what need not run here: another build of a CPU rung (v2, v3, v4, neon, plain), or "
+                                   "for cuda rungs an architecture such as sm_90 (what is in force here)")  # fmt: skip
     _json(asm)
 
 

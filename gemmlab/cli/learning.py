@@ -63,8 +63,15 @@ def has_display() -> bool:
 
 def run_asm(arguments: Namespace) -> int:
     """gemmlab asm"""
+    from gemmlab._name import BackendName
+    from gemmlab.disassembly.device_listing import on_nvidia
     from gemmlab.disassembly.listing import inner_loop_of, text_of
 
-    listing = inner_loop_of(arguments.backend, arguments.dtype or "float32", arguments.isa)
+    asked = arguments.backend, arguments.dtype or "float32", arguments.isa
+    device = on_nvidia(*asked) if BackendName.of(arguments.backend).on_runtime else None
+    if device is not None:
+        print(json.dumps(device.to_dict(), indent=1) if arguments.json else device.text())
+        return 0
+    listing = inner_loop_of(*asked)
     print(json.dumps(listing.to_dict(), indent=1) if arguments.json else text_of(listing))
     return 0

@@ -13,11 +13,13 @@ from gemmlab.course.html import Entry, html_pages
 from gemmlab.course.pages import FOLDER, all_pages
 from gemmlab.course.play import moving_pictures
 from gemmlab.course.rungs import ROOT, ladders
+from gemmlab.disassembly.device_listing import on_nvidia
 from gemmlab.disassembly.listing import inner_loop_of, text_of
 from gemmlab.measure.records import Record
 from gemmlab.report.directory import written_into
 
 FIRST = "index.html"
+DTYPE = "float32"  # of the machine code
 
 
 def write_course(own: Sequence[Record], directory: Path) -> Path:
@@ -43,11 +45,15 @@ def write_course(own: Sequence[Record], directory: Path) -> Path:
 
 
 def _listings() -> dict[str, str]:
-    """The machine code of the CPU rungs that can be shown here: not without a disassembler."""
+    """The machine code that can be shown here: of CPU rungs with a disassembler, of GPU rungs on an NVIDIA GPU."""
     found = {}
     for rung in ladders()["CPU"]:
         with suppress(GemmlabError):
             found[rung.page] = text_of(inner_loop_of(rung.page))
+    for rung in ladders()["GPU"]:
+        with suppress(GemmlabError):
+            if (listing := on_nvidia(rung.backends["cuda"], DTYPE, None)) is not None:
+                found[rung.page] = listing.text()
     return found
 
 

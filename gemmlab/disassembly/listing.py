@@ -74,9 +74,9 @@ def inner_loop_of(backend: str, dtype: str = "float32", isa: str | None = None) 
     NoDisassembler
         Without objdump.
     """
-    if BackendName.of(backend).on_runtime:
-        raise UnsupportedProblem(f"a driver compiles {backend} while it runs: gemmlab asm shows the rungs of CPUs")
     here = instruction_sets.chosen()
+    if isa is not None and BackendName.of(backend).on_runtime:
+        raise UnsupportedProblem(f"a driver compiles {backend} for this machine alone: leave out --isa")
     library = sampled_library(backend, dtype, EDGE)
     functions = functions_of(library.path)
     loop, share = hot_loop(functions, library.samples)

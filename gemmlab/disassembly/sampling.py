@@ -17,11 +17,13 @@ import numpy as np
 
 import gemmlab
 from gemmlab._errors import BackendUnavailable
+from gemmlab._name import BackendName
 from gemmlab.verify.dtypes import dtype_of
 
 EVERY_US = 1000
 ROOM = 100_000
 SECONDS = 1.0
+POCL_CACHE = "/kcache/"
 
 
 @dataclass(frozen=True)
@@ -38,16 +40,19 @@ class Library:
 
 
 def sampled_library(backend: str, dtype: str, n: int) -> Library:
-    """The library in which a backend spends most of its time on one thread, in products of N = `n`.
+    """The library in which a backend spends most of its time in products of N = `n`, of CPU backends on one thread.
+
+    It is one of ours, or of OpenCL's PoCL, which keeps the kernels that it compiles as libraries.
 
     Raises
     ------
     BackendUnavailable
-        Where no sampler was compiled, as on other systems than Linux.
+        Where no sampler was compiled, as on other systems than Linux, or a driver keeps its machine code to itself.
     """
     rng = np.random.default_rng(0)
     a, b = (rng.random((n, n)).astype(dtype_of(dtype)) for _ in range(2))
-    call: dict[str, Any] = {"out": np.zeros_like(a), "backend": backend, "threads": 1}
+    on_runtime = BackendName.of(backend).on_runtime
+    call: dict[str, Any] = {"out": np.zeros_like(a), "backend": backend, **({} if on_runtime else {"threads": 1})}
     gemmlab.matmul(a, b, **call)
     memory = (ctypes.c_size_t * ROOM)()
     sampler = _sampler()
@@ -61,7 +66,8 @@ def sampled_library(backend: str, dtype: str, n: int) -> Library:
         count = sampler.gemmlab_stop_sampler()
     libraries = _by_library(memory[:count])
     if not libraries:
-        raise BackendUnavailable(f"{backend} spends no time in gemmlab's own code")
+        why = "its driver keeps that to itself" if on_runtime else "it spends no time in gemmlab's own code"
+        raise BackendUnavailable(f"the machine code of {backend} cannot be shown: {why}")
     return max(libraries, key=lambda library: library.total)
 
 
@@ -74,12 +80,12 @@ def _sampler() -> ctypes.CDLL:
 
 
 def _by_library(addresses: list[int]) -> list[Library]:
-    """The samples in gemmlab's own libraries."""
+    """The samples in gemmlab's own libraries, and in kernels that PoCL has compiled."""
     home = str(Path(gemmlab.__file__).parent)
     mapped: list[tuple[int, int, int, str]] = []
     for line in Path("/proc/self/maps").read_text().splitlines():
         place, _, offset, _, _, *file = line.split(maxsplit=5)
-        if file and file[0].startswith(home) and ".so" in file[0]:
+        if file and ".so" in file[0] and (file[0].startswith(home) or POCL_CACHE in file[0]):
             start, end = (int(x, 16) for x in re.findall(r"\w+", place))
             mapped.append((start, end, int(offset, 16), file[0]))
     bases = {path: start for start, _, offset, path in reversed(mapped) if offset == 0}

@@ -10,6 +10,8 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
+HEADER = "common/gemm.h"
+
 
 @cache
 def kernel_text(name: str, package: str = "gemmlab._gpu") -> str:
@@ -23,4 +25,4 @@ def with_header(*names: str) -> str:
 
     Cached, so that a table with sources as keys gets the same string every time and need not compare it.
     """
-    return "".join(map(kernel_text, ("common/gemm.h", *names)))
+    return "".join(map(kernel_text, (HEADER, *names)))

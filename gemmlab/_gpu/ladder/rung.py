@@ -15,7 +15,7 @@ import numpy as np
 
 from gemmlab._backend import Param, Params
 from gemmlab._gpu.batches import GemmSize, Layout
-from gemmlab._gpu.kernels import with_header
+from gemmlab._gpu.kernels import HEADER, with_header
 from gemmlab._gpu.ladder import traffic
 from gemmlab._gpu.ladder.numbers import NUMBERS, Numbers
 from gemmlab._gpu.plans.launches import MAX_GROUPS, Argument, Launch, Launches, Place, Side, arguments_of
@@ -106,7 +106,12 @@ class Rung:
         """The kernel's text, after the header that all rungs share."""
         if self.own_text:
             return with_header() + self.own_text
-        return with_header(*(self.files or (f"{self.name.replace('-', '_')}.cl",)))
+        return with_header(*self.texts[1:])
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The files of the text, in `kernels/`, in their order."""
+        return HEADER, *(self.files or (f"{self.name.replace('-', '_')}.cl",))
 
     def on(self, kind: str) -> Rung:
         """The form of the rung for a kind of device."""

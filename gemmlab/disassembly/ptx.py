@@ -1,0 +1,76 @@
+"""The inner loop of a GPU kernel in PTX, the assembly language of NVIDIA's compilers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import accumulate
+
+from gemmlab.disassembly.code import Function, Instruction
+from gemmlab.disassembly.loops import Loop, loops_of
+
+ENTRY = r"\.entry\s+{name}\s*\(.*?\n\{{(.*?)\n\}}"
+LABEL = re.compile(r"^(\$?\w+):")
+PLACE = re.compile(r"^\.loc\s+\d+\s+(\d+)")
+BRANCH = re.compile(r"^(?:@!?%\w+\s+)?bra(?:\.uni)?\s+(\$?\w+);")
+INSTRUCTION = re.compile(r"^((?:@!?%\w+\s+)?[a-z][\w.:]*(?:\s.*)?);")
+KINDS = {  # of an instruction, by how it begins
+    "multiply-adds": re.compile(r"(fma|mad)\.r\w+\.[fb]\w+|mma\.|wgmma\."),
+    "reads of global memory": re.compile(r"ld\.global"),
+    "writes to global memory": re.compile(r"st\.global"),
+    "reads of local memory": re.compile(r"ld\.shared|ldmatrix"),
+    "writes to local memory": re.compile(r"st\.shared"),
+    "barriers": re.compile(r"bar(rier)?\."),
+    "spills": re.compile(r"(ld|st)\.local"),
+}
+OTHER = "other"
+
+
+def kernel_in(ptx: str, name: str, files: Sequence[tuple[str, int]]) -> Function:
+    """A kernel's instructions; `files` are the names and lines of the texts that were compiled one after another."""
+    found = re.search(ENTRY.format(name=name), ptx, re.DOTALL)
+    assert found is not None, name
+    ends = list(accumulate(lines for _, lines in files))
+    rows: list[tuple[str, str]] = []
+    labels: dict[str, int] = {}
+    source = ""
+    for line in map(str.strip, found[1].splitlines()):
+        if label := LABEL.match(line):
+            labels[label[1]] = len(rows)
+        elif place := PLACE.match(line):
+            source = _source(int(place[1]), files, ends)
+        elif one := INSTRUCTION.match(line):
+            rows.append((re.sub(r"\s+", " ", one[1]), source))
+    jumps = [BRANCH.match(f"{text};") for text, _ in rows]
+    return Function(name, [
+        Instruction(number, text, source, labels.get(jump[1]) if jump else None)
+        for number, ((text, source), jump) in enumerate(zip(rows, jumps, strict=True))
+    ])  # fmt: skip
+
+
+def _source(line: int, files: Sequence[tuple[str, int]], ends: Sequence[int]) -> str:
+    for (name, lines), end in zip(files, ends, strict=True):
+        if 0 < line <= end:
+            return f"{name.rpartition('/')[2]}:{line - (end - lines)}"
+    return ""
+
+
+def inner_loop(function: Function) -> Loop:
+    """The loop, of those without another in them, that has the most multiply-adds; without loops all of it."""
+    loops = list(loops_of(function))
+    starts = [(loop.body[0].address, loop.body[-1].address) for loop in loops]
+    leaves = [
+        loop for loop, (start, end) in zip(loops, starts, strict=True)
+        if not any((start, end) != one and start <= one[0] and one[1] <= end for one in starts)
+    ]  # fmt: skip
+    whole = Loop(function, function.instructions)
+    return max(leaves, key=lambda loop: counts(loop.body)["multiply-adds"], default=whole)
+
+
+def counts(body: Sequence[Instruction]) -> dict[str, int]:
+    """How many instructions are of each kind."""
+    found = dict.fromkeys((*KINDS, OTHER), 0)
+    for one in body:
+        text = re.sub(r"^@\S+ ", "", one.text)
+        found[next((kind for kind, pattern in KINDS.items() if pattern.match(text)), OTHER)] += 1
+    return found
