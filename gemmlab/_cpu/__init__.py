@@ -21,13 +21,20 @@ import os
 
 def _load_openmp() -> None:
     """Load OpenMP. Where it is to bind its threads it narrows the CPUs of the thread that loads it, and so of all that
-    this one starts. If that is by us, they are put back: the program's threads are not OpenMP's."""
-    before = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    this one starts. If that is by us, they are put back: the program's threads are not OpenMP's. If another OpenMP
+    library has done it before, ours is loaded on the CPUs of all of that one's places, as it would have been first."""
+    from gemmlab._cpu.threads.other_openmp import cpus_of_places
+
+    before = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    is_bound = before < (others := cpus_of_places())
+    if is_bound:
+        os.sched_setaffinity(0, others)
     from gemmlab._cpu.threads import _threads
 
-    if before and os.sched_getaffinity(0) != before:
+    is_narrowed = before and os.sched_getaffinity(0) != before
+    if is_narrowed:
         os.sched_setaffinity(0, before)
-    else:
+    if is_bound or not is_narrowed:
         _threads.main_thread_is_bound()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from helpers import output_of
@@ -61,6 +62,26 @@ import ctypes
 ctypes.CDLL("libgomp.so.1")
 narrow = os.sched_getaffinity(0)
 {USE}
+assert usable_cpus() == max_threads() == threads() == 2, (usable_cpus(), max_threads(), threads())
+os.sched_setaffinity(0, {{0, 1}} - narrow or {{0}})
+assert usable_cpus() == max_threads() == threads() == 1
+""", **settings)
+
+
+@two_cpus
+@pytest.mark.parametrize("settings", BINDING, ids=str)
+def test_another_openmp_library_was_loaded_before(settings, tmp_path):
+    """As scikit-learn's wheel brings one."""
+    maps = output_of("import ctypes\nctypes.CDLL('libgomp.so.1')\nprint(open('/proc/self/maps').read())")
+    (system,) = {line.split()[-1] for line in maps.splitlines() if "libgomp.so" in line}
+    copy = tmp_path / "libgomp-a34b3233.so.1.0.0"
+    copy.write_bytes(Path(system).read_bytes().replace(b"libgomp.so.1\0", b"libgomq.so.1\0"))
+    output_of(f"""{CLEAN}
+import ctypes
+ctypes.CDLL({str(copy)!r})
+narrow = os.sched_getaffinity(0)
+{USE}
+assert os.sched_getaffinity(0) == narrow
 assert usable_cpus() == max_threads() == threads() == 2, (usable_cpus(), max_threads(), threads())
 os.sched_setaffinity(0, {{0, 1}} - narrow or {{0}})
 assert usable_cpus() == max_threads() == threads() == 1

@@ -8,4 +8,5 @@
       pieces.hpp         the pieces of a product, and who takes them
       listening.hpp      whether a long product ends early, for a signal
     threadpool.py        threadpoolctl's view of our threads
+    other_openmp.py      OpenMP libraries that other packages bring
 """
