@@ -1,4 +1,4 @@
-"""OpenMP libraries besides ours: wheels bring copies, and each of them binds the program's threads where that is asked."""
+"""OpenMP libraries besides ours: wheels bring copies, and each of them binds threads where that is asked."""
 
 from __future__ import annotations
 
