@@ -182,7 +182,7 @@ class BuildExt(build_ext):
         return [flag for flag in flags if self.probe(EMPTY, ["-Werror", flag], [])]
 
     def probe(self, program: str, compile_flags: list[str], link_flags: list[str], suffix: str = ".c") -> bool:
-        """Whether `program` compiles, links and runs."""
+        """Whether `program` compiles, links and, in a build for this machine, runs."""
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder, f"probe{suffix}")
             source.write_text(program)
@@ -190,7 +190,8 @@ class BuildExt(build_ext):
                 objects = self.compiler.compile([str(source)], output_dir=folder,
                                                 extra_postargs=compile_flags)
                 self.compiler.link_executable(objects, str(Path(folder, "probe")), extra_postargs=link_flags)
-                return subprocess.run([str(Path(folder, "probe"))], check=False).returncode == 0
+                command = ["true"] if FLAGS.TARGET else [str(Path(folder, "probe"))]
+                return subprocess.run(command, check=False).returncode == 0
             except Exception:  # every compiler class raises its own errors
                 return False
 
