@@ -12,7 +12,7 @@ import platform
 
 GNU_STYLE = os.name != "nt"
 TARGET = os.environ.get("_PYTHON_HOST_PLATFORM", "")  # of a build for another machine, such as linux-aarch64
-MACHINE = (TARGET.split("-")[-1] or platform.machine()).lower()
+MACHINE = (TARGET.split("-", 1)[-1] or platform.machine()).lower()
 X86, AARCH64 = MACHINE in ("x86_64", "amd64"), MACHINE in ("aarch64", "arm64")
 V4 = ["-march=x86-64-v4", "-mprefer-vector-width=512"]
 ISA_FLAGS = {"v4": V4, "v3": ["-march=x86-64-v3"], "v2": ["-march=x86-64-v2"]}
