@@ -171,8 +171,7 @@ def test_every_rung_has_its_page_in_order(course):
         assert titles[2 : 2 + len(ideas)] == ideas
         kinds = [title.split()[0] for title in titles[2 + len(ideas) :]]
         changed = ["What"] if rung.before else []
-        listing = ["The"] if rung.ladder == "CPU" else []
-        assert kinds == ["What" if rung.before else "How", "Its", "The", *listing, *changed, "Its", "Questions"]
+        assert kinds == ["What" if rung.before else "How", "Its", "The", "The", *changed, "Its", "Questions"]
 
 
 def test_the_head_of_every_rung_says_what_the_course_shows(course):

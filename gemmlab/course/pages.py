@@ -213,7 +213,6 @@ def _spread(step: Step) -> str:
     return f"({number(_rate(step, 'p80_s'))} to {number(_rate(step, 'p20_s'))})"
 
 
-
 def _figure(lesson: Lesson) -> str:
     rung = lesson.rung
     if not lesson.runs:
@@ -243,12 +242,16 @@ def _code(lesson: Lesson) -> str:
 
 def _machine_code(lesson: Lesson) -> str:
     """The inner loop as the compiler made it, on the user's machine or by a command."""
-    if lesson.rung.ladder != "CPU":
-        return ""
-    title, command = "## The machine code of its inner loop", f"gemmlab asm {lesson.rung.page}"
+    name = next(reversed(lesson.rung.backends.values()))  # of a GPU rung on CUDA
+    title, command = "## The machine code of its inner loop", f"gemmlab asm {name}"
     if lesson.listing:
         return f"{title}\n\nOn your machine, by `{command}`:\n\n```text\n{lesson.listing}\n```"
-    return f"{title}\n\nThis shows it, found by samples, with the line of each instruction:\n\n```bash\n{command}\n```"
+    if lesson.rung.ladder == "GPU":
+        what = "This shows it in PTX, and the registers that it takes; without `--isa` it is for the GPU at hand"
+        command += " --isa sm_90"
+    else:
+        what = "This shows it, found by samples, with the line of each instruction"
+    return f"{title}\n\n{what}:\n\n```bash\n{command}\n```"
 
 
 def _difference(lesson: Lesson) -> str:
@@ -294,25 +297,17 @@ def _questions(lesson: Lesson) -> str:
     return "\n\n".join(text)
 
 
-
-
-
-
-
 def _to_draw(rung_runs: Sequence[Run]) -> Run:
     """The run to draw: the user's, then one with the previous rung, and of these the one with the most sizes."""
     return max(rung_runs, key=lambda run: (run.file == OWN, run.has_previous, len(run.steps)))
-
 
 
 def _rate(step: Step, key: str) -> float:
     return float(step.after["gflop"] / step.after[key])
 
 
-
 def _title_before(rung: Rung) -> str:
     return rung.before.title if rung.before else ""
-
 
 
 def _command(rung: Rung) -> str:
