@@ -11,7 +11,7 @@ from gemmlab.course.writing import DASH, HOW_TO_READ, headline, link, table, whe
 OVERVIEW_INTRODUCTION = """# All rungs at a glance
 
 Each row compares a rung with the rung before it, in the same run and on as many threads. The share is of the measured
-peak of as many threads. What more threads give is another factor, in a column of its own. Each name links to the page
+peak of as many threads. What more threads give is another factor, in a separate column. Each name links to the page
 of the rung."""
 
 

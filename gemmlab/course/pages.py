@@ -242,7 +242,7 @@ def _code(lesson: Lesson) -> str:
 
 def _machine_code(lesson: Lesson) -> str:
     """The inner loop as the compiler made it, on the user's machine or by a command."""
-    name = next(reversed(lesson.rung.backends.values()))  # of a GPU rung on CUDA
+    *_, name = lesson.rung.backends.values()  # of a GPU rung on CUDA
     title, command = "## The machine code of its inner loop", f"gemmlab asm {name}"
     if lesson.listing:
         return f"{title}\n\nOn your machine, by `{command}`:\n\n```text\n{lesson.listing}\n```"

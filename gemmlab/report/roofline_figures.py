@@ -17,7 +17,7 @@ from gemmlab.analysis.attainable import bandwidths, is_above_roof, limits_by_bac
 from gemmlab.analysis.groups import Group
 from gemmlab.measure.comparison import Pair
 from gemmlab.measure.records import Record
-from gemmlab.report.drawing import QUIET, WIDTH_INCHES, Point, Style, Styles, canvas, label_lines, styles
+from gemmlab.report.drawing import QUIET, WIDTH_INCHES, Keywords, Point, Style, Styles, canvas, label_lines, styles
 from gemmlab.report.points import add_marker, facts_of, ring
 from gemmlab.report.roofline_axes import draw_roofline, named_rates, rate_styles
 from gemmlab.roofline.model import intensity
@@ -25,6 +25,7 @@ from gemmlab.roofline.model import intensity
 LEVEL_MARKERS = {"local": "P", "L1": "o", "L2": "s", "L3": "^", "DRAM": "D"}
 OTHER_MARKER = "v"
 KEY_INCHES = 0.5  # above the axes of a comparison
+FEW = 3  # backends whose sizes can be named in a figure
 
 
 def roofline(group: Group, looks: Styles, width_inches: float = WIDTH_INCHES) -> Figure | None:
@@ -44,9 +45,25 @@ def roofline(group: Group, looks: Styles, width_inches: float = WIDTH_INCHES) ->
             axes.plot(*zip(*path, strict=True), gid=looks[name].part_id("path"), **line)
             for point, record in zip(path, runs[name], strict=True):
                 add_marker(axes, point, record, facts_of(group, record, "DRAM"), looks[name], markersize=4.5)
+            if len(runs) <= FEW:
+                _name_sizes(axes, path, runs[name])
         ring(axes, [_point(record) for own in runs.values() for record in own if is_above_roof(group, record)])
         label_lines(axes, rates | {name: path[-1] for name, path in points.items()}, {**rate_styles(group), **looks})
     return figure
+
+
+def _name_sizes(axes: Axes, path: Sequence[Point], own: Sequence[Record]) -> None:
+    """N beside the first and the last point, where the line does not go."""
+    away = 1 if path[-1][1] >= path[0][1] else -1  # from the line, which comes from the left
+    look: Keywords = {"fontsize": 7.5, "color": QUIET, "textcoords": "offset points", "va": "center"}
+    axes.annotate(_size(own[-1]), path[-1], (0, 9 * away), ha="center", **look)
+    if len(path) > 1:
+        axes.annotate(_size(own[0]), path[0], (-6, 0), ha="right", **look)
+
+
+def _size(record: Record) -> str:
+    m, n, k = (record["problem"][side] for side in "mnk")
+    return f"N = {n}" if m == n == k else f"{m} x {n} x {k}"
 
 
 def levels(group: Group, looks: Styles) -> Figure | None:
