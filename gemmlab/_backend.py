@@ -50,6 +50,25 @@ def by_todays_names(params: Params) -> dict[str, Any]:
     return {OLD_NAMES.get(name, name): value for name, value in params.items()}
 
 
+@dataclass(frozen=True)
+class ErrorBound:
+    """What a product's error is at most.
+
+    Attributes
+    ----------
+    kind : str
+        "componentwise": the error of each element by |A||B|; "norms": by the 2-norms of its row of A and column of B.
+    bound : float or None
+        The error is at most so many times that; None: gamma_k of `gemmlab.verify`, as for any sum of products.
+    lost : float
+        What each number of A and B may lose besides, as small as it is.
+    """
+
+    kind: str = "componentwise"
+    bound: float | None = None
+    lost: float = 0.0
+
+
 class Handle(Protocol):
     """A product that is still running on a device."""
 
@@ -133,6 +152,10 @@ class FullBackend(Backend, Protocol):
         bits of the whole product. None if there is no such cut."""
         return None
 
+    def error(self, problem: Problem, **params: Any) -> ErrorBound:
+        """How large the error of a product may be; `gemmlab verify` holds the backend to it."""
+        return ErrorBound()
+
     def forecast(self, problem: Problem, **params: Any) -> str:
         """What it says of how it will compute the product."""
         return ""
@@ -155,7 +178,7 @@ class Adapted(FullBackend):
 
     OPTIONAL = (
         "accumulates", "reports_errors", "runtime", "resolve", "threads", "plan", "forecast", "predicted_s", "traffic",
-        "packing_share", "block_of_k",
+        "packing_share", "block_of_k", "error",
     )  # fmt: skip
 
     def __init__(self, plugin: Backend) -> None:

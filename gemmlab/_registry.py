@@ -41,6 +41,12 @@ def _packed(name: str) -> FullBackend:
     return Packed()
 
 
+def _emulated(name: str) -> FullBackend:
+    from gemmlab._cpu.emulated.backend import Emulated
+
+    return Emulated()
+
+
 def _baseline(name: str) -> FullBackend:
     from gemmlab._cpu.baselines import baselines
 
@@ -65,6 +71,7 @@ def _joined(name: str) -> FullBackend | Exception:
 BUILT_IN: Mapping[str, Callable[[str], FullBackend]] = {
     **{rung.name: _rung for rung in CPU_RUNGS},
     "cpu-packed": _packed,
+    "cpu-emulated": _emulated,
     "cpu-numpy": _baseline,
     "cpu-blas": _baseline,
     "cpu-mkl": _baseline,

@@ -3,6 +3,7 @@
     rungs/               the ladder's rungs in Cython, but for the last: cpu-naive, cpu-ikj, cpu-blocked, ...
     packed/              the last rung, cpu-packed: C++ templates, compiled once for each instruction set
     packed_backend/      cpu-packed as a backend: its calls on arrays, its plan, its traffic
+    emulated/            cpu-emulated: products out of narrow ones, by cpu-packed
     baselines.py         NumPy, and the vendors' BLAS through one shim
     layouts.py           operands as a rung or a BLAS takes them, copied where needed
     threads/             how many threads a product gets, and the team that cpu-packed has of its own

@@ -26,9 +26,13 @@ def named(names: Sequence[str] | None) -> list[str]:
 
 
 def to_measure(names: Sequence[str] | None) -> list[str]:
-    """As `named`; without names, CPUs behind a GPU runtime are left out: they take minutes, and few ask for them."""
-    left_out = [] if names else _left_out()
-    return [name for name in named(names) if name not in left_out]
+    """As `named`; without names, CPUs behind a GPU runtime and emulated products are left out: few ask for them."""
+    from gemmlab import _registry
+
+    if names:
+        return named(names)
+    left_out = _left_out()
+    return [name for name in named(None) if name not in left_out and _registry.info(name).kind != "emulated"]
 
 
 def ladder_on_cpu() -> list[str]:

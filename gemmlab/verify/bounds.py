@@ -22,12 +22,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from gemmlab._backend import ErrorBound
 from gemmlab.verify.dtypes import DTYPES, finfo, is_exact
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
 Index: TypeAlias = slice | NDArray[np.integer[Any]] | list[int] | None
 
 _LONGDOUBLE_IS_WIDER = bool(np.finfo(np.longdouble).eps < np.finfo(np.float64).eps)
+GAMMA = ErrorBound()
 _BLOCK_NUMBERS = 1 << 16  # 512 KiB in float64: a block stays in the caches
 
 
@@ -106,8 +108,8 @@ def error_over_bound(a: ArrayLike, b: ArrayLike, c: ArrayLike, *, rows: Index = 
     return float(sample.max(initial=0.0))
 
 
-def element_ratios(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> Floats:
-    """Return the error of each element divided by its bound; see `error_over_bound`.
+def element_ratios(a: ArrayLike, b: ArrayLike, c: ArrayLike, error: ErrorBound = GAMMA) -> Floats:
+    """Return the error of each element divided by its bound; see `error_over_bound`. `error` is another bound.
 
     For a complex product: the larger ratio of the real and the imaginary part.
     """
@@ -115,15 +117,17 @@ def element_ratios(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> Floats:
     if is_exact(c.dtype):
         return np.where(c == np.matmul(a.astype(np.int64), b.astype(np.int64)).astype(c.dtype), 0.0, np.inf)
     is_complex = any(array.dtype.kind == "c" for array in (a, b, c))
-    ratios = _real_ratios(*(_real_form(a, b, c) if is_complex else (a, b, c)))
+    a, b, c = _real_form(a, b, c) if is_complex else (a, b, c)
+    ratios = _real_ratios(a, b, c, error)
     if is_complex:
         real, imaginary = np.split(ratios, 2, axis=-2)
         ratios = np.maximum(real, imaginary)
     return ratios
 
 
-def _real_ratios(a: Floats, b: Floats, c: Floats) -> Floats:
+def _real_ratios(a: Floats, b: Floats, c: Floats, error: ErrorBound) -> Floats:
     compute, k = compute_type(a, b), a.shape[-1]
+    relative = gamma(k, compute) if error.bound is None else error.bound
     finite_rows, finite_columns = np.isfinite(a).all(-1, keepdims=True), np.isfinite(b).all(-2, keepdims=True)
     finite_inputs = finite_rows & finite_columns
     # NumPy multiplies long doubles by plain loops, so that NaN and infinity do not depend on any BLAS.
@@ -139,11 +143,15 @@ def _real_ratios(a: Floats, b: Floats, c: Floats) -> Floats:
             sharp = np.abs(_residual(a, b, c.astype(np.float64)))
             difference = np.where(np.isfinite(sharp), sharp, difference)
 
-        bound = gamma(k, compute) * magnitude + k * float(np.finfo(compute).smallest_normal)
+        of_norms = error.kind == "norms"
+        size = row_norms(a)[..., :, None] * row_norms(b.mT)[..., None, :] if of_norms else magnitude
+        bound = relative * size + k * float(np.finfo(compute).smallest_normal)
+        if error.lost:
+            bound += error.lost * (np.abs(a).sum(-1)[..., :, None] + np.abs(b).sum(-2)[..., None, :])
         bound += _half_unit_in_last_place(np.abs(product) + bound, compute, c.dtype)
         ratios = np.where(difference == 0, 0.0, difference / bound)
 
-        may_overflow = magnitude * (1 + gamma(k, compute)) > np.finfo(compute).max
+        may_overflow = magnitude * (1 + relative) > np.finfo(compute).max
         may_overflow |= np.abs(product) + bound > float(finfo(c.dtype).max)
         same = (c == product) | (np.isnan(c) & np.isnan(product))
         without_numbers = np.where(same | (finite_inputs & may_overflow), 0.0, np.inf)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from gemmlab._backend import Param
+from gemmlab._backend import ErrorBound, Param
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._problem import Array, DType
-from gemmlab.verify.bounds import element_ratios
+from gemmlab.verify.bounds import GAMMA, element_ratios
 from gemmlab.verify.dtypes import poison
 from gemmlab.verify.inputs import EDGES, around, integers
 
@@ -26,7 +26,7 @@ class CheckContext:
     """A backend and a dtype for one check, and the results so far.
 
     `blocks` are the backend's block sizes. With `any_thread_count`, the number of threads must not change any bit. With
-    `accumulates`, the backend says that it adds to `out`.
+    `accumulates`, the backend says that it adds to `out`. `error` is its bound for a product.
     """
 
     multiply: Callable[..., Array]
@@ -40,6 +40,7 @@ class CheckContext:
     refused: list[str] = field(default_factory=list)
     worst: float | None = None
     accumulates: bool = False
+    error: Callable[[Array, Array], ErrorBound] = lambda a, b: GAMMA
 
     @property
     def sizes(self) -> list[int]:
@@ -96,7 +97,7 @@ class CheckContext:
     def expect_within_bound(self, a: Array, b: Array) -> None:
         """Multiply and compare each element's error with its bound."""
         result = self.product(a, b)
-        ratios = element_ratios(a, b, result)
+        ratios = element_ratios(a, b, result, self.error(a, b))
         worst = float(ratios.max(initial=0.0))
         self.worst = max(worst, self.worst or 0.0)
         if worst > 1:

@@ -14,7 +14,7 @@ from gemmlab import _registry
 from gemmlab._api import matmul, trace
 from gemmlab._backend import Backend
 from gemmlab._errors import UnsupportedProblem
-from gemmlab._problem import DType
+from gemmlab._problem import DType, Problem
 from gemmlab.verify.checks import CHECKS, Check
 from gemmlab.verify.context import CheckContext, Fault
 from gemmlab.verify.dtypes import DTYPES, dtype_of
@@ -70,8 +70,9 @@ def _context(backend: str, dtype: DType, check: Check, seed: int, thorough: bool
         dtype=dtype,
         params=chosen.params,
         blocks=_blocks(chosen, dtype),
-        any_thread_count=chosen.kind == "rung" and backend != "auto",  # which may take NumPy
+        any_thread_count=chosen.kind in ("rung", "emulated") and backend != "auto",  # which may take NumPy
         accumulates=chosen.accumulates,
+        error=lambda a, b: chosen.error(Problem.from_call(a, b)),
         thorough=thorough,
         # Each check has a separate random generator, so that a check can be repeated without the ones before it.
         rng=np.random.default_rng([seed, zlib.crc32(f"{check.name}, {dtype.name}".encode())]),

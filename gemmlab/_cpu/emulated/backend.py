@@ -1,0 +1,150 @@
+"""cpu-emulated: float32, float64 and complex products out of narrow ones, each scheme with its error's bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gemmlab._backend import Availability, ErrorBound, FullBackend, Param, check_params
+from gemmlab._cpu import machine
+from gemmlab._cpu.emulated import parts, residues, scales, schemes
+from gemmlab._cpu.emulated.narrow import added, packed
+from gemmlab._cpu.emulated.rebuilding import rebuilt
+from gemmlab._cpu.emulated.schemes import Scheme
+from gemmlab._cpu.packed_backend._packed import allowed_threads
+from gemmlab._cpu.threads._threads import default_threads
+from gemmlab._problem import Array, Problem
+
+DTYPES = ("float32", "float64", "complex64", "complex128")
+
+
+def _of(name: str, values: tuple[str, ...], meaning: str) -> Param:
+    return Param(name, None, values, meaning, "one of " + ", ".join(values), lambda value: value in values)
+
+
+def _is_count(value: object) -> bool:
+    known = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return known and schemes.LEAST <= int(value) <= schemes.MOST  # type: ignore[call-overload]
+
+
+PARAMS = (
+    _of("scheme", schemes.SCHEMES, "what numbers are taken apart into; by default what precision and error ask for"),
+    Param("moduli", None, (8, 15), "products of residues: the more, the smaller the error of scheme='residues'",
+          f"an integer from {schemes.LEAST} to {schemes.MOST}", _is_count),
+    _of("precision", schemes.PRECISIONS, "whose error the product has; by default that of the operands"),
+    _of("error", schemes.ERRORS, "of each element by |A||B|, or by the norms of its row and column"),
+)  # fmt: skip
+
+
+class Emulated(FullBackend):
+    """Products of narrow numbers, put together."""
+
+    name, kind = "cpu-emulated", "emulated"
+    summary = "float32, float64 and complex numbers out of products of int8, bfloat16 or float16 numbers"
+    source = "Ozaki, Uchino and Imamura, arXiv:2504.08009; Henry, Tang and Heinecke 2019; Ootomo and Yokota 2022"
+    params: Mapping[str, Param] = {param.name: param for param in PARAMS}
+
+    def probe(self) -> Availability:
+        """Available where cpu-packed is, which multiplies the narrow numbers."""
+        found = packed().probe()
+        return found if not found.ok else Availability(True, device=machine.cpu_name())
+
+    def supports(self, problem: Problem) -> bool | str:
+        if problem.dtype.name in DTYPES:
+            return True
+        return f"{self.name} multiplies {', '.join(DTYPES)}, not {problem.dtype}: use backend='auto'"
+
+    def scheme(self, problem: Problem, params: Mapping[str, Any]) -> Scheme:
+        """The scheme of a product."""
+        given = {name: value for name, value in params.items() if value is not None}
+        check_params(self, given)
+        scheme = schemes.scheme_for(_real(problem.dtype).itemsize, problem.k, **given)
+        schemes.check_norms(scheme, problem.k)
+        return scheme
+
+    def resolve(self, problem: Problem, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The scheme in force, and its moduli."""
+        scheme = self.scheme(problem, params)
+        return {"scheme": scheme.name} | ({"moduli": scheme.moduli} if scheme.moduli else {})
+
+    def error(self, problem: Problem, **params: Any) -> ErrorBound:
+        """The bound of the scheme in force."""
+        scheme = self.scheme(problem, params)
+        return schemes.error_of(scheme, problem.k, _real(problem.dtype).itemsize, problem.dtype.kind == "c")
+
+    def threads(self, problem: Problem) -> int:
+        """Threads of the products of narrow numbers; the rest runs on one."""
+        flop = 2.0 * problem.batch * problem.m * problem.n * problem.k
+        return allowed_threads(problem.threads or default_threads(flop))
+
+    def forecast(self, problem: Problem, **params: Any) -> str:
+        """The scheme, and the bound of its error."""
+        scheme, error = self.scheme(problem, params), self.error(problem, **params)
+        by = "|A||B|" if error.kind == "componentwise" else "the norms of row and column"
+        count = f" of {scheme.moduli} moduli" * bool(scheme.moduli)
+        return f"by {scheme.name}{count}; an error of at most {error.bound:.2g} times {by}"
+
+    def gemm(self, problem: Problem, **params: Any) -> None:
+        """Fill `problem.out`."""
+        scheme, threads = self.scheme(problem, params), self.threads(problem)
+        for index in np.ndindex(problem.out.shape[:-2]):
+            problem.out[index] = product(problem.a[index], problem.b[index], scheme, threads)
+
+
+def product(a: Array, b: Array, scheme: Scheme, threads: int) -> Array:
+    """A @ B of two matrices of one dtype. Rows of A and columns of B with infinities or NaN are multiplied plainly."""
+    rows: Any = ~np.isfinite(a).all(axis=1)
+    columns: Any = ~np.isfinite(b).all(axis=0)
+    out = _finite(np.where(rows[:, None], 0, a), np.where(columns, 0, b), scheme, threads)
+    if rows.any():
+        out[rows] = _plain(a[rows], b, threads)
+    if columns.any():
+        out[:, columns] = _plain(a, b[:, columns], threads)
+    return out
+
+
+def _plain(a: Array, b: Array, threads: int) -> Array:
+    return added(a, b, np.empty((len(a), b.shape[1]), a.dtype), threads, False)
+
+
+def _finite(a: Array, b: Array, scheme: Scheme, threads: int) -> Array:
+    if scheme.name == "residues":
+        return _by_residues(a, b, scheme.moduli, threads)
+    if a.dtype.kind == "c":  # [[Re A, -Im A], [Im A, Re A]] @ [[Re B], [Im B]]
+        left = np.block([[a.real, -a.imag], [a.imag, a.real]])
+        both = _of_float32(left, np.concatenate([b.real, b.imag]), scheme, threads)
+        return _complex(np.split(both, 2), a.dtype)
+    return _of_float32(a, b, scheme, threads)
+
+
+def _of_float32(a: Array, b: Array, scheme: Scheme, threads: int) -> Array:
+    return parts.by_f16(a, b, threads) if scheme.name == "f16-pairs" else parts.by_bf16(a, b, scheme.name, threads)
+
+
+def _by_residues(a: Array, b: Array, moduli: int, threads: int) -> Array:
+    """A row's scale is of its real and imaginary parts together, and so is that of a column."""
+    limit = residues.root_of_half(moduli)
+    wide = [np.ascontiguousarray(x, np.result_type(x, np.float64)) for x in (a, b.T)]
+    of_rows, of_columns = (scales.shifts(x.view(np.float64), limit) for x in wide)
+    whole = [
+        np.stack([scales.integers(part, shifts) for part in (x.real, x.imag)]) if x.dtype.kind == "c"
+        else scales.integers(x, shifts)
+        for x, shifts in zip(wide, (of_rows, of_columns), strict=True)
+    ]  # fmt: skip
+    rests = residues.products(whole[0], np.swapaxes(whole[1], -1, -2), moduli, threads)
+    found = rebuilt(rests, -(of_rows[:, None] + of_columns), _real(a.dtype))
+    return _complex(list(found), a.dtype) if a.dtype.kind == "c" else found
+
+
+def _complex(parts: Sequence[Array], dtype: np.dtype[Any]) -> Array:
+    """Complex numbers of their real and imaginary parts."""
+    out: Array = np.empty(parts[0].shape, dtype)
+    out.real, out.imag = parts
+    return out
+
+
+def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Of a complex number's parts."""
+    return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype

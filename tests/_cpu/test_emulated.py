@@ -1,0 +1,299 @@
+"""cpu-emulated: residues have the bits of Python's integers, each scheme keeps its bound and says what it takes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from fractions import Fraction
+from hashlib import sha256
+from math import ceil, frexp, isqrt, ldexp
+
+import numpy as np
+import pytest
+from randomness import RNG
+
+import gemmlab
+from gemmlab import UnsupportedProblem
+from gemmlab._cpu import isa
+from gemmlab._cpu.emulated import parts, schemes
+from gemmlab._cpu.emulated.residues import MODULI, modulus_product, root_of_half
+from gemmlab._cpu.emulated.schemes import Scheme, scheme_for
+from gemmlab.cli.selection import to_measure
+
+NAME = "cpu-emulated"
+DTYPES = ("float32", "float64", "complex64", "complex128")
+INPUTS = {
+    "uniform": RNG.random,
+    "normal": RNG.standard_normal,
+    "wide": lambda shape: RNG.standard_normal(shape) * np.exp(4 * RNG.standard_normal(shape)),
+}
+
+
+# Residues, once more in Python's integers: the definition
+
+
+def shift_of(numbers, limit):
+    """The power of two for a row: of norms that are summed in integers."""
+    largest = max(map(abs, numbers), default=0.0)
+    if largest == 0:
+        return 0
+    bits = 15 - frexp(largest)[1]
+    squares = sum(ceil(Fraction(abs(x)) * Fraction(2) ** bits) ** 2 for x in numbers)
+    room = limit - (isqrt(len(numbers)) + 2) // 2
+    step = max(q for q in range(-64, 128) if squares <= Fraction(room * room) / Fraction(4) ** q)
+    return step + bits
+
+
+def nearest(x):
+    """The integer nearest to a fraction, ties to even."""
+    return round(x)
+
+
+def sumprod(x, y):
+    return sum(p * q for p, q in zip(x, y, strict=True))
+
+
+def rounded(x, dtype):
+    """A fraction in float64, or through a double that is odd where it is not exact, in float32."""
+    if dtype == "float64":
+        try:
+            return float(x)
+        except OverflowError:
+            return np.copysign(np.inf, float(x > 0) - 0.5)
+    info, magnitude = np.finfo(np.float32), abs(x)
+    if magnitude == 0:
+        return 0.0
+    exponent = max(int(np.floor(np.log2(float(magnitude)))) if magnitude < 2**1000 else 999, info.minexp - 1)
+    exponent += (magnitude >= Fraction(2) ** (exponent + 1)) - (magnitude < Fraction(2) ** exponent)
+    unit = Fraction(2) ** (max(exponent, info.minexp) - info.nmant)
+    number = nearest(magnitude / unit) * unit
+    number = float(number) if number <= Fraction(float(info.max)) else np.inf
+    return number if x > 0 else -number
+
+
+def by_python(a, b, moduli):
+    """A @ B of real or complex matrices by the definition."""
+    limit, is_complex = root_of_half(moduli), a.dtype.kind == "c"
+    dtype = "float32" if a.dtype.itemsize == (8 if is_complex else 4) else "float64"
+
+    def whole(rows):
+        found = []
+        for row in rows:
+            flat = [float(y) for x in row for y in ((x.real, x.imag) if is_complex else (x,))]
+            shift = shift_of(flat, limit)
+            numbers = [nearest(Fraction(x) * Fraction(2) ** shift) for x in flat]
+            assert sum(x * x for x in numbers) <= limit * limit
+            found.append((shift, numbers))
+        return found
+
+    out = np.empty((a.shape[0], b.shape[1]), a.dtype)
+    columns = whole(b.T)
+    for i, (left, x) in enumerate(whole(a)):
+        for j, (right, y) in enumerate(columns):
+            scale = Fraction(2) ** -(left + right)
+            if is_complex:
+                real = sumprod(x[::2], y[::2]) - sumprod(x[1::2], y[1::2])
+                imaginary = sumprod(x[::2], y[1::2]) + sumprod(x[1::2], y[::2])
+                out[i, j] = complex(rounded(real * scale, dtype), rounded(imaginary * scale, dtype))
+            else:
+                out[i, j] = rounded(sumprod(x, y) * scale, dtype)
+    return out
+
+
+def drawn(dtype):
+    """A small product with numbers of every size: subnormal ones, zeros, rows that overflow."""
+    m, n = RNG.integers(1, 6, 2)
+    k = int(RNG.integers(0, 40))
+    most = 60 if np.dtype(dtype).itemsize // (2 if np.dtype(dtype).kind == "c" else 1) == 4 else 500
+
+    def operand(*shape):
+        def real():
+            with np.errstate(over="ignore", under="ignore"):
+                numbers = RNG.standard_normal(shape) * 2.0 ** RNG.integers(-most, most, (shape[0], 1))
+                numbers *= 2.0 ** RNG.integers(*((-20, 20) if RNG.random() < 0.7 else (-most, 1)), shape)
+            numbers[RNG.random(shape) < 0.1] = 0
+            return numbers
+
+        return (real() + 1j * real() if np.dtype(dtype).kind == "c" else real()).astype(dtype)
+
+    return operand(m, k), operand(n, k).T
+
+
+def same_bits(x, y):
+    return np.array_equal(x.view(f"u{x.dtype.itemsize // (2 if x.dtype.kind == 'c' else 1)}"),
+                          y.view(f"u{x.dtype.itemsize // (2 if x.dtype.kind == 'c' else 1)}"))  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("count", [6, pytest.param(60, marks=pytest.mark.exhaustive)])
+def test_residues_have_the_bits_of_pythons_integers(dtype, count):
+    for _ in range(count):
+        a, b = drawn(dtype)
+        if not (np.isfinite(a).all() and np.isfinite(b).all()):
+            continue
+        moduli = int(RNG.integers(schemes.LEAST, schemes.MOST + 1))
+        found = gemmlab.matmul(a, b, backend=NAME, moduli=moduli)
+        expected = by_python(a, b, moduli) + np.zeros((), dtype)  # no zero has a sign
+        assert same_bits(np.ascontiguousarray(found + np.zeros((), dtype)), expected), (moduli, a, b)
+
+
+def test_the_moduli_are_coprime_and_their_product_is_used():
+    for i, p in enumerate(MODULI):
+        assert all(np.gcd(p, q) == 1 for q in MODULI[:i])
+    for count in range(schemes.LEAST, schemes.MOST + 1):
+        assert 2 * root_of_half(count) ** 2 < modulus_product(count) < 2.01 * (root_of_half(count) + 1) ** 2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_a_k_that_int32_does_not_hold(dtype):
+    k = (1 << 17) + 11
+    a, b = (np.full((2, k), -1.0) for _ in range(2))
+    a[1] = RNG.integers(-3, 4, k)
+    found = gemmlab.matmul(a.astype(dtype), b.T.astype(dtype), backend=NAME, scheme="residues")
+    assert np.array_equal(found, (a @ b.T).astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_bits_depend_on_no_thread_layout_or_batch(dtype):
+    shape = (3, 70, 90)
+    a, b = (RNG.standard_normal(size) for size in (shape, (90, 40)))
+    a, b = a.astype(dtype), b.astype(dtype)
+    first = gemmlab.matmul(a, b, backend=NAME, scheme="residues")
+    for threads in (1, 2, 7):
+        assert same_bits(gemmlab.matmul(a, b, backend=NAME, scheme="residues", threads=threads), first)
+    assert same_bits(gemmlab.matmul(np.asfortranarray(a), b.T.copy().T, backend=NAME, scheme="residues"), first)
+    for i in range(3):
+        assert same_bits(gemmlab.matmul(a[i], b, backend=NAME, scheme="residues"), first[i])
+        some = gemmlab.matmul(a[i, 5:9], b[:, 3:20].copy(), backend=NAME, scheme="residues")
+        assert same_bits(some, first[i, 5:9, 3:20].copy())
+
+
+HASH = """
+import sys, numpy as np, gemmlab
+from hashlib import sha256
+rng, found = np.random.default_rng(int(sys.argv[1])), sha256()
+for dtype in ("f4", "f8", "c8", "c16"):
+    a, b = (rng.standard_normal(shape).astype(dtype) for shape in ((33, 65), (65, 41)))
+    found.update(gemmlab.matmul(a, b, backend="cpu-emulated", scheme="residues").tobytes())
+print(found.hexdigest())
+"""
+
+
+@pytest.mark.skipif(len(isa.available()) < 2, reason="one instruction set here")
+def test_bits_are_those_of_every_instruction_set():
+    seed, found = str(RNG.integers(2**32)), set()
+    for one in isa.available():
+        command, environment = [sys.executable, "-c", HASH, seed], {**os.environ, "GEMMLAB_ISA": one}
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        found.add(done.stdout)
+    assert len(found) == 1
+
+
+# The other schemes
+
+
+def test_bfloat16_parts_add_up():
+    x = RNG.standard_normal(1000).astype("f4") * np.float32(2) ** RNG.integers(-90, 127, 1000).astype("f4")
+    x = np.append(x[np.isfinite(x)], np.float32([np.finfo("f4").max, -np.finfo("f4").max, 0.0]))
+    found = parts.bf16_parts(x)
+    assert np.array_equal(np.sum(found, axis=0, dtype=np.float64), x)
+    assert not any((part.view(np.uint32) & 0xFFFF).any() for part in found)
+    assert np.isfinite(found).all()
+
+
+def test_float16_parts_are_within_2_to_the_minus_22():
+    rows = RNG.standard_normal((20, 300)).astype("f4") * np.float32(2) ** RNG.integers(-60, 60, (20, 1)).astype("f4")
+    (high, low), scales = parts.f16_parts(rows)
+    found = np.ldexp(high + np.ldexp(low.astype("f8"), -parts.LOW_BITS), -scales[:, None])
+    assert (np.abs(found - rows) <= np.abs(rows).max(axis=1, keepdims=True) * 2.0**-22).all()
+    assert np.abs(high).max() <= 2**15
+
+
+def errors(a, b, c):
+    """The largest error by the norms of row and column, and by |A||B|."""
+    wide = np.longdouble
+    exact = np.einsum("ik,kj->ij", a.astype(wide), b.astype(wide))
+    by_norms = np.outer(np.linalg.norm(a.astype("f8"), axis=1), np.linalg.norm(b.astype("f8"), axis=0))
+    off = np.abs(c - exact)
+    return float((off / by_norms).max()), float((off / (np.abs(a.astype(wide)) @ np.abs(b.astype(wide)))).max())
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).eps > 1e-18, reason="no numbers wider than float64 here")
+@pytest.mark.parametrize("inputs", INPUTS)
+@pytest.mark.parametrize("k", [256, pytest.param(4096, marks=pytest.mark.exhaustive)])
+def test_the_error_is_no_larger_than_that_of_plain_sums(inputs, k):
+    for dtype, options, place in (
+        ("float32", {"moduli": 8}, 0), ("float64", {}, 0), ("float32", {"scheme": "bf16x9"}, 1), ("float32", {}, 1),
+    ):  # fmt: skip
+        a, b = (INPUTS[inputs](shape).astype(dtype) for shape in ((40, k), (k, 40)))
+        plain = errors(a, b, gemmlab.matmul(a, b, backend="cpu-packed"))[place]
+        found = errors(a, b, gemmlab.matmul(a, b, backend=NAME, **options))[place]
+        allowed = 1 if options.get("moduli") or dtype == "float64" else 2  # sums in float32, as those of cpu-packed
+        assert found <= plain * allowed, (dtype, options)
+
+
+# What a call takes
+
+
+@pytest.mark.parametrize(("itemsize", "options", "found"), [
+    (4, {}, Scheme("bf16x6")), (8, {}, Scheme("residues", 15)), (4, {"error": "norms"}, Scheme("f16-pairs")),
+    (4, {"precision": "f64"}, Scheme("residues", 15)), (8, {"precision": "f32"}, Scheme("residues", 8)),
+    (8, {"moduli": 9}, Scheme("residues", 9)), (4, {"scheme": "residues"}, Scheme("residues", 8)),
+])  # fmt: skip
+def test_the_scheme_of_a_call(itemsize, options, found):
+    assert scheme_for(itemsize, 1000, **options) == found
+
+
+def test_a_long_k_takes_a_modulus_more():
+    assert scheme_for(8, 1 << 17) == Scheme("residues", 16)
+
+
+@pytest.mark.parametrize(("dtype", "options", "error", "said"), [
+    ("f8", {"error": "componentwise"}, UnsupportedProblem, "no scheme bounds each element of float64"),
+    ("f8", {"scheme": "bf16x6"}, UnsupportedProblem, "takes float32 and complex64"),
+    ("f4", {"scheme": "bf16x6", "moduli": 8}, ValueError, "moduli belong to scheme='residues'"),
+    ("f4", {"scheme": "bf16x6", "precision": "f32"}, ValueError, "takes scheme, or precision and error, not both"),
+    ("f4", {"moduli": 3}, ValueError, "moduli must be an integer from 4 to 20"),
+    ("f4", {"scheme": "ozaki"}, ValueError, "scheme must be one of bf16x6, bf16x9, f16-pairs, residues"),
+    ("i4", {}, UnsupportedProblem, "multiplies float32, float64, complex64, complex128, not int32"),
+])  # fmt: skip
+def test_what_does_not_go_together_is_one_line(dtype, options, error, said):
+    x = np.ones((3, 3), dtype)
+    with pytest.raises(error, match=said) as caught:
+        gemmlab.matmul(x, x, backend=NAME, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_too_few_moduli_for_k_are_refused():
+    with pytest.raises(UnsupportedProblem, match="moduli=4 are too few for k = 3000000: take more"):
+        schemes.check_norms(Scheme("residues", 4), 3_000_000)
+
+
+def test_nobody_gets_it_who_did_not_ask():
+    x = RNG.standard_normal((200, 200))
+    for name in ("auto", "cpu"):
+        with gemmlab.trace() as calls:
+            gemmlab.matmul(x, x, backend=name)
+        assert calls[0].backend != NAME
+    assert NAME not in to_measure(None)
+    assert to_measure([NAME]) == [NAME]
+
+
+def test_existing_programs_use_it():
+    x = RNG.standard_normal((50, 50)).astype("f4")
+    with gemmlab.use(NAME, precision="f64"), gemmlab.trace() as calls:
+        found = gemmlab.asarray(x) @ x
+    assert calls[0].params == {"scheme": "residues", "moduli": 15}
+    assert np.array_equal(found, (x.astype("f8") @ x.astype("f8")).astype("f4"))
+    said = str(gemmlab.explain(x.astype("f8"), x.astype("f8"), backend=NAME))
+    assert "by residues of 15 moduli; an error of at most" in said
+
+
+def test_a_sum_may_be_too_large_or_too_small():
+    a, b = np.float64([[2.0**1000, 2.0**-600]]), np.float64([[2.0**1000], [2.0**-500]])
+    assert gemmlab.matmul(a, b, backend=NAME)[0, 0] == np.inf
+    assert gemmlab.matmul(a[:, 1:], b[1:], backend=NAME)[0, 0] == 0
+    assert gemmlab.matmul(a[:, 1:] * 2.0**26, b[1:], backend=NAME)[0, 0] == ldexp(1.0, -1074)
+    digest = sha256(gemmlab.matmul(np.zeros((0, 3)), np.zeros((3, 2)), backend=NAME).tobytes())
+    assert digest.hexdigest() == sha256(b"").hexdigest()
