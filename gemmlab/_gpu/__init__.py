@@ -13,6 +13,7 @@
     plans/             a product, planned and then executed: the launchers of the runtimes, and the plans that are kept
     streaming/         large products, in tiles, with transfers beside the work
     vendor.py          oneMKL and cuBLAS; CLBlast in clblast.py
+    emulated/          float32 and float64 out of products of narrow numbers
     device_arrays.py   device arrays of users, and DLPack; as operands of a product: operands.py
 
 A runtime's package is imported when one of its backends is first used, so a machine without it pays nothing.
@@ -31,8 +32,8 @@ from gemmlab._gpu.ladder.traffic import Model, nothing
 from gemmlab._name import RUNTIMES, BackendName
 
 __all__ = [
-    "RUNG_NAMES", "RUNTIMES", "VENDORS", "backend_named", "best_rung", "choose_rung", "devices", "opencl_rung",
-    "runtime_named",
+    "EMULATED", "RUNG_NAMES", "RUNTIMES", "VENDORS", "backend_named", "best_rung", "choose_rung", "devices",
+    "opencl_rung", "runtime_named",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Source(Protocol):
         """What it holds."""
 
 
+EMULATED = "emulated"  # the rung of products out of narrow ones, on every runtime
 VENDORS = {"opencl": "clblast", "sycl": "onemkl", "cuda": "cublas"}
 
 
@@ -82,6 +84,10 @@ def backend_named(name: str) -> DeviceBackend:
 
         vendor = {"clblast": CLBlast, "onemkl": OneMKL, "cublas": CuBLAS}[parsed.rung]
         return vendor(runtime, parsed.selector)
+    if parsed.rung == EMULATED:
+        from gemmlab._gpu.emulated.backend import EmulatedOnDevice
+
+        return EmulatedOnDevice(runtime, parsed.selector)
     return RungBackend(runtime, RUNGS[RUNG_NAMES.index(parsed.rung)], parsed.selector)
 
 

@@ -11,14 +11,16 @@ from math import ceil, frexp, isqrt, ldexp
 
 import numpy as np
 import pytest
+from emulated_inputs import drawn, same_bits
 from randomness import RNG
 
 import gemmlab
 from gemmlab import UnsupportedProblem
 from gemmlab._cpu import isa
-from gemmlab._cpu.emulated import parts, schemes
-from gemmlab._cpu.emulated.residues import MODULI, modulus_product, root_of_half
-from gemmlab._cpu.emulated.schemes import Scheme, scheme_for
+from gemmlab._cpu.emulated import parts
+from gemmlab._emulated import schemes
+from gemmlab._emulated.moduli import MODULI, modulus_product, root_of_half
+from gemmlab._emulated.schemes import Scheme, scheme_for
 from gemmlab.cli.selection import to_measure
 
 NAME = "cpu-emulated"
@@ -99,30 +101,6 @@ def by_python(a, b, moduli):
             else:
                 out[i, j] = rounded(sumprod(x, y) * scale, dtype)
     return out
-
-
-def drawn(dtype):
-    """A small product with numbers of every size: subnormal ones, zeros, rows that overflow."""
-    m, n = RNG.integers(1, 6, 2)
-    k = int(RNG.integers(0, 40))
-    most = 60 if np.dtype(dtype).itemsize // (2 if np.dtype(dtype).kind == "c" else 1) == 4 else 500
-
-    def operand(*shape):
-        def real():
-            with np.errstate(over="ignore", under="ignore"):
-                numbers = RNG.standard_normal(shape) * 2.0 ** RNG.integers(-most, most, (shape[0], 1))
-                numbers *= 2.0 ** RNG.integers(*((-20, 20) if RNG.random() < 0.7 else (-most, 1)), shape)
-            numbers[RNG.random(shape) < 0.1] = 0
-            return numbers
-
-        return (real() + 1j * real() if np.dtype(dtype).kind == "c" else real()).astype(dtype)
-
-    return operand(m, k), operand(n, k).T
-
-
-def same_bits(x, y):
-    return np.array_equal(x.view(f"u{x.dtype.itemsize // (2 if x.dtype.kind == 'c' else 1)}"),
-                          y.view(f"u{x.dtype.itemsize // (2 if x.dtype.kind == 'c' else 1)}"))  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -1,6 +1,5 @@
 """cpu-emulated: products of float32, float64 and complex numbers, put together from products of narrow ones.
 
-    schemes.py      which scheme a call takes, and how large its error may be
     scales.py       powers of two that make integers of rows and columns, from norms that are summed in integers
     residues.py     exact products of these integers, modulo a few small numbers
     rebuilding.py   the integers from their residues, and each rounded once

@@ -9,33 +9,17 @@ import numpy as np
 
 from gemmlab._backend import Availability, ErrorBound, FullBackend, Param, check_params
 from gemmlab._cpu import machine
-from gemmlab._cpu.emulated import parts, residues, scales, schemes
+from gemmlab._cpu.emulated import parts, residues, scales
 from gemmlab._cpu.emulated.narrow import added, packed
 from gemmlab._cpu.emulated.rebuilding import rebuilt
-from gemmlab._cpu.emulated.schemes import Scheme
 from gemmlab._cpu.packed_backend._packed import allowed_threads
 from gemmlab._cpu.threads._threads import default_threads
+from gemmlab._emulated import schemes
+from gemmlab._emulated.moduli import root_of_half
+from gemmlab._emulated.schemes import Scheme
 from gemmlab._problem import Array, Problem
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
-
-
-def _of(name: str, values: tuple[str, ...], meaning: str) -> Param:
-    return Param(name, None, values, meaning, "one of " + ", ".join(values), lambda value: value in values)
-
-
-def _is_count(value: object) -> bool:
-    known = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    return known and schemes.LEAST <= int(value) <= schemes.MOST  # type: ignore[call-overload]
-
-
-PARAMS = (
-    _of("scheme", schemes.SCHEMES, "what numbers are taken apart into; by default what precision and error ask for"),
-    Param("moduli", None, (8, 15), "products of residues: the more, the smaller the error of scheme='residues'",
-          f"an integer from {schemes.LEAST} to {schemes.MOST}", _is_count),
-    _of("precision", schemes.PRECISIONS, "whose error the product has; by default that of the operands"),
-    _of("error", schemes.ERRORS, "of each element by |A||B|, or by the norms of its row and column"),
-)  # fmt: skip
 
 
 class Emulated(FullBackend):
@@ -44,7 +28,7 @@ class Emulated(FullBackend):
     name, kind = "cpu-emulated", "emulated"
     summary = "float32, float64 and complex numbers out of products of int8, bfloat16 or float16 numbers"
     source = "Ozaki, Uchino and Imamura, arXiv:2504.08009; Henry, Tang and Heinecke 2019; Ootomo and Yokota 2022"
-    params: Mapping[str, Param] = {param.name: param for param in PARAMS}
+    params: Mapping[str, Param] = schemes.PARAMS
 
     def probe(self) -> Availability:
         """Available where cpu-packed is, which multiplies the narrow numbers."""
@@ -66,8 +50,7 @@ class Emulated(FullBackend):
 
     def resolve(self, problem: Problem, params: Mapping[str, Any]) -> dict[str, Any]:
         """The scheme in force, and its moduli."""
-        scheme = self.scheme(problem, params)
-        return {"scheme": scheme.name} | ({"moduli": scheme.moduli} if scheme.moduli else {})
+        return self.scheme(problem, params).params
 
     def error(self, problem: Problem, **params: Any) -> ErrorBound:
         """The bound of the scheme in force."""
@@ -81,10 +64,7 @@ class Emulated(FullBackend):
 
     def forecast(self, problem: Problem, **params: Any) -> str:
         """The scheme, and the bound of its error."""
-        scheme, error = self.scheme(problem, params), self.error(problem, **params)
-        by = "|A||B|" if error.kind == "componentwise" else "the norms of row and column"
-        count = f" of {scheme.moduli} moduli" * bool(scheme.moduli)
-        return f"by {scheme.name}{count}; an error of at most {error.bound:.2g} times {by}"
+        return self.scheme(problem, params).told(self.error(problem, **params))
 
     def gemm(self, problem: Problem, **params: Any) -> None:
         """Fill `problem.out`."""
@@ -125,7 +105,7 @@ def _of_float32(a: Array, b: Array, scheme: Scheme, threads: int) -> Array:
 
 def _by_residues(a: Array, b: Array, moduli: int, threads: int) -> Array:
     """A row's scale is of its real and imaginary parts together, and so is that of a column."""
-    limit = residues.root_of_half(moduli)
+    limit = root_of_half(moduli)
     wide = [np.ascontiguousarray(x, np.result_type(x, np.float64)) for x in (a, b.T)]
     of_rows, of_columns = (scales.shifts(x.view(np.float64), limit) for x in wide)
     whole = [

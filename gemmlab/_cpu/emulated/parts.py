@@ -9,13 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemmlab._cpu.emulated.narrow import added
+from gemmlab._emulated.schemes import PAIRS
 
 Floats = NDArray[np.float32]
-# Pairs of parts of A and B, the smallest products first.
-PAIRS = {
-    "bf16x6": ((2, 0), (1, 1), (0, 2), (1, 0), (0, 1), (0, 0)),
-    "bf16x9": ((2, 2), (2, 1), (1, 2), (2, 0), (1, 1), (0, 2), (1, 0), (0, 1), (0, 0)),
-}
 LARGEST_BF16 = np.float32(2.0**128 * (1 - 2.0**-8))
 LOW_BITS = 11  # of float16: the second of a pair is scaled up by so many
 PAIR_EXPONENT = 15  # the largest number of a row is below 2^15

@@ -12,24 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemmlab._cpu.emulated.residues import MODULI, modulus_product
+from gemmlab._emulated.moduli import LIMB_BITS as LIMB
+from gemmlab._emulated.moduli import LIMBS, limbs, modulus_product, weights
 
-LIMB = 32
 MASK = (1 << LIMB) - 1
-LIMBS = 6  # hold the sum of q times residue for all moduli
 Ints = NDArray[np.int64]
-
-
-def _limbs(x: int) -> list[int]:
-    return [x >> LIMB * i & MASK for i in range(LIMBS)]
 
 
 @cache
 def _weights(count: int) -> Ints:
     """q of each modulus in limbs."""
-    whole = modulus_product(count)
-    found = [whole // p * pow(whole // p, -1, p) for p in MODULI[:count]]
-    return np.array([_limbs(q) for q in found], np.int64)
+    return np.array([limbs(q) for q in weights(count)], np.int64)
 
 
 def rebuilt(rests: Ints, scales: Ints, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -39,28 +32,28 @@ def rebuilt(rests: Ints, scales: Ints, dtype: np.dtype[Any]) -> NDArray[Any]:
     sums: list[Any] = [sum(q * rest for q, rest in zip(limb, rests, strict=True)) for limb in _weights(count).T]
     total = sum(np.ldexp(limb.astype(np.float64), LIMB * i) for i, limb in enumerate(sums))
     times = np.rint(total / float(whole)).astype(np.int64)  # never near a half: see `root_of_half`
-    limbs, sign = _carried([limb - times * p for limb, p in zip(sums, _limbs(whole), strict=True)])
-    negated, _ = _carried([MASK - limb + (i == 0) for i, limb in enumerate(limbs)])
-    magnitude = [np.where(sign < 0, x, y) for x, y in zip(negated, limbs, strict=True)]
+    parts, sign = _carried([limb - times * p for limb, p in zip(sums, limbs(whole), strict=True)])
+    negated, _ = _carried([MASK - limb + (i == 0) for i, limb in enumerate(parts)])
+    magnitude = [np.where(sign < 0, x, y) for x, y in zip(negated, parts, strict=True)]
     numbers = _rounded(np.stack(magnitude).astype(np.uint64), scales, dtype)
     return np.where(sign < 0, -numbers, numbers)
 
 
-def _carried(limbs: list[Ints]) -> tuple[list[Ints], Ints]:
+def _carried(given: list[Ints]) -> tuple[list[Ints], Ints]:
     """Limbs below 2^32, and what is left above them: -1 of a negative number."""
-    found, carry = [], np.zeros_like(limbs[0])
-    for limb in limbs:
+    found, carry = [], np.zeros_like(given[0])
+    for limb in given:
         limb = limb + carry
         found.append(limb & MASK)
         carry = limb >> LIMB
     return found, carry
 
 
-def _rounded(limbs: NDArray[np.uint64], scales: Ints, dtype: np.dtype[Any]) -> NDArray[Any]:
+def _rounded(given: NDArray[np.uint64], scales: Ints, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Numbers in limbs, times 2^scales, rounded to as many bits as the dtype has at that place, subnormals too."""
-    top = LIMBS - 1 - (limbs[::-1] != 0).argmax(axis=0)  # the first limb that is not zero; 5 for zero
-    window, is_more = _leading(limbs, top)
-    _, length = np.frexp(_at(limbs, top).astype(np.float64))
+    top = LIMBS - 1 - (given[::-1] != 0).argmax(axis=0)  # the first limb that is not zero; 5 for zero
+    window, is_more = _leading(given, top)
+    _, length = np.frexp(_at(given, top).astype(np.float64))
     exponent = LIMB * top + length + scales  # the number is below 2^exponent
     info = np.finfo(dtype)
     kept = np.clip(np.minimum(info.nmant + 1, exponent - (info.minexp - info.nmant)), -1, 64)
@@ -78,17 +71,17 @@ def _rounded(limbs: NDArray[np.uint64], scales: Ints, dtype: np.dtype[Any]) -> N
     return numbers
 
 
-def _at(limbs: NDArray[np.uint64], place: Ints) -> NDArray[np.uint64]:
-    found: NDArray[np.uint64] = np.take_along_axis(limbs, np.maximum(place, 0)[None], axis=0)[0]
+def _at(given: NDArray[np.uint64], place: Ints) -> NDArray[np.uint64]:
+    found: NDArray[np.uint64] = np.take_along_axis(given, np.maximum(place, 0)[None], axis=0)[0]
     return found * (place >= 0)
 
 
-def _leading(limbs: NDArray[np.uint64], top: Ints) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+def _leading(given: NDArray[np.uint64], top: Ints) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
     """The 64 bits from the first that is set, and whether any bit below them is."""
-    first, second, third = (_at(limbs, top - i) for i in range(3))
+    first, second, third = (_at(given, top - i) for i in range(3))
     _, length = np.frexp(first.astype(np.float64))
     left = np.minimum((LIMB - length), 31).astype(np.uint64)
     window = (first << np.uint64(LIMB) | second) << left | third >> (np.uint64(LIMB) - left)
-    below = np.arange(len(limbs)).reshape(-1, *[1] * top.ndim) < top - 2
-    is_more = (third << left & np.uint64(MASK) != 0) | ((limbs != 0) & below).any(axis=0)
+    below = np.arange(len(given)).reshape(-1, *[1] * top.ndim) < top - 2
+    is_more = (third << left & np.uint64(MASK) != 0) | ((given != 0) & below).any(axis=0)
     return window, is_more

@@ -6,32 +6,17 @@ lies between -P/2 and P/2: so its residues tell it.
 
 from __future__ import annotations
 
-from functools import cache
 from itertools import pairwise
-from math import isqrt, prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gemmlab._cpu.emulated.narrow import int8_product
+from gemmlab._emulated.moduli import MODULI
 
-MODULI = (256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199, 197, 193, 191, 181, 179, 173)
 PART = 40  # bits: an integer of up to 2^78 is taken in two parts, which int64 holds
 BLOCK = 1 << 16  # of k: the sums of so many products of residues fit int32
-
-
-@cache
-def modulus_product(count: int) -> int:
-    """P, of the first so many moduli."""
-    return prod(MODULI[:count])
-
-
-@cache
-def root_of_half(count: int) -> int:
-    """The largest 2-norm of a row of A and of a column of B: the sums stay clear of P/2, by a part in a million."""
-    half = modulus_product(count) // 2
-    return isqrt(half - (half >> 20))
 
 
 def residues(x: NDArray[np.float64], modulus: int) -> NDArray[np.int8]:

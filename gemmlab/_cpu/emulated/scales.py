@@ -7,13 +7,13 @@ depend on an order of summation: elements are rounded up to 15 bits of the row's
 from __future__ import annotations
 
 from functools import cache
-from math import isqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-BITS = 15  # of an element, in a norm
+from gemmlab._emulated.moduli import NORM_BITS, half_root
+
 STEPS = range(-64, 128)  # powers of two that a norm of such elements may be scaled by
 LARGEST = 1 << 62
 
@@ -22,16 +22,11 @@ def shifts(rows: NDArray[np.float64], limit: int) -> NDArray[np.int64]:
     """s for each row of finite numbers; 0 for a row of zeros."""
     magnitudes = np.abs(rows)
     _, exponents = np.frexp(magnitudes.max(axis=-1, initial=0.0))  # 2^(e-1) <= the largest < 2^e
-    bits = BITS - exponents.astype(np.int64)
+    bits = NORM_BITS - exponents.astype(np.int64)
     elements = np.ceil(np.ldexp(magnitudes, bits[..., None])).astype(np.int64)
     squares = (elements * elements).sum(axis=-1)
     steps = STEPS[-1] - np.searchsorted(_squares_at_most(limit - half_root(rows.shape[-1])), squares)
     return np.where(squares == 0, 0, steps + bits)
-
-
-def half_root(k: int) -> int:
-    """How much longer a row may be when its elements are rounded to nearest: half the root of k, rounded up."""
-    return (isqrt(k) + 2) // 2
 
 
 @cache

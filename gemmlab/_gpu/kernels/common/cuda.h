@@ -9,6 +9,19 @@
 #define barrier(fence) __syncthreads()
 #define long long long  // 64 bits, as in OpenCL C, on Windows too
 #define INFINITY __int_as_float(0x7f800000)
+#define __constant __constant__
+
+typedef unsigned char uchar;
+typedef unsigned short ushort;
+typedef unsigned int uint;
+typedef unsigned long ulong; // as `long`
+
+__device__ inline uint as_uint(float x) { return __float_as_uint(x); }
+__device__ inline float as_float(uint x) { return __uint_as_float(x); }
+__device__ inline ulong as_ulong(double x) { return __double_as_longlong(x); }
+__device__ inline double as_double(ulong x) { return __longlong_as_double(x); }
+__device__ inline int clz(uint x) { return __clz(x); }
+__device__ inline int clz(ulong x) { return __clzll(x); }
 
 __device__ inline size_t of(const uint3 v, int dimension)
 {

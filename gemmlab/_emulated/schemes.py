@@ -13,12 +13,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 
-from gemmlab._backend import ErrorBound
-from gemmlab._cpu.emulated.residues import MODULI, root_of_half
-from gemmlab._cpu.emulated.scales import half_root
+from gemmlab._backend import ErrorBound, Param
+from gemmlab._emulated.moduli import MODULI, half_root, root_of_half
 from gemmlab._errors import UnsupportedProblem
 
 SCHEMES = ("bf16x6", "bf16x9", "f16-pairs", "residues")
+# Pairs of parts of A and B, the smallest products first.
+PAIRS = {
+    "bf16x6": ((2, 0), (1, 1), (0, 2), (1, 0), (0, 1), (0, 0)),
+    "bf16x9": ((2, 2), (2, 1), (1, 2), (2, 0), (1, 1), (0, 2), (1, 0), (0, 1), (0, 0)),
+    "f16-pairs": ((1, 0), (0, 1), (0, 0)),
+}
 PRECISIONS, ERRORS = ("f32", "f64"), ("componentwise", "norms")
 LEAST, MOST = 4, len(MODULI)  # moduli
 # Of a precision and a kind of error, for operands of 4 and of 8 bytes.
@@ -29,12 +34,40 @@ SMALLEST = 2.0**-126  # a part below it may become 0
 UNIT = {4: 2.0**-24, 8: 2.0**-53}  # half the distance from 1 to the next number, by bytes
 
 
+def _of(name: str, values: tuple[str, ...], meaning: str) -> Param:
+    return Param(name, None, values, meaning, "one of " + ", ".join(values), lambda value: value in values)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and LEAST <= value <= MOST
+
+
+PARAMS = {param.name: param for param in (
+    _of("scheme", SCHEMES, "what numbers are taken apart into; by default what precision and error ask for"),
+    Param("moduli", None, (8, 15), "products of residues: the more, the smaller the error of scheme='residues'",
+          f"an integer from {LEAST} to {MOST}", _is_count),
+    _of("precision", PRECISIONS, "whose error the product has; by default that of the operands"),
+    _of("error", ERRORS, "of each element by |A||B|, or by the norms of its row and column"),
+)}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Scheme:
     """A scheme, and the number of moduli of residues (else 0)."""
 
     name: str
     moduli: int = 0
+
+    @property
+    def params(self) -> dict[str, str | int]:
+        """The parameters that ask for it."""
+        return {"scheme": self.name} | ({"moduli": self.moduli} if self.moduli else {})
+
+    def told(self, error: ErrorBound) -> str:
+        """The scheme and its bound in words."""
+        by = "|A||B|" if error.kind == "componentwise" else "the norms of row and column"
+        count = f" of {self.moduli} moduli" * bool(self.moduli)
+        return f"by {self.name}{count}; an error of at most {error.bound:.2g} times {by}"
 
 
 def scheme_for(
@@ -51,7 +84,7 @@ def scheme_for(
     name = scheme or ("residues" if moduli else None)
     if name is not None:
         if precision or error:
-            raise ValueError("cpu-emulated takes scheme, or precision and error, not both")
+            raise ValueError("an emulated product takes scheme, or precision and error, not both")
         if moduli and name != "residues":
             raise ValueError(f"moduli belong to scheme='residues', not to {name!r}")
         if itemsize == 8 and name != "residues":
@@ -75,7 +108,7 @@ def _moduli(count: int, k: int) -> int:
 
 
 def error_of(scheme: Scheme, k: int, itemsize: int, is_complex: bool) -> ErrorBound:
-    """The bound of a scheme; docs/emulated.md derives it."""
+    """The bound of a scheme; docs/precision/emulated.md derives it."""
     terms, unit = (2 * k if is_complex else k), UNIT[itemsize]
     if scheme.name == "residues":
         # Each operand is off by half a unit of its integers, whose norms are at least half of what they may be.

@@ -1,0 +1,113 @@
+"""What an emulated product launches: for residues with the bits of `cpu-emulated`.
+
+`kernels/emulated.cl` and `emulated_parts.cl` have the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+
+import numpy as np
+
+from gemmlab._emulated.moduli import MODULI, half_root, limbs, modulus_product, root_of_half, weights
+from gemmlab._emulated.schemes import PAIRS, Scheme
+from gemmlab._gpu.batches import GemmSize, Layout
+from gemmlab._gpu.kernels import kernel_text
+from gemmlab._gpu.ladder.numbers import NUMBERS
+from gemmlab._gpu.plans.launches import MAX_GROUPS, Argument, Launch, Place, Workspace
+from gemmlab._gpu.runtime import Defines
+
+LINE, TILE = (64, 1, 1), (16, 16, 1)
+MOST_ROWS = MAX_GROUPS * TILE[1]
+FRACTION_BITS = 50
+
+
+def of_residues(
+    scheme: Scheme, dtype: str, size: GemmSize, layouts: Sequence[Layout], workspace: Workspace
+) -> Iterator[Launch]:
+    """The kernels of one product by residues."""
+    count, (m, n, k) = scheme.moduli, (size.m, size.n, size.k)
+    text, real = _with_moduli(count), NUMBERS[dtype]
+    macros: Defines = {"COUNT": count, "FLOAT64": int(real.itemsize == 8), "REAL": real.c_type}
+    limit = (root_of_half(count) - half_root(k)) ** 2
+    exponent = limit.bit_length() - 64
+    square = limit >> exponent if exponent >= 0 else limit << -exponent
+    scale = [workspace.take(rows, 4) for rows in (m, n)]
+    bytes_ = [workspace.take(count * rows * k, 1) for rows in (m, n)]
+    rests = workspace.take(count * m * n, 1)
+    for rows, place, side, of_scale, of_bytes in _sides(size, layouts, scale, bytes_):
+        numbers = np.int32(rows), np.int32(k), place, *map(np.int64, side)
+        found = Place.WORKSPACE, np.int64(of_scale)
+        target = *found, Place.WORKSPACE, np.int64(of_bytes)
+        norm = np.uint64(square), np.int32(exponent)
+        yield _launch(text, "scales", macros, (rows, 1, 1), LINE, (*numbers, *norm, *found))
+        yield _launch(text, "spread", macros, (k, rows, 1), TILE, (*numbers, *target))
+    extents = tuple(map(np.int32, (m, n, k)))
+    starts = Place.WORKSPACE, *map(np.int64, bytes_), Place.WORKSPACE, np.int64(rests)
+    yield _launch(text, "multiply", macros, (n, m, count), TILE, (*extents, *starts))
+    yield _launch(text, "rebuild", macros, (n, m, 1), TILE,
+                  (*extents, Place.WORKSPACE, np.int64(rests), Place.WORKSPACE, *map(np.int64, scale),
+                   *_operands(layouts)))  # fmt: skip
+
+
+def of_parts(
+    scheme: Scheme, dtype: str, size: GemmSize, layouts: Sequence[Layout], workspace: Workspace
+) -> Iterator[Launch]:
+    """The kernels of one product by bfloat16 or float16 parts."""
+    (m, n, k), pairs = (size.m, size.n, size.k), PAIRS[scheme.name]
+    of_a, of_b = zip(*pairs, strict=True)
+    text, parts = _with_lists({"OF_A": of_a, "OF_B": of_b}, "emulated_parts.cl"), 1 + max(of_a)
+    macros: Defines = {"PARTS": parts, "PAIRS": len(pairs)}
+    scale = [workspace.take(rows, 4) for rows in (m, n)]
+    starts = [workspace.take(parts * rows * k, 4) for rows in (m, n)]
+    for rows, place, side, of_scale, start in _sides(size, layouts, scale, starts):
+        numbers = np.int32(rows), np.int32(k), place, *map(np.int64, side)
+        found = Place.WORKSPACE, np.int64(of_scale)
+        yield _launch(text, "exponents", macros, (rows, 1, 1), LINE, (*numbers, *found))
+        target = *found, Place.WORKSPACE, np.int64(start)
+        yield _launch(text, "split", macros, (k, rows, 1), TILE, (*numbers, *target))
+    yield _launch(text, "multiply_parts", macros, (n, m, 1), TILE,
+                  (*map(np.int32, (m, n, k)), Place.WORKSPACE, *map(np.int64, starts), Place.WORKSPACE,
+                   *map(np.int64, scale), *_operands(layouts)))  # fmt: skip
+
+
+Side = tuple[int, Place, tuple[int, int, int], int, int]
+
+
+def _sides(size: GemmSize, layouts: Sequence[Layout], scale: Sequence[int], spread: Sequence[int]) -> Iterator[Side]:
+    """A by rows and B by columns: how many, whose memory, its start, the steps along and across, and two workspaces."""
+    a, b, _ = layouts
+    yield size.m, Place.A, (a.start, a.ld, 1), scale[0], spread[0]
+    yield size.n, Place.B, (b.start, 1, b.ld), scale[1], spread[1]
+
+
+def _operands(layouts: Sequence[Layout]) -> Iterator[Argument]:
+    """A, B and C: memory, start, leading dimension."""
+    for place, x in zip((Place.A, Place.B, Place.C), layouts, strict=True):
+        yield from (place, np.int64(x.start), np.int64(x.ld))
+
+
+def _launch(
+    text: str, name: str, macros: Defines, items: tuple[int, int, int], group: tuple[int, int, int],
+    arguments: tuple[Argument, ...],
+) -> Launch:  # fmt: skip
+    groups = tuple(max(1, -(-count // width)) for count, width in zip(items, group, strict=True))
+    return Launch(text, name, macros, (groups[0], groups[1], groups[2]), group, arguments)
+
+
+@cache
+def _with_moduli(count: int) -> str:
+    """The kernels' text for a number of moduli."""
+    whole = modulus_product(count)
+    return _with_lists({
+        "MODULI": MODULI[:count], "WHOLE": limbs(whole),
+        "WEIGHTS": [limb for weight in weights(count) for limb in limbs(weight)],
+        "FRACTIONS": [(weight << FRACTION_BITS) // whole for weight in weights(count)],
+    }, "emulated.cl")  # fmt: skip
+
+
+def _with_lists(lists: Mapping[str, Sequence[int]], file: str) -> str:
+    """A text after its lists of numbers, which are no options of a compiler: these have no commas."""
+    found = (f"#define {name} {', '.join(map(str, numbers))}\n" for name, numbers in lists.items())
+    return "".join(found) + kernel_text(file)

@@ -1,0 +1,87 @@
+"""RT-emulated: the bits of cpu-emulated on every device, the same bounds, and programs that CUDA's compiler takes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from devices import PLACES, backend_at, nvrtc_here
+from emulated_inputs import drawn, same_bits
+from randomness import RNG
+
+import gemmlab
+from gemmlab import UnsupportedProblem
+from gemmlab._emulated import schemes
+from gemmlab._emulated.schemes import Scheme
+from gemmlab._gpu.batches import GemmSize, Layout
+from gemmlab._gpu.emulated.launches import of_parts, of_residues
+from gemmlab._gpu.kernels import kernel_text
+from gemmlab._gpu.plans.launches import Workspace
+
+CPU = "cpu-emulated"
+MODULI = (4, 8, 15, 20)
+places = pytest.mark.parametrize("place", PLACES)
+
+
+@places
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_residues_have_the_bits_of_the_cpus(place, dtype):
+    for moduli in MODULI:
+        for _ in range(5):
+            a, b = drawn(dtype)
+            found = gemmlab.matmul(a, b, backend=backend_at(place, "emulated"), moduli=moduli)
+            finite = np.isfinite(a).all(1)[:, None] & np.isfinite(b).all(0)
+            expected = np.where(finite, gemmlab.matmul(a, b, backend=CPU, moduli=moduli), 0)
+            assert same_bits(np.where(finite, found, 0), expected), (moduli, a, b)
+
+
+@places
+def test_a_larger_product_in_each_layout(place):
+    a, b = RNG.standard_normal((3, 70, 190)), RNG.standard_normal((190, 50))
+    expected = gemmlab.matmul(a, b, backend=CPU)
+    for left in (a, np.swapaxes(np.swapaxes(a, 1, 2).copy(), 1, 2)):
+        for right in (b, b.T.copy().T, np.repeat(b, 2, axis=1)[:, ::2]):
+            assert same_bits(gemmlab.matmul(left, right, backend=backend_at(place, "emulated")), expected)
+
+
+@places
+@pytest.mark.parametrize("scheme", ["bf16x6", "bf16x9", "f16-pairs"])
+def test_parts_are_those_of_the_cpu(place, scheme):
+    a, b = (RNG.standard_normal(shape).astype("f4") for shape in ((40, 300), (300, 30)))
+    found = gemmlab.matmul(a, b, backend=backend_at(place, "emulated"), scheme=scheme).astype("f8")
+    exact = a.astype("f8") @ b.astype("f8")
+    error = schemes.error_of(Scheme(scheme), 300, 4, False)
+    size = np.abs(a) @ np.abs(b) if error.kind == "componentwise" else np.outer(*(
+        np.linalg.norm(x, axis=axis) for x, axis in ((a, 1), (b, 0))))  # fmt: skip
+    assert (np.abs(found - exact) <= error.bound * size.astype("f8")).all()
+
+
+@places
+def test_what_is_refused_and_told(place):
+    name, x = backend_at(place, "emulated"), np.ones((3, 3))
+    with pytest.raises(UnsupportedProblem, match="no scheme bounds each element of float64"):
+        gemmlab.matmul(x, x, backend=name, error="componentwise")
+    with pytest.raises(UnsupportedProblem, match="multiplies float32 and float64, not complex128"):
+        gemmlab.matmul(x + 0j, x, backend=name)
+    with gemmlab.trace() as calls:
+        gemmlab.matmul(x, x, backend=name)
+    assert calls[0].params == {"scheme": "residues", "moduli": 15}
+    family = name.partition("-")[0]
+    with gemmlab.trace() as calls:
+        gemmlab.matmul(x, x, backend=family)
+    assert "emulated" not in calls[0].backend
+
+
+@pytest.mark.parametrize(
+    "scheme", [Scheme("residues", 8), Scheme("residues", 15), Scheme("bf16x6"), Scheme("f16-pairs")], ids=str
+)
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+def test_the_programs_compile_for_cuda(scheme, architecture):
+    nvrtc_here()
+    from gemmlab._gpu.cuda import compile_source
+
+    dtype = "float64" if scheme.moduli == 15 else "float32"
+    first = of_residues if scheme.moduli else of_parts
+    launches = first(scheme, dtype, GemmSize(8, 8, 8, 1), [Layout(0, 8)] * 3, Workspace())
+    texts = {(one.text, tuple(one.macros.items())) for one in launches}
+    for text, macros in texts:
+        assert compile_source(kernel_text("common/cuda.h") + text, dict(macros), architecture)
