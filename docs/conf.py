@@ -52,7 +52,8 @@ PARTS = {
     **{f"{name} rungs": [f"rungs/{rung.page}" for rung in ladder] for name, ladder in rungs.ladders().items()},
     "Measuring": ["measuring", "measured/README", "measured/avx2", "measured/zen3", "measured/shapes", "measured/tuned",
                   "studies", "records"],
-    "Using it": ["commands", "reference/command-line", "reference/python", "promises", "auto", "arrays", "workloads"],
+    "Using it": ["commands", "reference/command-line", "reference/python", "promises", "auto", "arrays",
+                 "precision/emulated", "workloads"],
     "Scale": ["scaling", "scale/devices", "scale/dask", "scale/product"],
     "How it is made": ["architecture", "adding-a-backend"],
 }
