@@ -6,7 +6,6 @@ from functools import cache
 from math import isqrt, prod
 
 MODULI = (256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199, 197, 193, 191, 181, 179, 173)
-LIMB_BITS, LIMBS = 32, 6  # which hold the sum of `weights` times residues, for all moduli
 NORM_BITS = 15  # of an element, in the norm of a row
 
 
@@ -35,6 +34,6 @@ def weights(count: int) -> tuple[int, ...]:
     return tuple(whole // p * pow(whole // p, -1, p) for p in MODULI[:count])
 
 
-def limbs(x: int) -> list[int]:
-    """A number in limbs, the lowest first."""
-    return [x >> LIMB_BITS * i & (1 << LIMB_BITS) - 1 for i in range(LIMBS)]
+def limbs(x: int, count: int, bits: int) -> list[int]:
+    """A number in so many limbs of so many bits, the lowest first."""
+    return [x >> bits * i & (1 << bits) - 1 for i in range(count)]

@@ -114,7 +114,7 @@ def _by_residues(a: Array, b: Array, moduli: int, threads: int) -> Array:
         for x, shifts in zip(wide, (of_rows, of_columns), strict=True)
     ]  # fmt: skip
     rests = residues.products(whole[0], np.swapaxes(whole[1], -1, -2), moduli, threads)
-    found = rebuilt(rests, -(of_rows[:, None] + of_columns), _real(a.dtype))
+    found = rebuilt(rests, -(of_rows[:, None] + of_columns), _real(a.dtype), threads)
     return _complex(list(found), a.dtype) if a.dtype.kind == "c" else found
 
 

@@ -21,6 +21,7 @@ from gemmlab._gpu.runtime import Defines
 LINE, TILE = (64, 1, 1), (16, 16, 1)
 MOST_ROWS = MAX_GROUPS * TILE[1]
 FRACTION_BITS = 50
+LIMBS = 6, 32  # of 32 bits, as in the kernels
 
 
 def of_residues(
@@ -101,8 +102,8 @@ def _with_moduli(count: int) -> str:
     """The kernels' text for a number of moduli."""
     whole = modulus_product(count)
     return _with_lists({
-        "MODULI": MODULI[:count], "WHOLE": limbs(whole),
-        "WEIGHTS": [limb for weight in weights(count) for limb in limbs(weight)],
+        "MODULI": MODULI[:count], "WHOLE": limbs(whole, *LIMBS),
+        "WEIGHTS": [limb for weight in weights(count) for limb in limbs(weight, *LIMBS)],
         "FRACTIONS": [(weight << FRACTION_BITS) // whole for weight in weights(count)],
     }, "emulated.cl")  # fmt: skip
 
