@@ -34,7 +34,8 @@ Group = TypeVar("Group")
 _LATER = (
     "kernel_s", "kernel_p20_s", "kernel_p80_s", "build_s", "start_s", "memory", "bytes_model_local",
     "bytes_simulated_l2", "bytes_simulated_l3", "bytes_simulated_dram", "packing_percent", "rounds",
-    "interval_percent", "noisy_because", "probe_gflop_per_s", "clock_ghz", "cold",
+    "interval_percent", "noisy_because", "probe_gflop_per_s", "clock_ghz", "cold", "error_norms",
+    "error_componentwise",
 )  # fmt: skip
 
 

@@ -115,7 +115,7 @@ _GEMM: Rules = {
     "problem": _object(PROBLEM), "transfers_counted": FLAG, "cold": FLAG, "copies": _count(0),
     "kernel_s": KERNEL_SECONDS, "kernel_p20_s": KERNEL_SECONDS, "kernel_p80_s": KERNEL_SECONDS,
     "build_s": KERNEL_SECONDS, "start_s": KERNEL_SECONDS, "gflop": RATE, "gflop_per_s": RATE,
-    "error_over_bound": AMOUNT, "bytes_compulsory": _number(1),
+    "error_over_bound": AMOUNT, "error_norms": AMOUNT, "error_componentwise": AMOUNT, "bytes_compulsory": _number(1),
     **{f"bytes_model_{level}": AMOUNT for level in ("local", "l1", "l2", "l3", "dram")},
     **{f"bytes_simulated_{level}": AMOUNT for level in ("l2", "l3", "dram")},
     "packing_percent": AMOUNT, "rounds": _count(1), "interval_percent": AMOUNT, "noisy_because": PROSE,

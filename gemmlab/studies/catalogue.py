@@ -14,7 +14,7 @@ from gemmlab._registry import BUILT_IN
 from gemmlab.analysis.findings import Band, near, papers
 from gemmlab.analysis.groups import is_baseline
 from gemmlab.measure.records import Record
-from gemmlab.studies import cache_model, cold_start, gpp, memory_modes, pair_counts, postings
+from gemmlab.studies import cache_model, cold_start, emulation, gpp, memory_modes, pair_counts, postings
 from gemmlab.studies.judges import EACH, MORE, At, Faster, best_at, builds_within, cpu_ladder, passes
 from gemmlab.studies.rungs import tuned_steps
 from gemmlab.studies.scale import co_execution
@@ -301,6 +301,17 @@ CACHE_MODEL = Study(
     measure=cache_model.measure, blocks=cache_model.blocks, judges=(),
 )  # fmt: skip
 
+# emulation
+
+EMULATION = Study(
+    "emulation", "", "How large are the errors of emulated products beside plain ones, and what do they cost?",
+    f"The whole product. C is {emulation.EDGE} x {emulation.EDGE}; k varies.",
+    entries=(Entry(emulation.PLAIN), Entry("cpu-numpy", reference=True), Entry(emulation.EMULATED)),
+    sizes=(256, 1024, 4096, 16384), quick_sizes=(256,), x=lambda record: int(record["problem"]["k"]), x_name="k",
+    series=emulation.title, over_series=f"float32 {emulation.PLAIN}", sizes_apart=False,
+    measure=emulation.measure, blocks=emulation.blocks, judges=(),
+)  # fmt: skip
+
 # co-execution
 
 CO_EXECUTION = Study(
@@ -326,5 +337,6 @@ TUNED_STEPS = Study(
 STUDIES = {
     study.name: study
     for study in (CPU_LADDER, GPU_LADDER, CPU_VS_GPU, WORK_GROUP_SIZE, PLATFORMS, TILE_SIZE, INPUT_REGISTERS,
-                  COLD_START, MEMORY_MODES, GPP, POSTINGS, PAIR_COUNTS, CACHE_MODEL, CO_EXECUTION, TUNED_STEPS)
+                  COLD_START, MEMORY_MODES, GPP, POSTINGS, PAIR_COUNTS, CACHE_MODEL, EMULATION,
+                  CO_EXECUTION, TUNED_STEPS)
 }  # fmt: skip

@@ -165,6 +165,12 @@ def _half_unit_in_last_place(size: Floats, compute: np.dtype[Any], stored: np.dt
     return unit.astype(size.dtype) / 2
 
 
+def exact_errors(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]) -> tuple[Floats, Floats]:
+    """|C - AB| of real matrices, as if in twice the precision of float64, and |A||B|."""
+    wide = [x.astype(np.float64) for x in (a, b, c)]
+    return np.abs(_residual(*wide)), np.abs(wide[0]) @ np.abs(wide[1])
+
+
 def _residual(a: Floats, b: Floats, c: Floats) -> Floats:
     """C - AB with the rounding errors of every product and every sum carried along."""
     high, low = c.copy(), np.zeros_like(c)

@@ -80,8 +80,8 @@ def text(study, records):
 # as data
 
 
-def test_there_are_eleven_of_the_sources_and_four_of_our_own():
-    assert tuple(STUDIES) == (*NAMES, "pair-counts", "cache-model", "co-execution", "tuned-steps")
+def test_there_are_eleven_of_the_sources_and_five_of_our_own():
+    assert tuple(STUDIES) == (*NAMES, "pair-counts", "cache-model", "emulation", "co-execution", "tuned-steps")
     for study in map(STUDIES.get, NAMES):
         assert study.question.endswith("?")
         assert study.timed.endswith(".")

@@ -22,10 +22,12 @@ def int8_product(a: NDArray[np.int8], b: NDArray[np.int8], threads: int) -> NDAr
     return added(a, b, np.empty((a.shape[0], b.shape[1]), np.int32), threads, False)
 
 
-def added(a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], threads: int, accumulate: bool = True) -> NDArray[Any]:
-    """The product, added to `out` or in its place."""
+def added(
+    a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], threads: int, accumulate: bool = True, block: int = 0
+) -> NDArray[Any]:
+    """The product, added to `out` or in its place; with a `block`, in sums of so many products each."""
     if 0 in (*out.shape, a.shape[-1]):
         out[...] = out if accumulate else 0
         return out
-    packed().kernel.run(a, b, out, threads=threads, accumulate=accumulate)
+    packed().kernel.run(a, b, out, threads=threads, accumulate=accumulate, kc=block)
     return out

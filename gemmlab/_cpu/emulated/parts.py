@@ -1,15 +1,18 @@
 """float32 products out of products of bfloat16 or float16 parts.
 
-Parts are exact: what rounding leaves over is the next part. Their products are exact in float32, which sums them.
+Parts are exact: what rounding leaves over is the next part. Their products are exact in float32, which sums them, in
+blocks: so the error is smaller than that of one long sum.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gemmlab._cpu.emulated.narrow import added
-from gemmlab._emulated.schemes import PAIRS
+from gemmlab._emulated.schemes import CHUNK, PAIRS, SUMS
 
 Floats = NDArray[np.float32]
 LARGEST_BF16 = np.float32(2.0**128 * (1 - 2.0**-8))
@@ -36,10 +39,23 @@ def _as_bf16(x: Floats) -> Floats:
 
 def by_bf16(a: Floats, b: Floats, scheme: str, threads: int) -> Floats:
     """A @ B by the pairs of a scheme."""
-    of_a, of_b, out = bf16_parts(a), bf16_parts(b), np.zeros((a.shape[0], b.shape[1]), np.float32)
-    for i, j in PAIRS[scheme]:
-        added(of_a[i], of_b[j], out, threads)
-    return out
+    return _by_pairs(bf16_parts(a), bf16_parts(b), PAIRS[scheme], 0, threads)
+
+
+def _by_pairs(
+    a: Sequence[Floats], b: Sequence[Floats], pairs: Sequence[tuple[int, int]], low_bits: int, threads: int
+) -> Floats:
+    """The sum of the products of pairs, the smallest first. All but that of the first parts are times 2^low_bits."""
+    (m, k), n = a[0].shape, b[0].shape[1]
+    total = np.zeros((m, n), np.float32)
+    for first in range(0, k, CHUNK):
+        chunk, out = slice(first, first + CHUNK), np.zeros((m, n), np.float32)
+        for i, j in pairs:
+            if i + j == 0:
+                out = np.ldexp(out, -low_bits)
+            added(a[i][:, chunk], b[j][chunk], out, threads, block=SUMS)
+        total += out
+    return total
 
 
 def f16_parts(rows: Floats) -> tuple[list[Floats], NDArray[np.int64]]:
@@ -54,11 +70,9 @@ def f16_parts(rows: Floats) -> tuple[list[Floats], NDArray[np.int64]]:
 
 def by_f16(a: Floats, b: Floats, threads: int) -> Floats:
     """A @ B by pairs of float16 numbers, and three products."""
-    (a_high, a_low), of_rows = f16_parts(a)
-    (b_high, b_low), of_columns = f16_parts(b.T)
-    low = added(a_low, b_high.T, np.zeros((a.shape[0], b.shape[1]), np.float32), threads)
-    added(a_high, b_low.T, low, threads)
-    high = added(a_high, b_high.T, np.ldexp(low, -LOW_BITS), threads)
+    of_a, of_rows = f16_parts(a)
+    of_b, of_columns = f16_parts(b.T)
+    total = _by_pairs(of_a, [part.T for part in of_b], PAIRS["f16-pairs"], LOW_BITS, threads)
     with np.errstate(over="ignore"):
-        scaled: Floats = np.ldexp(high.astype(np.float64), -(of_rows[:, None] + of_columns)).astype(np.float32)
+        scaled: Floats = np.ldexp(total.astype(np.float64), -(of_rows[:, None] + of_columns)).astype(np.float32)
     return scaled

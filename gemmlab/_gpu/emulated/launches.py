@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from gemmlab._emulated.moduli import MODULI, half_root, limbs, modulus_product, root_of_half, weights
-from gemmlab._emulated.schemes import PAIRS, Scheme
+from gemmlab._emulated.schemes import CHUNK, PAIRS, SUMS, Scheme
 from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.kernels import kernel_text
 from gemmlab._gpu.ladder.numbers import NUMBERS
@@ -59,7 +59,7 @@ def of_parts(
     (m, n, k), pairs = (size.m, size.n, size.k), PAIRS[scheme.name]
     of_a, of_b = zip(*pairs, strict=True)
     text, parts = _with_lists({"OF_A": of_a, "OF_B": of_b}, "emulated_parts.cl"), 1 + max(of_a)
-    macros: Defines = {"PARTS": parts, "PAIRS": len(pairs)}
+    macros: Defines = {"PARTS": parts, "PAIRS": len(pairs), "SUMS": SUMS, "CHUNK": CHUNK}
     scale = [workspace.take(rows, 4) for rows in (m, n)]
     starts = [workspace.take(parts * rows * k, 4) for rows in (m, n)]
     for rows, place, side, of_scale, start in _sides(size, layouts, scale, starts):

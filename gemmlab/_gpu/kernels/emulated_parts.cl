@@ -7,7 +7,8 @@
 // Parts are kept as floats, which hold them exactly, so that k is contiguous. Where a matrix unit is to multiply them, they
 // are the numbers that it takes.
 //
-// The host says PARTS (3 or 2), PAIRS (how many), OF_A and OF_B (lists of the parts of each pair). With PARTS 2, the
+// The host says PARTS (3 or 2), PAIRS (how many), SUMS (products in a sum), CHUNK (of k, whose sums are added up first),
+// OF_A and OF_B (the parts of each pair). With PARTS 2, the
 // second part is times 2^11.
 
 #define LOW_BITS 11
@@ -82,15 +83,22 @@ __kernel void multiply_parts(const int m, const int n, const int k, __global con
         c[c_start + i * ldc + j] = total;
         return;
     }
-    for (int pair = 0; pair < PAIRS; pair++) {
-        const __global float *x = parts + a_parts + ((long)of_a[pair] * m + i) * k;
-        const __global float *y = parts + b_parts + ((long)of_b[pair] * n + j) * k;
-        float sum = 0;
-        for (int p = 0; p < k; p++)
-            sum += x[p] * y[p];
-        if (PARTS == 2 && of_a[pair] + of_b[pair])
-            sum = ldexp(sum, -LOW_BITS);
-        total += sum;
+    for (int chunk = 0; chunk < k; chunk += CHUNK) {
+        const int end = min(k, chunk + CHUNK);
+        float part = 0;
+        for (int pair = 0; pair < PAIRS; pair++) {
+            const __global float *x = parts + a_parts + ((long)of_a[pair] * m + i) * k;
+            const __global float *y = parts + b_parts + ((long)of_b[pair] * n + j) * k;
+            if (PARTS == 2 && of_a[pair] + of_b[pair] == 0)
+                part = ldexp(part, -LOW_BITS); // what was summed before are products of low parts
+            for (int first = chunk; first < end; first += SUMS) {
+                float sum = 0;
+                for (int p = first; p < min(end, first + SUMS); p++)
+                    sum += x[p] * y[p];
+                part += sum;
+            }
+        }
+        total += part;
     }
     c[c_start + i * ldc + j] = PARTS == 2 ? ldexp(total, -(of_row + of_column)) : total;
 }
