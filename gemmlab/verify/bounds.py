@@ -60,7 +60,9 @@ def gamma(k: int, dtype: DTypeLike) -> float:
     return relative / (1 - relative) if relative < 1 else float("inf")
 
 
-def error_over_bound(a: ArrayLike, b: ArrayLike, c: ArrayLike, *, rows: Index = None, columns: Index = None) -> float:
+def error_over_bound(
+    a: ArrayLike, b: ArrayLike, c: ArrayLike, *, rows: Index = None, columns: Index = None, error: ErrorBound = GAMMA
+) -> float:
     """Return the largest error of `c` as the product of `a` and `b`, divided by its bound.
 
     The reference is worked out in float64 for float16 and float32. For float64 it is worked out in
@@ -76,6 +78,8 @@ def error_over_bound(a: ArrayLike, b: ArrayLike, c: ArrayLike, *, rows: Index = 
         The product to be judged.
     rows, columns : slice or sequence of int, optional
         Judge these rows and columns of `c` only; a sample of a large product.
+    error : ErrorBound, optional
+        The bound that the backend states, as `Backend.error` returns it; by default gamma_k |A||B|.
 
     Returns
     -------
@@ -104,7 +108,8 @@ def error_over_bound(a: ArrayLike, b: ArrayLike, c: ArrayLike, *, rows: Index = 
     a, b, c = as_matrices(a, b, c)
     chosen_rows = slice(None) if rows is None else rows
     chosen_columns = slice(None) if columns is None else columns
-    sample = element_ratios(a[..., chosen_rows, :], b[..., chosen_columns], c[..., chosen_rows, :][..., chosen_columns])
+    some = c[..., chosen_rows, :][..., chosen_columns]
+    sample = element_ratios(a[..., chosen_rows, :], b[..., chosen_columns], some, error)
     return float(sample.max(initial=0.0))
 
 

@@ -32,7 +32,7 @@ def of_residues(
     text, real = _with_moduli(count), NUMBERS[dtype]
     macros: Defines = {"COUNT": count, "FLOAT64": int(real.itemsize == 8), "REAL": real.c_type}
     limit = (root_of_half(count) - half_root(k)) ** 2
-    exponent = limit.bit_length() - 64
+    exponent = limit.bit_length() - 63
     square = limit >> exponent if exponent >= 0 else limit << -exponent
     scale = [workspace.take(rows, 4) for rows in (m, n)]
     bytes_ = [workspace.take(count * rows * k, 1) for rows in (m, n)]
@@ -41,7 +41,7 @@ def of_residues(
         numbers = np.int32(rows), np.int32(k), place, *map(np.int64, side)
         found = Place.WORKSPACE, np.int64(of_scale)
         target = *found, Place.WORKSPACE, np.int64(of_bytes)
-        norm = np.uint64(square), np.int32(exponent)
+        norm = np.int64(square), np.int32(exponent)
         yield _launch(text, "scales", macros, (rows, 1, 1), LINE, (*numbers, *norm, *found))
         yield _launch(text, "spread", macros, (k, rows, 1), TILE, (*numbers, *target))
     extents = tuple(map(np.int32, (m, n, k)))

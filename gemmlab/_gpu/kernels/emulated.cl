@@ -47,10 +47,10 @@ int is_special(const real x) { return ((int)(BITS_OF(x) >> MANTISSA) & EXPONENTS
 
 int length_of(const ulong x) { return x ? 64 - (int)clz(x) : 0; }
 
-// Rows, each of so many numbers `across` apart, `along` from row to row: the scale of each. `square` are the highest 64
+// Rows, each of so many numbers `across` apart, `along` from row to row: the scale of each. `square` are the highest 63
 // bits of the limit of a norm, squared, and `exponent` the power of two that they are to be multiplied by.
 __kernel void scales(const int rows, const int numbers, __global const real *x, const long start, const long along,
-                     const long across, const ulong square, const int exponent, __global int *scale,
+                     const long across, const long square, const int exponent, __global int *scale,
                      const long scale_start)
 {
     const int row = get_global_id(0);
@@ -76,8 +76,8 @@ __kernel void scales(const int rows, const int numbers, __global const real *x, 
             element = (mantissa + ((ulong)1 << -shift) - 1) >> -shift;
         squares += element * element;
     }
-    int power = (exponent + 64) / 2;
-    while (squares && 2 * power >= exponent && (2 * power - exponent > 63 || squares > square >> (2 * power - exponent)))
+    int power = (exponent + 63) / 2;
+    while (squares && 2 * power >= exponent && squares > (ulong)square >> (2 * power - exponent))
         power--;
     scale[scale_start + row] = special ? SPECIAL : squares ? power + NORM_BITS - top : 0;
 }

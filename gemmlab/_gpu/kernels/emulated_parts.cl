@@ -35,13 +35,13 @@ __kernel void exponents(const int rows, const int numbers, __global const float 
     scale[scale_start + row] = exponent == 0xff ? SPECIAL : PARTS == 2 ? PAIR_EXPONENT - below : 0;
 }
 
-float as_bf16(const float x)
+float through_bf16(const float x)
 {
     const uint bits = as_uint(x);
     return min(max(as_float((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000), -LARGEST_BF16), LARGEST_BF16);
 }
 
-float as_half(const float x)
+float through_half(const float x)
 {
     ushort stored[1];
     vstore_half(x, 0, (half *)stored);
@@ -60,7 +60,7 @@ __kernel void split(const int rows, const int numbers, __global const float *x, 
     if (PARTS == 2)
         left = ldexp(left, power);
     for (int part = 0; part < PARTS; part++) {
-        const float here = PARTS == 2 ? as_half(left) : as_bf16(left);
+        const float here = PARTS == 2 ? through_half(left) : through_bf16(left);
         parts[parts_start + ((long)part * rows + row) * numbers + p] = here;
         left = (left - here) * (PARTS == 2 ? 1 << LOW_BITS : 1);
     }

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 import gemmlab
 from gemmlab import _registry
+from gemmlab._backend import ErrorBound
 from gemmlab._cpu import machine
 from gemmlab._cpu.baselines import thread_scope
 from gemmlab._cpu.threads._threads import main_thread_is_bound
@@ -40,7 +41,7 @@ from gemmlab.measure.environment import thread_pools
 from gemmlab.measure.isolated.affinity import pin_threads
 from gemmlab.measure.isolated.cold import CacheFlush
 from gemmlab.measure.problems import Case, laid_out, operands
-from gemmlab.verify.bounds import error_over_bound
+from gemmlab.verify.bounds import GAMMA, error_over_bound
 from gemmlab.verify.dtypes import is_exact, poison
 from gemmlab.verify.random_vector import row_ratios
 
@@ -130,6 +131,7 @@ class Worker:
     def __init__(self) -> None:
         self._backend: Any = None
         self._current: Product | None = None
+        self._bound = GAMMA
         self._call_s = 0.0
 
     @property
@@ -166,15 +168,16 @@ class Worker:
         a, b = product.a, product.b
         with gemmlab.trace() as calls:
             first_s = seconds_a_call(product.start, 1, product.finish)
-        error = check(a, b, product.result())
         if self._auto:
             self._backend = _registry.get(calls[-1].backend)
+        problem = Problem.from_call(a, b)
+        self._bound = self._backend.error(problem, **calls[-1].params)
+        error = check(a, b, product.result(), self._bound)
         call_s = first_s
         if error <= 1 and not self._on_cpu:
             call_s = seconds_a_call(product.start, 1, product.finish)  # the first may have built a kernel
         if error <= 1 and call_s <= _LONG_CALL_S:
             call_s = seconds_a_warm_call(product.start, product.finish)
-        problem = Problem.from_call(a, b)
         self._current, self._call_s = product, call_s
         return {
             "error_over_bound": error,
@@ -222,7 +225,7 @@ class Worker:
 
     def release(self) -> Answer:
         """Check the result of the last call, and free the operands."""
-        error = check(self._product.a, self._product.b, self._product.result())
+        error = check(self._product.a, self._product.b, self._product.result(), self._bound)
         self._current = None
         gc.collect()
         return {"error_over_bound": error}
@@ -261,7 +264,7 @@ def calls_per_sample(call_s: float) -> int:
     return max(1, math.ceil(MIN_SAMPLE_S / max(call_s, 1e-9)))
 
 
-def check(a: Array, b: Array, c: Array) -> float:
+def check(a: Array, b: Array, c: Array, bound: ErrorBound = GAMMA) -> float:
     """Return the largest error found, divided by its bound; over 1 is wrong.
 
     A small product is checked element by element. A large one is checked on a sample of rows and columns, and as a
@@ -272,15 +275,15 @@ def check(a: Array, b: Array, c: Array) -> float:
     # One thread: the pool of NumPy's BLAS would go on spinning beside the backend's.
     with threadpoolctl.threadpool_limits(1):
         if a.size * n <= CHECK_ALL:
-            return error_over_bound(a, b, c)
+            return error_over_bound(a, b, c, error=bound)
         rows, columns = _some_of(m, _CHECK_ROWS, rng), _some_of(n, _CHECK_COLUMNS, rng)
-        error = error_over_bound(a, b, c, rows=rows, columns=columns)
+        error = error_over_bound(a, b, c, rows=rows, columns=columns, error=bound)
         if error <= 1:
             of_rows = row_ratios(a, b, c, rng).reshape(-1, m).max(axis=0)
             if of_rows.max() > 1:
                 if is_exact(c.dtype):
                     return math.inf
-                error = error_over_bound(a, b, c, rows=np.argsort(of_rows)[-_CHECK_ROWS:])
+                error = error_over_bound(a, b, c, rows=np.argsort(of_rows)[-_CHECK_ROWS:], error=bound)
     return error
 
 
