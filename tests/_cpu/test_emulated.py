@@ -21,6 +21,7 @@ from gemmlab._cpu.emulated import parts
 from gemmlab._emulated import schemes
 from gemmlab._emulated.moduli import MODULI, modulus_product, root_of_half
 from gemmlab._emulated.schemes import Scheme, scheme_for
+from gemmlab.cli import main
 from gemmlab.cli.selection import to_measure
 
 NAME = "cpu-emulated"
@@ -265,6 +266,11 @@ def test_existing_programs_use_it():
     assert np.array_equal(found, (x.astype("f8") @ x.astype("f8")).astype("f4"))
     said = str(gemmlab.explain(x.astype("f8"), x.astype("f8"), backend=NAME))
     assert "by residues of 15 moduli; an error of at most" in said
+
+
+def test_a_bench_judges_by_the_bound_that_is_stated(capsys):
+    assert main(["bench", "--backends", NAME, "--param", "moduli=4", "--sizes", "100", "--cap", "2"]) == 0
+    assert "Not measured" not in capsys.readouterr().out
 
 
 def test_a_sum_may_be_too_large_or_too_small():

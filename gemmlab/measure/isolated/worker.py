@@ -63,7 +63,7 @@ class Product:
     def __init__(
         self, backend: Any, a: Array, b: Array, params: dict[str, Any], layout: str = "C", name: str | None = None
     ) -> None:
-        self.a, self.b, self._backend, self._poison = a, b, backend, poison(a.dtype)
+        self.a, self.b, self._backend, self._params, self._poison = a, b, backend, params, poison(a.dtype)
         nothing = laid_out(np.full((*a.shape[:-1], b.shape[-1]), self._poison, a.dtype), layout)
         left, right, self._out = (self._placed(x) for x in (a, b, nothing))
         self.start = partial(gemmlab.matmul, left, right, out=self._out, backend=name or backend.name, **params)
@@ -79,6 +79,11 @@ class Product:
     def result(self) -> Array:
         """C in host memory."""
         return np.asarray(self._out)
+
+    def error(self) -> float:
+        """The largest error found in C, divided by the bound of the backend; over 1 is wrong."""
+        bound = self._backend.error(Problem.from_call(self.a, self.b), **self._params)
+        return check(self.a, self.b, self.result(), bound)
 
     def kernel_s(self) -> float | None:
         """Do the product once more, and return the device's time of its kernels; None where it has none."""
@@ -131,7 +136,6 @@ class Worker:
     def __init__(self) -> None:
         self._backend: Any = None
         self._current: Product | None = None
-        self._bound = GAMMA
         self._call_s = 0.0
 
     @property
@@ -170,9 +174,7 @@ class Worker:
             first_s = seconds_a_call(product.start, 1, product.finish)
         if self._auto:
             self._backend = _registry.get(calls[-1].backend)
-        problem = Problem.from_call(a, b)
-        self._bound = self._backend.error(problem, **calls[-1].params)
-        error = check(a, b, product.result(), self._bound)
+        problem, error = Problem.from_call(a, b), product.error()
         call_s = first_s
         if error <= 1 and not self._on_cpu:
             call_s = seconds_a_call(product.start, 1, product.finish)  # the first may have built a kernel
@@ -225,7 +227,7 @@ class Worker:
 
     def release(self) -> Answer:
         """Check the result of the last call, and free the operands."""
-        error = check(self._product.a, self._product.b, self._product.result(), self._bound)
+        error = self._product.error()
         self._current = None
         gc.collect()
         return {"error_over_bound": error}
