@@ -10,7 +10,7 @@
       postings.py           methods and grains that intersect posting lists
       pair_counts.py        all pairs of lists, by bits and by a sparse product
     scale/                  several backends on one product
-    rungs/                  the ideas of one rung
+    rungs/                  the ideas of one rung, the schemes of emulated products
     cache_model.py          the rungs' traffic models against simulated caches; times nothing
     curves.py               records as lines and speed-ups
     judges.py               whether a finding holds here, with figures and the reason

@@ -14,9 +14,9 @@ from gemmlab._registry import BUILT_IN
 from gemmlab.analysis.findings import Band, near, papers
 from gemmlab.analysis.groups import is_baseline
 from gemmlab.measure.records import Record
-from gemmlab.studies import cache_model, cold_start, emulation, gpp, memory_modes, pair_counts, postings
+from gemmlab.studies import cache_model, cold_start, gpp, memory_modes, pair_counts, postings
 from gemmlab.studies.judges import EACH, MORE, At, Faster, best_at, builds_within, cpu_ladder, passes
-from gemmlab.studies.rungs import tuned_steps
+from gemmlab.studies.rungs import emulation, tuned_steps
 from gemmlab.studies.scale import co_execution
 from gemmlab.studies.study import COUNTED, KERNELS, ON_CPU, Entry, Study, X, label_of, rung_of
 

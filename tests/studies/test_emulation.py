@@ -10,7 +10,7 @@ import pytest
 
 from gemmlab.cli import main
 from gemmlab.measure.records import read
-from gemmlab.studies import emulation
+from gemmlab.studies.rungs import emulation
 
 pytestmark = pytest.mark.skipif(not find_spec("matplotlib") or not find_spec("jinja2"), reason="needs the extra report")
 K = 200
