@@ -16,6 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from gemmlab._words import number
+from gemmlab.analysis.attainable import Limit, lowest_limit
+from gemmlab.analysis.groups import devices
 from gemmlab.course.rungs import Rung, settings
 from gemmlab.course.shipped import shipped_records
 from gemmlab.measure.comparison import NO_DIFFERENCE, ratio
@@ -219,6 +221,12 @@ def _peak(records: tuple[Record, ...], record: Record) -> float | None:
     with suppress(ValueError):  # no such ceilings in this file
         return Roof(alike, record["device"]).peak_gflop_per_s(record["problem"]["dtype"], record["threads"])
     return None
+
+
+def most_by_model(run: Run, record: Record) -> Limit | None:
+    """What the rung's traffic model and the ceilings measured in the run allow a product; None without these."""
+    groups = (group for device in devices([record, *run.ceilings]) for group in device.groups)
+    return next((lowest_limit(group, record) for group in groups if record in group.products), None)
 
 
 def over_threads(step: Step, rung_runs: Sequence[Run]) -> tuple[Step, float] | None:

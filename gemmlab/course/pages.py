@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import unified_diff
 from os.path import relpath
@@ -17,6 +17,7 @@ from gemmlab.course.gains import (
     Run,
     Step,
     bytes_per_multiply_add,
+    most_by_model,
     over_threads,
     roofline,
     roofline_of_all,
@@ -143,6 +144,7 @@ def _measured(lesson: Lesson) -> str:
         text.append(PREDICT.format(rung=rung.title, before=_title_before(rung), n=first.n,
                                    measured=f"{first.after['gflop_per_s'] / first.before['gflop_per_s']:.3g}"))
     text.append("{.gain}\n" + _gain_sentence(lesson, rung_runs[0], first))
+    text += _expected(rung, rung_runs[0], first)
     if rung.before and not rung_runs[0].has_previous:
         text.append(f"No run recorded here has both this rung and {link(rung.before)}. To compare them on your "
                     f"machine: `{_command(rung)}`")  # fmt: skip
@@ -168,6 +170,21 @@ def _gain_sentence(lesson: Lesson, run: Run, step: Step) -> str:
         gain += (f" On {threads_text(other.threads or 1)} there, {number(other.after['gflop_per_s'])} GFLOP/s: "
                  f"{number(factor)} times its own speed on one thread.")  # fmt: skip
     return gain.replace(" %", UNBROKEN_PERCENT)
+
+
+def _expected(rung: Rung, run: Run, step: Step) -> Iterator[str]:
+    """What the machine's own model lets one expect of this rung and of the one before; nothing where it is exceeded."""
+    most = most_by_model(run, step.after)
+    before = most_by_model(run, step.before) if step.before else None
+    if most is None or most.is_exceeded or (before is not None and before.is_exceeded):
+        return
+    text = (f"By its traffic model and the ceilings that were measured there, it reaches at most "
+            f"{number(most.attainable)} GFLOP/s ({most.name})")  # fmt: skip
+    if before is not None:
+        ratio = most.attainable / before.attainable
+        times = "as much" if 0.95 < ratio < 1.05 else f"{number(ratio)} times"
+        text += f", and {_title_before(rung)} at most {number(before.attainable)} ({before.name}): {times}"
+    yield f"{text}. What is missing is latency, or work that the model leaves out."
 
 
 def _gains_table(rung: Rung, run: Run) -> str:
