@@ -190,8 +190,7 @@ class BuildExt(build_ext):
                 objects = self.compiler.compile([str(source)], output_dir=folder,
                                                 extra_postargs=compile_flags)
                 self.compiler.link_executable(objects, str(Path(folder, "probe")), extra_postargs=link_flags)
-                command = ["true"] if FLAGS.TARGET else [str(Path(folder, "probe"))]
-                return subprocess.run(command, check=False).returncode == 0
+                return bool(FLAGS.TARGET) or subprocess.run([str(Path(folder, "probe"))], check=False).returncode == 0
             except Exception:  # every compiler class raises its own errors
                 return False
 

@@ -64,7 +64,7 @@ class Scheme:
         """The parameters that ask for it."""
         return {"scheme": self.name} | ({"moduli": self.moduli} if self.moduli else {})
 
-    def told(self, error: ErrorBound) -> str:
+    def described(self, error: ErrorBound) -> str:
         """The scheme and its bound in words."""
         by = "|A||B|" if error.kind == "componentwise" else "the norms of row and column"
         count = f" of {self.moduli} moduli" * bool(self.moduli)

@@ -176,11 +176,11 @@ def _expected(rung: Rung, run: Run, step: Step) -> Iterator[str]:
     """What the machine's own model lets one expect of this rung and of the one before; nothing where it is exceeded."""
     most = most_by_model(run, step.after)
     before = most_by_model(run, step.before) if step.before else None
-    if most is None or most.is_exceeded or (before is not None and before.is_exceeded):
+    if most is None or most.is_exceeded:
         return
     text = (f"By its traffic model and the ceilings that were measured there, it reaches at most "
             f"{number(most.attainable)} GFLOP/s ({most.name})")  # fmt: skip
-    if before is not None:
+    if before is not None and not before.is_exceeded:
         ratio = most.attainable / before.attainable
         times = "as much" if 0.95 < ratio < 1.05 else f"{number(ratio)} times"
         text += f", and {_title_before(rung)} at most {number(before.attainable)} ({before.name}): {times}"
@@ -259,7 +259,7 @@ def _code(lesson: Lesson) -> str:
 
 def _machine_code(lesson: Lesson) -> str:
     """The inner loop as the compiler made it, on the user's machine or by a command."""
-    *_, name = lesson.rung.backends.values()  # of a GPU rung on CUDA
+    name = lesson.rung.backends.get("cuda", lesson.rung.page)
     title, command = "## The machine code of its inner loop", f"gemmlab asm {name}"
     if lesson.listing:
         return f"{title}\n\nOn your machine, by `{command}`:\n\n```text\n{lesson.listing}\n```"

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from math import prod
 from textwrap import fill
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from gemmlab._errors import UnsupportedProblem
 from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.cuda import compiled_for
 from gemmlab._gpu.kernels import kernel_text
-from gemmlab._gpu.ladder.rung import Rung, row_major
+from gemmlab._gpu.ladder.rung import Rung, launch_without_device, row_major
 from gemmlab._gpu.ladder.rungs import BEST_RUNG, RUNG_NAMES, RUNGS
 from gemmlab._gpu.plans.launches import Launch
 from gemmlab._name import BackendName
@@ -30,7 +29,7 @@ from gemmlab.disassembly.occupancy import Occupancy, Resources, occupancy_of, re
 from gemmlab.disassembly.ptx import counts, inner_loop, kernel_in
 from gemmlab.measure.table import WIDTH
 
-ARCHITECTURE = re.compile(r"sm_(\d+)a?")
+ARCHITECTURE = re.compile(r"sm_\d+a?")
 ALIKE = 4  # instructions of one name in a row are one line
 
 
@@ -114,8 +113,7 @@ def on_nvidia(backend: str, dtype: str, isa: str | None) -> DeviceListing | None
     if name.runtime != "cuda" or not ARCHITECTURE.fullmatch(isa):
         raise UnsupportedProblem(f"--isa {isa} is not for {backend}: cuda rungs take an architecture such as sm_90")
     params = rung.resolve({"shares": 1} if "shares" in rung.defaults["gpu"] else {}, "gpu")
-    device: Any = SimpleNamespace(memory_bytes=0)  # for no copies
-    launch = _launch(rung, params, dtype, device)
+    launch = launch_without_device(rung, params, dtype, EDGE)
     return _listing(name, rung, dtype, isa, params, launch, *compiled_for(isa, launch.text, launch.macros))
 
 
@@ -124,16 +122,13 @@ def _on_device_here(name: BackendName, rung: Rung, dtype: str) -> DeviceListing 
     queue = found.queue  # raises where there is none
     operand = np.empty((EDGE, EDGE), dtype)
     params = found.resolve(Problem.from_call(operand, operand), {})
-    launch = _launch(rung.on(queue.device.kind), params, dtype, queue.device)
+    edges = GemmSize(EDGE, EDGE, EDGE, 1)
+    launches = rung.on(queue.device.kind).launches(params, dtype, edges, row_major(edges), queue.device)
+    launch = next(one for one in launches if one.name == "gemm")
     made = queue.ptx_and_code(launch.text, launch.name, launch.macros)
     if made is None:
         return None
     return _listing(name, rung, dtype, f"sm_{queue.device.compute_capability}", params, launch, *made)
-
-
-def _launch(rung: Rung, params: Mapping[str, int], dtype: str, device: Any) -> Launch:
-    edges = GemmSize(EDGE, EDGE, EDGE, 1)
-    return next(one for one in rung.launches(params, dtype, edges, row_major(edges), device) if one.name == "gemm")
 
 
 def _listing(
@@ -143,5 +138,5 @@ def _listing(
     texts = ("common/cuda.h",) * (name.runtime == "cuda") + rung.texts
     files = [(one, kernel_text(one).count("\n")) for one in texts]
     loop, resources, group = inner_loop(kernel_in(ptx, launch.name, files)), resources_of(code, ptx), prod(launch.group)
-    occupancy = occupancy_of(resources, group, int(architecture.strip("sm_a")))
+    occupancy = occupancy_of(resources, group, int("".join(filter(str.isdigit, architecture))))
     return DeviceListing(str(name), dtype, architecture, params, loop, resources, group, occupancy)

@@ -68,8 +68,12 @@ def hot_loop(functions: Sequence[Function], samples: Mapping[int, int]) -> tuple
 def innermost(loop: Loop, samples: Mapping[int, int]) -> Loop:
     """The loop inside `loop` in which most of its time is spent, or itself; without samples the longest inside it."""
     inside = [loop, *(one for one in loops_of(loop.function) if one.multiply_adds and _is_inside(one, loop))]
-    leaves = [one for one in inside if not any(_is_inside(other, one) for other in inside)]
-    return max(leaves, key=lambda one: (one.samples(samples), one.multiply_adds))
+    return max(leaves(inside), key=lambda one: (one.samples(samples), one.multiply_adds))
+
+
+def leaves(loops: Sequence[Loop]) -> list[Loop]:
+    """Those without another of them inside."""
+    return [loop for loop in loops if not any(_is_inside(other, loop) for other in loops)]
 
 
 def likely_loop(functions: Sequence[Function], like: Function) -> Loop:
@@ -80,10 +84,9 @@ def likely_loop(functions: Sequence[Function], like: Function) -> Loop:
     for label in (_label, _dtype):
         alike = [function for function in functions if label(function) == label(like)]
         loops = [loop for function in alike for loop in loops_of(function) if loop.multiply_adds]
-        leaves = [loop for loop in loops if not any(_is_inside(other, loop) for other in loops)]
-        if leaves:
+        if loops:
             break
-    return max(leaves, key=lambda loop: numbers_multiplied(loop, 4))
+    return max(leaves(loops), key=lambda loop: numbers_multiplied(loop, 4))
 
 
 def numbers_multiplied(loop: Loop, itemsize: int) -> int:

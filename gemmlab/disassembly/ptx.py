@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from gemmlab.disassembly.code import Function, Instruction
-from gemmlab.disassembly.loops import Loop, loops_of
+from gemmlab.disassembly.loops import Loop, leaves, loops_of
 
 ENTRY = r"\.entry\s+{name}\s*\(.*?\n\{{(.*?)\n\}}"
 LABEL = re.compile(r"^(\$?\w+):")
@@ -57,14 +57,9 @@ def _source(line: int, files: Sequence[tuple[str, int]], ends: Sequence[int]) ->
 
 def inner_loop(function: Function) -> Loop:
     """The loop, of those without another in them, that has the most multiply-adds; without loops all of it."""
-    loops = list(loops_of(function))
-    starts = [(loop.body[0].address, loop.body[-1].address) for loop in loops]
-    leaves = [
-        loop for loop, (start, end) in zip(loops, starts, strict=True)
-        if not any((start, end) != one and start <= one[0] and one[1] <= end for one in starts)
-    ]  # fmt: skip
     whole = Loop(function, function.instructions)
-    return max(leaves, key=lambda loop: counts(loop.body)["multiply-adds"], default=whole)
+    innermost = leaves(list(loops_of(function)))
+    return max(innermost, key=lambda loop: counts(loop.body)["multiply-adds"], default=whole)
 
 
 def counts(body: Sequence[Instruction]) -> dict[str, int]:

@@ -56,7 +56,7 @@ def test_parts_are_those_of_the_cpu(place, scheme):
 
 
 @places
-def test_what_is_refused_and_told(place):
+def test_what_is_refused_and_traced(place):
     name, x = backend_at(place, "emulated"), np.ones((3, 3))
     with pytest.raises(UnsupportedProblem, match="no scheme bounds each element of float64"):
         gemmlab.matmul(x, x, backend=name, error="componentwise")

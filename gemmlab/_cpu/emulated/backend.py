@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from gemmlab._backend import Availability, ErrorBound, FullBackend, Param, check_params
+from gemmlab._backend import Availability
 from gemmlab._cpu import machine
-from gemmlab._cpu.emulated import parts, residues, scales
-from gemmlab._cpu.emulated.narrow import added, packed
+from gemmlab._cpu.emulated import narrow, parts, residues, scales
 from gemmlab._cpu.emulated.rebuilding import rebuilt
 from gemmlab._cpu.packed_backend._packed import allowed_threads
 from gemmlab._cpu.threads._threads import default_threads
-from gemmlab._emulated import schemes
+from gemmlab._emulated.backend import BySchemes
 from gemmlab._emulated.moduli import root_of_half
 from gemmlab._emulated.schemes import Scheme
 from gemmlab._problem import Array, Problem
@@ -22,17 +21,16 @@ from gemmlab._problem import Array, Problem
 DTYPES = ("float32", "float64", "complex64", "complex128")
 
 
-class Emulated(FullBackend):
+class Emulated(BySchemes):
     """Products of narrow numbers, put together."""
 
-    name, kind = "cpu-emulated", "emulated"
+    name = "cpu-emulated"
     summary = "float32, float64 and complex numbers out of products of int8, bfloat16 or float16 numbers"
     source = "Ozaki, Uchino and Imamura, arXiv:2504.08009; Henry, Tang and Heinecke 2019; Ootomo and Yokota 2022"
-    params: Mapping[str, Param] = schemes.PARAMS
 
     def probe(self) -> Availability:
         """Available where cpu-packed is, which multiplies the narrow numbers."""
-        found = packed().probe()
+        found = narrow.packed().probe()
         return found if not found.ok else Availability(True, device=machine.cpu_name())
 
     def supports(self, problem: Problem) -> bool | str:
@@ -40,31 +38,10 @@ class Emulated(FullBackend):
             return True
         return f"{self.name} multiplies {', '.join(DTYPES)}, not {problem.dtype}: use backend='auto'"
 
-    def scheme(self, problem: Problem, params: Mapping[str, Any]) -> Scheme:
-        """The scheme of a product."""
-        given = {name: value for name, value in params.items() if value is not None}
-        check_params(self, given)
-        scheme = schemes.scheme_for(_real(problem.dtype).itemsize, problem.k, **given)
-        schemes.check_norms(scheme, problem.k)
-        return scheme
-
-    def resolve(self, problem: Problem, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The scheme in force, and its moduli."""
-        return self.scheme(problem, params).params
-
-    def error(self, problem: Problem, **params: Any) -> ErrorBound:
-        """The bound of the scheme in force."""
-        scheme = self.scheme(problem, params)
-        return schemes.error_of(scheme, problem.k, _real(problem.dtype).itemsize, problem.dtype.kind == "c")
-
     def threads(self, problem: Problem) -> int:
         """Threads of the products of narrow numbers; the rest runs on one."""
         flop = 2.0 * problem.batch * problem.m * problem.n * problem.k
         return allowed_threads(problem.threads or default_threads(flop))
-
-    def forecast(self, problem: Problem, **params: Any) -> str:
-        """The scheme, and the bound of its error."""
-        return self.scheme(problem, params).told(self.error(problem, **params))
 
     def gemm(self, problem: Problem, **params: Any) -> None:
         """Fill `problem.out`."""
@@ -79,14 +56,10 @@ def product(a: Array, b: Array, scheme: Scheme, threads: int) -> Array:
     columns: Any = ~np.isfinite(b).all(axis=0)
     out = _finite(np.where(rows[:, None], 0, a), np.where(columns, 0, b), scheme, threads)
     if rows.any():
-        out[rows] = _plain(a[rows], b, threads)
+        out[rows] = narrow.product(a[rows], b, a.dtype, threads)
     if columns.any():
-        out[:, columns] = _plain(a, b[:, columns], threads)
+        out[:, columns] = narrow.product(a, b[:, columns], a.dtype, threads)
     return out
-
-
-def _plain(a: Array, b: Array, threads: int) -> Array:
-    return added(a, b, np.empty((len(a), b.shape[1]), a.dtype), threads, False)
 
 
 def _finite(a: Array, b: Array, scheme: Scheme, threads: int) -> Array:

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from gemmlab._cpu.packed_backend.backend import Packed
 
@@ -17,17 +17,13 @@ def packed() -> Packed:
     return Packed()
 
 
-def int8_product(a: NDArray[np.int8], b: NDArray[np.int8], threads: int) -> NDArray[np.int32]:
-    """Of matrices, exact as long as int32 holds the sums."""
-    return added(a, b, np.empty((a.shape[0], b.shape[1]), np.int32), threads, False)
+def product(a: NDArray[Any], b: NDArray[Any], dtype: DTypeLike, threads: int) -> NDArray[Any]:
+    """Of matrices, with sums of a dtype."""
+    return added(a, b, np.zeros((a.shape[0], b.shape[1]), dtype), threads)
 
 
-def added(
-    a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], threads: int, accumulate: bool = True, block: int = 0
-) -> NDArray[Any]:
-    """The product, added to `out` or in its place; with a `block`, in sums of so many products each."""
-    if 0 in (*out.shape, a.shape[-1]):
-        out[...] = out if accumulate else 0
-        return out
-    packed().kernel.run(a, b, out, threads=threads, accumulate=accumulate, kc=block)
+def added(a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], threads: int, block: int = 0) -> NDArray[Any]:
+    """The product, added to `out`; with a `block`, in sums of so many products each."""
+    if out.size and a.shape[-1]:
+        packed().kernel.run(a, b, out, threads=threads, accumulate=True, kc=block)
     return out

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from gemmlab._cpu.emulated.narrow import added
+from gemmlab._cpu.emulated.narrow import product
 from gemmlab._emulated.moduli import limbs, modulus_product, weights
 
 LIMB = 40
@@ -35,7 +35,7 @@ def rebuilt(rests: Floats, scales: Ints, dtype: np.dtype[Any], threads: int) -> 
     """The numbers of these residues, the moduli first, times 2^scales; each rounded once, to nearest, ties to even."""
     count, *shape = rests.shape
     of_each, whole = _weights(count)
-    sums = added(of_each, rests.reshape(count, -1), np.empty((len(whole), rests[0].size)), threads, False)
+    sums = product(of_each, rests.reshape(count, -1), np.float64, threads)
     fractions = np.ldexp(1.0, LIMB * np.arange(len(whole))) / float(modulus_product(count))
     times = np.rint(fractions @ sums)  # never near a half: see `root_of_half`
     sums -= whole[:, None] * times

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from gemmlab._cpu.emulated.narrow import int8_product
+from gemmlab._cpu.emulated.narrow import product
 from gemmlab._emulated.moduli import MODULI, root_of_half
 
 PART = 26  # bits: an integer of up to 2^78 is taken in parts, so that sums of their residues are exact in float64
@@ -73,5 +73,5 @@ def _modulo(a: NDArray[np.int8], b: NDArray[np.int8], modulus: int, threads: int
 def _sum(a: NDArray[np.int8], b: NDArray[np.int8], modulus: int, threads: int) -> Floats:
     """The sums of products of k, in blocks that int32 holds."""
     ends = [*range(0, a.shape[-1], BLOCK), a.shape[-1]]
-    blocks = (centred(int8_product(a[:, i:j], b[i:j], threads), modulus) for i, j in pairwise(ends))
+    blocks = (centred(product(a[:, i:j], b[i:j], np.int32, threads), modulus) for i, j in pairwise(ends))
     return centred(sum(blocks, np.zeros((a.shape[0], b.shape[1]))), modulus)

@@ -93,7 +93,7 @@ struct InPlace {
     bool gathers;     // by strips: a strip of B is gathered first
     bool copies;      // by rows of C: B is copied first, strip by strip
     bool buffers;     // by rows of B: sums are in the buffer until a block of k is whole
-    bool reads_ahead; // by rows of B: the rows that come next are on their way meanwhile
+    bool reads_ahead; // by rows of B: the rows that come next are prefetched
     Count bytes;      // of the buffer
 };
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from gemmlab._backend import ErrorBound, Params, check_params
-from gemmlab._emulated import schemes
+from gemmlab._backend import Params
+from gemmlab._emulated.backend import BySchemes
 from gemmlab._emulated.schemes import Scheme
 from gemmlab._gpu import EMULATED
 from gemmlab._gpu.backend import DeviceBackend
@@ -18,10 +17,9 @@ from gemmlab._gpu.runtime import Queue, Runtime
 from gemmlab._problem import Problem
 
 
-class EmulatedOnDevice(DeviceBackend):
+class EmulatedOnDevice(BySchemes, DeviceBackend):
     """Products of narrow numbers on a device, put together there."""
 
-    kind, params = "emulated", schemes.PARAMS
     source = "as cpu-emulated"
 
     def __init__(self, runtime: Runtime, selector: str = "") -> None:
@@ -35,26 +33,6 @@ class EmulatedOnDevice(DeviceBackend):
         if max(problem.m, problem.n) > MOST_ROWS:
             return f"{self.name} takes up to {MOST_ROWS} rows and columns of C, not {problem.m} x {problem.n}"
         return super().supports(problem)
-
-    def scheme(self, problem: Problem, params: Params) -> Scheme:
-        """The scheme of a product."""
-        given: dict[str, Any] = {name: value for name, value in params.items() if value is not None}
-        check_params(self, given)
-        scheme = schemes.scheme_for(problem.dtype.itemsize, problem.k, **given)
-        schemes.check_norms(scheme, problem.k)
-        return scheme
-
-    def resolve(self, problem: Problem, params: Params) -> Params:
-        """The scheme in force, and its moduli."""
-        return self.scheme(problem, params).params
-
-    def error(self, problem: Problem, **params: Any) -> ErrorBound:
-        """The bound of the scheme in force."""
-        return schemes.error_of(self.scheme(problem, params), problem.k, problem.dtype.itemsize, False)
-
-    def forecast(self, problem: Problem, **params: Any) -> str:
-        """The scheme, and the bound of its error."""
-        return self.scheme(problem, params).told(self.error(problem, **params))
 
     def _is_streamed(self, problem: Problem) -> bool:
         return False  # the scale of a row is that of all of it

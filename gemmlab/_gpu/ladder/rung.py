@@ -9,7 +9,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -204,6 +205,15 @@ class Rung:
                     *more,
                 )
                 yield Launch(self.text, "gemm", macros, groups, (*self.group(params), 1), arguments)
+
+
+def launch_without_device(rung: Rung, params: RungParams, dtype: str, n: int, pad: int = 0) -> Launch:
+    """The kernel `gemm` of a product of n x n matrices, whose rows are `pad` numbers longer: as on a GPU that copies
+    nothing first."""
+    device: Any = SimpleNamespace(memory_bytes=0)
+    layouts = [Layout(0, n + pad, n * (n + pad))] * 3
+    launches = rung.launches(params, dtype, GemmSize(n, n, n, 1), layouts, device)
+    return next(launch for launch in launches if launch.name == "gemm")
 
 
 def row_major(size: GemmSize) -> tuple[Layout, Layout, Layout]:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import product
-from types import SimpleNamespace
 from typing import Any
 
-from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.ladder.rung import Rung as Kernel
+from gemmlab._gpu.ladder.rung import launch_without_device
 from gemmlab._gpu.ladder.rungs import RUNGS
 from gemmlab._gpu.plans.launches import Launch
 from gemmlab.course.play.page import page_of
@@ -63,10 +62,7 @@ def data_of(rung: Rung) -> dict[str, Any]:
 
 def launch_of(kernel: Kernel, chosen: Mapping[str, int], n: int, pad: int) -> Launch:
     """The launch of a product of n x n matrices, whose rows are `pad` numbers longer than that."""
-    layouts = [Layout(0, n + pad, n * (n + pad))] * 3
-    device: Any = SimpleNamespace(memory_bytes=0)  # for no copies
-    (launch,) = kernel.launches(_all(kernel, chosen), DTYPE, GemmSize(n, n, n, 1), layouts, device).kernels
-    return launch
+    return launch_without_device(kernel, _all(kernel, chosen), DTYPE, n, pad)
 
 
 def _all(kernel: Kernel, chosen: Mapping[str, int]) -> dict[str, int]:

@@ -26,6 +26,7 @@ class Compiled {
       this.localBytes += Math.ceil(this.code(bytes)({}) / 16) * 16;
     }
     this.kernel = this.body(program.kernel);
+    this.kernelWaits = this.waits(program.functions[program.kernel]);
   }
   waits(code) {
     if (!Array.isArray(code)) return false;
@@ -211,7 +212,7 @@ class GridRun {
         const ids = { "local id": [x, y, 0], "group id": at, groups: [...this.grid, 1], "local size": this.group };
         ids["global id"] = [at[0] * this.group[0] + x, at[1] * this.group[1] + y, 0];
         const item = { ids, path: [], accesses: [] }, frame = { slots: [], item, result: 0 };
-        item.running = this.kernel.waits(this.kernel.program.functions[this.kernel.program.kernel])
+        item.running = this.kernel.kernelWaits
           ? this.kernel.kernel(frame) : { next: () => { this.kernel.kernel(frame); return { done: true }; } };
         made.push(item);
       }

@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 
 from gemmlab._api import matmul
 from gemmlab._cpu.machine import cpu_name
+from gemmlab._problem import Problem
 from gemmlab._registry import get
 from gemmlab.measure.problems import Case
 from gemmlab.measure.records import Record
 from gemmlab.measure.table import Column, text_table
 from gemmlab.studies import isolated
 from gemmlab.studies.summary import wrapped
-from gemmlab.verify.bounds import exact_errors, row_norms
+from gemmlab.verify.bounds import exact_errors, gamma, row_norms
 
 if TYPE_CHECKING:
     from gemmlab.studies.engine import Task
@@ -110,15 +111,10 @@ def _record(task: Task, case: Case, name: str, params: dict[str, str | int]) -> 
         "device": cpu_name(), "calls_per_sample": 1, "transfers_counted": False, "threads": task.options.threads,
         "params": params, "error_norms": by_norms, "error_componentwise": by_magnitude,
     }  # fmt: skip
-    return isolated.timed(name, case, samples, _over_bound(case, name, params, by_norms, by_magnitude), facts)
-
-
-def _over_bound(case: Case, name: str, params: dict[str, str | int], by_norms: float, by_magnitude: float) -> float:
-    """The error over the bound that the backend states; without one, 0."""
-    from gemmlab._problem import Problem
-
-    error = get(name).error(Problem.from_call(*operands(case.label, case.k, case.dtype)), **params)
-    return 0.0 if error.bound is None else (by_norms if error.kind == "norms" else by_magnitude) / error.bound
+    error = get(name).error(Problem.from_call(a, b), **params)
+    bound = gamma(case.k, case.dtype) if error.bound is None else error.bound
+    over_bound = (by_norms if error.kind == "norms" else by_magnitude) / bound
+    return isolated.timed(name, case, samples, over_bound, facts)
 
 
 def blocks(records: Sequence[Record]) -> Iterator[str]:
