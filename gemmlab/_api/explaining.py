@@ -97,7 +97,7 @@ def explain(
     a, b = unwrapped((a, b))
     within = scope.get() or Scope()
     name = requested_backend(backend, within)
-    if (row := _row_of_another_kind(a, b, name, accumulate)) is not None:
+    if (row := _row_of_another_kind(a, b, name, accumulate, dtype)) is not None:
         return Explanation((row,))
     if array_owner(a, b) == "dlpack":
         from gemmlab._gpu.device_arrays import exchanged
@@ -122,7 +122,7 @@ def explain(
     return Explanation(tuple(rows), plan)
 
 
-def _row_of_another_kind(a: Any, b: Any, name: str, accumulate: bool) -> tuple[str, bool, str] | None:
+def _row_of_another_kind(a: Any, b: Any, name: str, accumulate: bool, dtype: Any) -> tuple[str, bool, str] | None:
     """The row for operands that leave no choice: packed, of Dask or Zarr, on a device, or with a dispatch."""
     if isinstance(b, PackedOperand):
         taken = _registry.resolve_name(name) == "cpu-packed"
@@ -131,14 +131,14 @@ def _row_of_another_kind(a: Any, b: Any, name: str, accumulate: bool) -> tuple[s
         why = "does not add to out" if accumulate else "for each chunk, by gemmlab.dask; see gemmlab.dask.advise"
         return name, not accumulate, why
     if (kind := array_owner(a, b)) in _registry.AUTO_ON:
-        return _row_on_device(a, b, str(kind), name)
+        return _row_on_device(a, b, str(kind), name, dtype)
     if (foreign := foreign_operand(a, b, None)) is not None:
         what, taken = type(foreign).__name__, name in ("auto", "cpu-numpy") and not accumulate
         return ("cpu-numpy", True, f"NumPy's own dispatch, for {what}") if taken else (name, False, f"takes no {what}")
     return None
 
 
-def _row_on_device(a: Any, b: Any, runtime: str, asked: str) -> tuple[str, bool, str]:
+def _row_on_device(a: Any, b: Any, runtime: str, asked: str, dtype: Any) -> tuple[str, bool, str]:
     """The row for device arrays. The best rung of a family depends on the product."""
     why = f"auto: what comes with arrays of {runtime}" if asked == "auto" else f"asked for as {asked}"
     name = _registry.AUTO_ON[runtime] if asked == "auto" else asked
@@ -152,7 +152,7 @@ def _row_on_device(a: Any, b: Any, runtime: str, asked: str) -> tuple[str, bool,
 
     scoped = scope.get() or Scope()
     try:
-        problem = problem_of(cast("DeviceBackend", _registry.get(wanted)), a, b)
+        problem = problem_of(cast("DeviceBackend", _registry.get(wanted)), a, b, dtype=dtype)
     except UnsupportedProblem as error:
         return wanted, False, str(error)
     best = ""

@@ -76,17 +76,18 @@ def multiply_device_arrays(
         raise UnsupportedProblem(f"{chosen.name} cannot take {what}: name a backend of {runtime}, or pass host arrays")
     if options["accumulate"]:
         raise UnsupportedProblem(f"{chosen.name} does not add to out (accumulate=True): compute out += a @ b")
+    given, executor, asked = _without_tuple(out), chosen.runtime.plans, params
     if options["dtype"] is not None:
-        raise UnsupportedProblem("arrays on a device are multiplied in their own dtype: convert them with astype")
-    given = _without_tuple(out)
-    problem = problem_of(chosen, a, b, given, options["axes"])
+        asked = {**params, "dtype": np.dtype(options["dtype"]).name}  # a part of the key
+        if options["axes"] is None and not traces and (done := executor.product(a, b, given, name, asked)) is not None:
+            return done
+    problem = problem_of(chosen, a, b, given, options["axes"], options["dtype"])
     backend = cast("DeviceBackend", _registry.get(_registry.choice(wanted, problem, params)[0]))
     require(backend, problem, params)
     start = time.perf_counter()
     plan = table.Plan(problem, backend.planned(problem, backend.resolve(problem, params)))
-    executor = chosen.runtime.plans
     if options["axes"] is None:  # which no key has
-        table.keep(executor.key_of(a, b, given, name, params), plan)
+        table.keep(executor.key_of(a, b, given, name, asked), plan)
         _front.register_plans(type(a), executor.product)
     if not traces:
         return executor.execute(plan, a, b, given, None)

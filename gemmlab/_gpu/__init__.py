@@ -12,6 +12,7 @@
     backend.py         the host code of a product, the same for every runtime
     plans/             a product, planned and then executed: the launchers of the runtimes, and the plans that are kept
     streaming/         large products, in tiles, with transfers beside the work
+    tensor/            a rung of its own kind, by the matrix units of NVIDIA's GPUs
     vendor.py          oneMKL and cuBLAS; CLBlast in clblast.py
     emulated/          float32 and float64 out of products of narrow numbers
     device_arrays.py   device arrays of users, and DLPack; as operands of a product: operands.py
@@ -32,7 +33,7 @@ from gemmlab._gpu.ladder.traffic import Model, nothing
 from gemmlab._name import RUNTIMES, BackendName
 
 __all__ = [
-    "EMULATED", "RUNG_NAMES", "RUNTIMES", "VENDORS", "backend_named", "best_rung", "choose_rung", "devices",
+    "EMULATED", "RUNG_NAMES", "RUNTIMES", "TENSOR", "VENDORS", "backend_named", "best_rung", "choose_rung", "devices",
     "opencl_rung", "runtime_named",
 ]  # fmt: skip
 
@@ -53,6 +54,7 @@ class Source(Protocol):
 
 
 EMULATED = "emulated"  # the rung of products out of narrow ones, on every runtime
+TENSOR = "tensor"  # the rung of matrix units, on every runtime, though few devices have them
 VENDORS = {"opencl": "clblast", "sycl": "onemkl", "cuda": "cublas"}
 
 
@@ -88,6 +90,10 @@ def backend_named(name: str) -> DeviceBackend:
         from gemmlab._gpu.emulated.backend import EmulatedOnDevice
 
         return EmulatedOnDevice(runtime, parsed.selector)
+    if parsed.rung == TENSOR:
+        from gemmlab._gpu.tensor.backend import TensorBackend
+
+        return TensorBackend(runtime, parsed.selector)
     return RungBackend(runtime, RUNGS[RUNG_NAMES.index(parsed.rung)], parsed.selector)
 
 

@@ -55,6 +55,7 @@ class DeviceBackend(FullBackend):
     source: str
     params: Mapping[str, Param]
     dtypes: tuple[str, ...] = ("float32", "float64")
+    sums: Mapping[str, str] = {}  # dtypes of A and B, whose sums `dtype=` asks for as they are, in this one
     runtime: Runtime
 
     def __init__(self, runtime: Runtime, name: str, selector: str = "") -> None:
@@ -89,10 +90,24 @@ class DeviceBackend(FullBackend):
     def load(self) -> None:
         """Load what the backend needs besides the runtime; BackendUnavailable, with the fix, if that is missing."""
 
+    def stored(self, problem: Problem) -> np.dtype[Any]:
+        """The dtype of A and B as the device gets them: that of C, but where C has the sums as they are."""
+        given = self._of_sums(problem)
+        found: np.dtype[Any] = problem.dtype if given is None else given[0].dtype
+        return problem.on_device[0].dtype if problem.queue is not None else found
+
+    def _of_sums(self, problem: Problem) -> tuple[HostArray, HostArray] | None:
+        """Host operands that are not converted, since C has their sums as they are."""
+        given = problem.unconverted
+        return None if given is None or self.sums.get(given[0].dtype.name) != problem.dtype.name else given
+
     def supports(self, problem: Problem) -> bool | str:
-        if problem.dtype.name not in self.dtypes:
+        stored = self.stored(problem)
+        if stored.name not in self.dtypes:
             *others, last = self.dtypes
-            return f"{self.name} multiplies {', '.join(others)} and {last}, not {problem.dtype}: convert with astype"
+            return f"{self.name} multiplies {', '.join(others)} and {last}, not {stored}: convert with astype"
+        if stored != problem.dtype and self.sums.get(stored.name) != problem.dtype.name:
+            return f"{self.name} multiplies {stored} into {self.sums.get(stored.name, stored)}, not {problem.dtype}"
         if max(problem.m, problem.n, problem.k) > MAX_EDGE:
             return f"{self.name} takes edges up to {MAX_EDGE}, not {problem.m} x {problem.n} x {problem.k}"
         device = self._queue_for(problem).device
@@ -121,7 +136,7 @@ class DeviceBackend(FullBackend):
         assert problem.queue is not None
         a, b, c = problem.on_device
         layouts, overlaps = (a.layout, b.layout, c.layout), problem.caller_out is not None
-        request = Request(problem.dtype, problem.out.shape, problem.k, layouts, overlaps)
+        request = Request(a.dtype, c.dtype, problem.out.shape, problem.k, layouts, overlaps)
         work, copies = planned(self, problem.queue, params, request)
         problem.copies += copies
         return work
@@ -170,13 +185,14 @@ class DeviceBackend(FullBackend):
         self, problem: Problem, params: Params, bring_b: Callable[[], Uploaded] | None = None
     ) -> Handle:
         """The product of host arrays that fit the device. `bring_b` says where B is on it; by default it is copied."""
-        queue = self.queue
-        a, of_a = uploaded(queue, problem.a, problem)
-        b, of_b = bring_b() if bring_b is not None else uploaded(queue, problem.b, problem)
+        queue, stored = self.queue, self.stored(problem)
+        left, right = self._of_sums(problem) or (problem.a, problem.b)
+        a, of_a = uploaded(queue, left, problem)
+        b, of_b = bring_b() if bring_b is not None else uploaded(queue, right, problem)
         out = problem.out if problem.out.flags.c_contiguous else np.empty(problem.out.shape, problem.dtype)
         memory = queue.allocate(out.nbytes)
         layouts = of_a, of_b, row_major(out.shape, problem.n)
-        work, _ = planned(self, queue, params, Request(problem.dtype, out.shape, problem.k, layouts))
+        work, _ = planned(self, queue, params, Request(stored, problem.dtype, out.shape, problem.k, layouts))
         events = queue.start(work, a, b, memory)
         queue.copy_to_host(out, memory)
         if out is not problem.out:

@@ -242,6 +242,11 @@ class CudaQueue(Queue):
     def launcher(self, kernels: Sequence[CompiledLaunch], workspace_bytes: int) -> Prepared:
         from gemmlab._gpu.plans.on_cuda import Launcher
 
+        for one in kernels:
+            if one.local_bytes:
+                with self.on_stream("asking for local memory"):
+                    attribute = self.cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                    self.cuda.driver.funcSetAttribute(one.kernel.ptr, attribute, one.local_bytes)
         return Launcher(self, kernels, workspace_bytes)
 
     def timed(self, doing: str, work: Callable[[Native], None]) -> CudaEvent:
@@ -337,4 +342,5 @@ def _device_info(cuda: Native, handle: int) -> Device:
         memory_bytes=found["totalGlobalMem"], allocation_bytes=found["totalGlobalMem"],
         local_bytes=found["sharedMemPerBlock"], float64=True, handle=handle,
         compute_capability=int(cuda.Device(handle).compute_capability),
+        most_local_bytes=found.get("sharedMemPerBlockOptin", 0),
     )  # fmt: skip

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gemmlab._errors import BackendUnavailable, UnsupportedProblem
 from gemmlab._gpu import runtime_named
@@ -63,18 +64,21 @@ def exchanged(x: AnyArray) -> AnyArray:
 
 
 def problem_of(
-    backend: DeviceBackend, a: DeviceArray, b: DeviceArray, out: DeviceArray | None = None, axes: object = None
-) -> Problem:
+    backend: DeviceBackend, a: DeviceArray, b: DeviceArray, out: DeviceArray | None = None, axes: object = None,
+    dtype: DTypeLike | None = None,
+) -> Problem:  # fmt: skip
     """The problem of multiplying arrays on one device, checked as NumPy's matmul does.
 
     Without `out`, that of the problem has a shape and strides, and no memory: whoever starts the product allocates it.
+    `dtype` is that of the result, where it is not that of the operands: see `DeviceBackend.sums`.
     """
     backend.runtime.check_process()
     given = [backend.runtime.adopt(x) for x in (a, b, out) if x is not None]
-    queue, of_out = _common_queue(backend, given), given[2] if out is not None else None
+    queue, of_out = _common_queue(backend, given, dtype), given[2] if out is not None else None
     resolved_dtypes(given[0], given[1], of_out, None, "same_kind")
     fitting = agreed(given[0], given[1], of_out, axes)
-    result = new_operand(given[0], fitting.result_shape) if of_out is None else of_out
+    result_dtype = np.dtype(dtype or given[0].dtype)
+    result = new_operand(given[0], fitting.result_shape, result_dtype) if of_out is None else of_out
     view = fitting.as_matrices(result) if of_out is None else fitting.out
     problem = Problem(fitting.a, fitting.b, view)
     problem.queue, problem._result = queue, result
@@ -82,7 +86,7 @@ def problem_of(
     return problem
 
 
-def _common_queue(backend: DeviceBackend, given: Sequence[DeviceOperand]) -> Queue:
+def _common_queue(backend: DeviceBackend, given: Sequence[DeviceOperand], dtype: DTypeLike | None) -> Queue:
     """The queue for a product of these arrays; UnsupportedProblem if one product cannot take them."""
     first = given[0]
     if len({operand.queue.device for operand in given}) > 1:
@@ -90,8 +94,11 @@ def _common_queue(backend: DeviceBackend, given: Sequence[DeviceOperand]) -> Que
         raise UnsupportedProblem(f"operands on {labels}: bring them to one device")
     if backend.selector and (label := backend.device.label) != first.queue.device.label:
         raise UnsupportedProblem(f"{backend.name} is on {label}, the operands on {first.queue.device.label}")
-    if len({operand.dtype for operand in given}) > 1:
-        dtypes = ", ".join(str(operand.dtype) for operand in given)
+    of_operands, results = {x.dtype for x in given[:2]}, {x.dtype for x in given[2:]}
+    if dtype is not None:
+        results.add(np.dtype(dtype))
+    if len(of_operands) > 1 or any(x != first.dtype and backend.sums.get(first.dtype.name) != x.name for x in results):
+        dtypes = ", ".join(map(str, [*(operand.dtype for operand in given[:2]), *results]))
         raise UnsupportedProblem(f"on a device all operands have one dtype, not {dtypes}: convert with astype")
     if any(operand.start_bytes % operand.dtype.itemsize for operand in given):
         raise UnsupportedProblem("an operand does not begin at a whole element of its memory: copy it")

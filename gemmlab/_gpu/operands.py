@@ -101,10 +101,10 @@ def share_bytes(begin: int, bounds: tuple[int, int], other_begin: int, other_bou
     return begin + bounds[0] < other_begin + other_bounds[1] and other_begin + other_bounds[0] < begin + bounds[1]
 
 
-def new_operand(like: DeviceOperand, shape: tuple[int, ...]) -> DeviceOperand:
+def new_operand(like: DeviceOperand, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DeviceOperand:
     """A row-major array of this shape on the device of another, before it is allocated."""
-    steps, step = [], like.dtype.itemsize
+    steps, step = [], dtype.itemsize
     for extent in reversed(shape):
         steps.append(step)
         step *= extent
-    return DeviceOperand(None, like.queue, None, 0, None, tuple(shape), tuple(reversed(steps)), like.dtype)
+    return DeviceOperand(None, like.queue, None, 0, None, tuple(shape), tuple(reversed(steps)), dtype)

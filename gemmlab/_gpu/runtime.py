@@ -61,6 +61,7 @@ class Device:
     float64: bool
     handle: int = -1  # the number that the runtime itself gives the device
     compute_capability: int | None = None  # of NVIDIA's devices, such as 90
+    most_local_bytes: int = 0  # of a CUDA kernel that is told with its launch how much it has; else 0
     sub_group: int | None = None  # work-items that a GPU computes as one
     vector_bits: int | None = None  # of a CPU's vectors, as the runtime sees them
 
@@ -85,6 +86,7 @@ class CompiledLaunch(NamedTuple):
     groups: WorkGroups
     group: WorkGroups
     arguments: tuple[Any, ...]
+    local_bytes: int = 0  # see `Launch`
 
 
 class Event(ABC):
@@ -268,7 +270,9 @@ class Queue(ABC):
     def prepared(self, launches: Launches) -> Prepared:
         """What a product launches, compiled."""
         kernels = [
-            CompiledLaunch(self.kernel(one.text, one.name, one.macros), one.groups, one.group, one.arguments)
+            CompiledLaunch(
+                self.kernel(one.text, one.name, one.macros), one.groups, one.group, one.arguments, one.local_bytes
+            )
             for one in launches
         ]
         return self.launcher(kernels, launches.workspace_bytes)

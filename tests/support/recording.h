@@ -1,5 +1,5 @@
 /* OpenCL C's keywords and functions for the host, with numbers that note where they are read and written: so a rung's
-   text, compiled with this header before it, says what its work-items access. Each is a fiber, and waits at barriers.
+   text, compiled with this header before it, says what its work-items access.
 
    Accesses go to standard output, seven integers each: work-group, barriers passed, work-item, whether the memory is
    global, whether it is a store, bytes, and the address from the start of A or of the local memory. */
@@ -7,8 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ucontext.h>
-#include <vector>
 
 #define __kernel
 #define __global
@@ -20,14 +18,8 @@
 
 extern char __start_local_memory[] __attribute__((weak)), __stop_local_memory[] __attribute__((weak));
 
-struct Item {
-    ucontext_t context;
-    int number, x, y, interval;
-    bool ended;
-};
-static Item *self;
-static ucontext_t host;
-static int group_x_now, group_y_now, groups_x, groups_y;
+#include "fibers.h"
+
 static char *global_memory;
 static size_t global_bytes;
 
@@ -66,59 +58,19 @@ struct int2 {
 };
 template <class T, class U> static auto min(T x, U y) { return x < y ? x : y; }
 
-static long get_local_id(int axis) { return axis == 0 ? self->x : axis == 1 ? self->y : 0; }
-static long get_group_id(int axis) { return axis == 0 ? group_x_now : axis == 1 ? group_y_now : 0; }
-static long get_num_groups(int axis) { return axis == 0 ? groups_x : axis == 1 ? groups_y : 1; }
-static long get_global_id(int axis) { return get_group_id(axis) * (axis == 0 ? GROUP_X : axis == 1 ? GROUP_Y : 1) + get_local_id(axis); }
-static void barrier(int) {
-    self->interval++;
-    swapcontext(&self->context, &host);
-}
-
-static void run_item();  // calls the kernel, then sets `ended`
-
-/* All work-groups one after the other, and in each the work-items from barrier to barrier. */
-static void run_grid() {
-    const int count = GROUP_X * GROUP_Y;
-    const size_t stack = 1 << 16;
-    char *stacks = (char *)malloc(count * stack);
-    for (group_y_now = 0; group_y_now < groups_y; group_y_now++)
-        for (group_x_now = 0; group_x_now < groups_x; group_x_now++) {
-            std::vector<Item> items(count);
-            for (int i = 0; i < count; i++) {
-                Item &x = items[i];
-                x.number = i, x.x = i % GROUP_X, x.y = i / GROUP_X, x.interval = 0, x.ended = false;
-                getcontext(&x.context);
-                x.context.uc_stack.ss_sp = stacks + i * stack, x.context.uc_stack.ss_size = stack;
-                x.context.uc_link = &host;
-                makecontext(&x.context, run_item, 0);
-            }
-            for (bool running = true; running;) {
-                running = false;
-                for (Item &x : items) {
-                    if (x.ended) continue;
-                    self = &x;
-                    swapcontext(&host, &x.context);
-                    running |= !x.ended;
-                }
-            }
-        }
-}
-
 /* main, of a product of n x n matrices with `pitch` numbers from row to row, of which each begins on a page. */
 #define RECORD                                                                                                        \
     static long matrix_bytes;                                                                                         \
     static int extent, pitch;                                                                                         \
-    static void run_item() {                                                                                          \
+    static void run_kernel() {                                                                                        \
         number *a = (number *)global_memory, *b = (number *)(global_memory + matrix_bytes),                           \
                *c = (number *)(global_memory + 2 * matrix_bytes);                                                     \
         gemm(extent, extent, extent, a, 0, pitch, 0, b, 0, pitch, 0, c, 0, pitch, 0);                                 \
-        self->ended = true;                                                                                           \
     }                                                                                                                 \
     int main(int, char **given) {                                                                                     \
         extent = atoi(given[1]), pitch = atoi(given[2]), groups_x = atoi(given[3]), groups_y = atoi(given[4]);        \
         matrix_bytes = (extent * pitch * 4L + 4095) / 4096 * 4096;                                                    \
         global_bytes = 3 * matrix_bytes;                                                                              \
         global_memory = (char *)aligned_alloc(4096, global_bytes);                                                    \
-        run_grid();                                                                                                   \
+        run_grid(GROUP_X * GROUP_Y);                                                                                  \
     }

@@ -37,7 +37,10 @@ Side: TypeAlias = tuple[Place, Layout]  # an operand: where its memory comes fro
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel: its text and macros, `groups` work-groups of `group` work-items, and its arguments in order."""
+    """One kernel: its text and macros, `groups` work-groups of `group` work-items, and its arguments in order.
+
+    `local_bytes` are those of its `LOCAL_ARRAY`, whose size CUDA is told with the launch.
+    """
 
     text: str
     name: str
@@ -45,6 +48,7 @@ class Launch:
     groups: Groups
     group: Groups
     arguments: tuple[Argument, ...]
+    local_bytes: int = 0
 
 
 @dataclass(frozen=True)

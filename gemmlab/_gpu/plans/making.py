@@ -13,6 +13,7 @@ import numpy as np
 
 from gemmlab._backend import Params
 from gemmlab._gpu.batches import BatchedLayout, GemmSize, launches, row_major
+from gemmlab._gpu.ladder.numbers import into
 from gemmlab._gpu.plans.launches import MAX_GROUPS, Launches, Place, copies
 from gemmlab._gpu.plans.table import Prepared
 from gemmlab._gpu.runtime import Event, Memory, Native, Queue
@@ -25,9 +26,13 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Request:
-    """A product on a device: the shape of C as (..., m, n), k, and how the operands lie in memory."""
+    """A product on a device: the shape of C as (..., m, n), k, and how the operands lie in memory.
+
+    `dtype` is that of A and B, `result` that of C.
+    """
 
     dtype: np.dtype[Any]
+    result: np.dtype[Any]
     shape: Shape
     k: int
     layouts: tuple[BatchedLayout, BatchedLayout, BatchedLayout]
@@ -67,10 +72,11 @@ class Steps:
 
 def planned(backend: DeviceBackend, queue: Queue, params: Params, request: Request) -> tuple[Prepared, int]:
     """The work, and how many operands it copies."""
-    steps, itemsize = Steps(queue), request.dtype.itemsize
+    steps = Steps(queue)
     found: list[tuple[int, BatchedLayout]] = []
     back = None
     for i, (x, shape) in enumerate(zip(request.layouts, request.shapes, strict=True)):
+        itemsize = (request.dtype if i < 2 else request.result).itemsize
         fits = None if i == 2 and request.out_overlaps else _fitting(backend, queue, x, shape, i < 2)
         if fits is None:
             lead = shape[:-2] if i == 2 else tuple(
@@ -86,14 +92,14 @@ def planned(backend: DeviceBackend, queue: Queue, params: Params, request: Reque
             found.append((place, fits))
         else:
             found.append((i, fits))
-    m, n = request.shape[-2:]
+    (m, n), numbers = request.shape[-2:], into(request.dtype.name, request.result.name)
     places = tuple(place for place, _ in found)
     if 0 not in request.shape:
         for batch, layouts in launches(request.shape[:-2], [x for _, x in found], MAX_GROUPS):
             size = GemmSize(m, n, request.k, batch)
-            steps.steps.append((backend.prepared(queue, params, request.dtype.name, size, layouts), places))
+            steps.steps.append((backend.prepared(queue, params, numbers, size, layouts), places))
         if back is not None:
-            _copy(steps, itemsize, request.shape, *back)
+            _copy(steps, request.result.itemsize, request.shape, *back)
     if len(steps.steps) == 1 and not steps.temporaries:
         return steps.steps[0][0], 0
     return steps, len(steps.temporaries)

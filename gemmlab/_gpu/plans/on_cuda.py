@@ -42,7 +42,7 @@ class Launcher:
         memories = a, b, c, cuda.alloc(self.workspace_bytes) if self.workspace_bytes else None
         stream = cuda.get_current_stream()
         for one, places in self.kernels:
-            one.kernel(one.groups, one.group, _filled(one, places, memories), stream=stream)
+            one.kernel(one.groups, one.group, _filled(one, places, memories), one.local_bytes, stream)
 
     def _timed(self, operands: tuple[Memory, ...], events: list[Event]) -> None:
         memories = *operands, self.queue.allocate(self.workspace_bytes) if self.workspace_bytes else None
@@ -50,7 +50,7 @@ class Launcher:
             arguments = _filled(one, places, memories)
 
             def launch(stream: Native, one: CompiledLaunch = one, arguments: list[Any] = arguments) -> None:
-                one.kernel(one.groups, one.group, arguments, stream=stream)
+                one.kernel(one.groups, one.group, arguments, one.local_bytes, stream)
 
             events.append(self.queue.timed(self.doing, launch))
 

@@ -31,6 +31,11 @@ typedef STORED_C stored_c;
 #define LOCAL_POINTER __local
 #endif
 
+// An array in local memory. CUDA allows 48 KB of it where its size is in the text, and more where the launch says it.
+#ifndef LOCAL_ARRAY
+#define LOCAL_ARRAY(type, name, count) __local type name[count]
+#endif
+
 #define OPERANDS                                                                         \
     const int m, const int n, const int k,                                               \
     __global const stored *A, const long A_start, const long lda, const long A_step,       \

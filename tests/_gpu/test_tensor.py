@@ -1,0 +1,133 @@
+"""tensor: its text multiplies right on the host, where its matrix unit and its copies are those of the PTX ISA."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import ml_dtypes
+import numpy as np
+import pytest
+from devices import nvrtc_here
+from on_host import aligned, start
+from randomness import RNG
+from recorded_kernel import needs_compiler
+from sweeps import swept
+
+import gemmlab
+from gemmlab._gpu.batches import GemmSize, Layout
+from gemmlab._gpu.cuda import compiled_for
+from gemmlab._gpu.tensor.kinds import NUMBERS, TF32, stored_and_result
+from gemmlab._gpu.tensor.rung import TENSOR
+
+DTYPES = {"bfloat16": np.dtype(ml_dtypes.bfloat16), TF32: np.dtype(np.float32)}
+DEVICE = SimpleNamespace(compute_capability=90, label="a GPU", group_limit=1024, most_local_bytes=232448, local_bytes=49152)
+KINDS = ["float16", *(kind for kind in NUMBERS if kind != "float16")]
+LARGEST = 8  # of the whole numbers that are multiplied
+PRODUCTS = 3  # of each build
+GAP = 7  # elements before and after C, which must stay
+
+
+def dtypes_of(kind):
+    return tuple(DTYPES.get(name) or np.dtype(name) for name in stored_and_result(kind))
+
+
+def drawn_params():
+    """Small tiles, so that small products have several work-groups, warps, and steps of k."""
+    while True:
+        params = {
+            "tile_x": int(RNG.choice([32, 64])), "tile_y": int(RNG.choice([16, 32])), "warps_x": int(RNG.choice([1, 2])),
+            "warps_y": int(RNG.choice([1, 2])), "step_bytes": int(RNG.choice([64, 128])),
+            "stages": int(RNG.integers(2, 5)), "group_m": int(RNG.integers(1, 4)),
+        }  # fmt: skip
+        if all(TENSOR.refusal(params, kind, DEVICE) is None for kind in KINDS):
+            return params
+
+
+def placed(values, dtype, transposed, is_aligned):
+    """A batch of matrices in poisoned memory, and its layout. Aligned: rows begin at multiples of 16 bytes."""
+    stored = np.swapaxes(values, 1, 2) if transposed else values
+    unit = 16 // dtype.itemsize if is_aligned else 1
+    batch, rows, columns = stored.shape
+    ld = (-(-columns // unit) + int(RNG.integers(2))) * unit
+    start_at, step = int(RNG.integers(3)) * unit, (rows + int(RNG.integers(2))) * ld
+    memory = aligned(start_at + batch * step + unit, dtype)
+    memory.view(np.uint8)[:] = 0xFF
+    for i in range(batch):
+        part = memory[start_at + i * step :][: rows * ld].reshape(rows, ld)
+        part[:, :columns] = stored[i].astype(dtype)
+    return memory, Layout(start_at, ld, step if batch > 1 else 0, transposed)
+
+
+def check(kind, params, layouts, folder, changed=lambda text: text):
+    """Random products of whole numbers by one build, each exact, and nothing written beside C."""
+    of_operands, of_c = dtypes_of(kind)
+    for _ in range(PRODUCTS):
+        batch, m, n, k = (int(x) for x in (RNG.integers(1, 3), *RNG.integers(1, 80, 2), RNG.integers(0, 200)))
+        a, b = (RNG.integers(-LARGEST, LARGEST + 1, (batch, *shape)) for shape in ((m, k), (k, n)))
+        is_aligned = layouts != "unaligned"
+        sides = [placed(x, of_operands, of_a_side, is_aligned) for x, of_a_side in zip((a, b), drawn_sides(layouts), strict=True)]
+        ld, gap = n + int(RNG.integers(3)), GAP if RNG.integers(2) else GAP + 1
+        c = aligned(2 * gap + batch * m * ld, of_c)
+        c.view(np.uint8)[:] = 0x5A
+        expected = c.copy()
+        part = expected[gap : gap + batch * m * ld].reshape(batch, m, ld)
+        part[..., :n] = (a @ b).astype(of_c)
+        size, layout = GemmSize(m, n, k, batch), Layout(gap, ld, m * ld)
+        launches = TENSOR.launches(params, kind, size, [*(x for _, x in sides), layout], DEVICE)
+        start(launches, [*(x for x, _ in sides), c], folder, backwards=RNG.integers(2), changed=changed)
+        assert np.array_equal(c.view(np.uint8), expected.view(np.uint8)), (kind, size, params)
+
+
+def drawn_sides(layouts):
+    """Whether A and B are transposed."""
+    return tuple(map(bool, RNG.integers(0, 2, 2))) if layouts == "unaligned" else layouts
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", swept(KINDS))
+def test_products_of_whole_numbers_are_exact(kind, tmp_path):
+    for layouts in ((False, True), (True, False), "unaligned"):
+        check(kind, drawn_params(), layouts, tmp_path)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("of_text", "instead"),
+    [("barrier(CLK_LOCAL_MEM_FENCE);", ""), ("wait_for_copies(STAGES - 2)", "wait_for_copies(STAGES - 1)")],
+    ids=["no barrier", "a wait for one group less"],
+)
+def test_a_race_is_seen(of_text, instead, tmp_path):
+    params = {"tile_x": 32, "tile_y": 32, "warps_x": 2, "warps_y": 2, "step_bytes": 64, "stages": 3, "group_m": 1}
+    with pytest.raises(AssertionError):
+        check("float16", params, (False, True), tmp_path, lambda text: text.replace(of_text, instead))
+
+
+@pytest.fixture(scope="module")
+def nvrtc():
+    return nvrtc_here()
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_compiles_to_the_instructions_that_are_meant(kind, capability, nvrtc):
+    params, n = TENSOR.resolve({}, "gpu"), 256
+    layouts = [Layout(0, n), Layout(0, n, transposed=True), Layout(0, n)]
+    device = SimpleNamespace(**{**vars(DEVICE), "compute_capability": capability})
+    (launch,) = TENSOR.launches(params, kind, GemmSize(n, n, n, 1), layouts, device)
+    ptx, _ = compiled_for(f"sm_{capability}", launch.text, launch.macros)
+    shape, numbers = {
+        "float16": ("m16n8k16", "f32.f16.f16.f32"), "bfloat16": ("m16n8k16", "f32.bf16.bf16.f32"),
+        "int8": ("m16n8k32", "s32.s8.s8.s32"), TF32: ("m16n8k8", "f32.tf32.tf32.f32"),
+        "float64": ("m16n8k8" if capability == 90 else "m8n8k4", "f64.f64.f64.f64"),
+    }[stored_and_result(kind)[0]]  # fmt: skip
+    assert f"mma.sync.aligned.{shape}.row.col.{numbers}" in ptx
+    assert "cp.async.cg.shared.global" in ptx
+    assert ".local" not in ptx  # nothing is spilled to memory by indices that are not constant
+    assert ("ldmatrix" in ptx) == (kind != "float64")
+
+
+@pytest.mark.parametrize("runtime", ["opencl", "sycl", "cuda"])
+def test_a_device_without_the_unit_says_so(runtime):
+    info = gemmlab.backends()[f"{runtime}-tensor"]
+    if not info.available:
+        assert "no matrix unit" in info.reason or "not installed" in info.reason or "no device" in info.reason

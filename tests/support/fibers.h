@@ -1,0 +1,79 @@
+/* The work-items of a work-group on the host: each is a fiber, and runs until its fellows must come too.
+
+   A warp's items run in turn to where they meet, then on; a warp runs to the next barrier before the next warp begins. So
+   one warp is as far ahead of the others as barriers allow. */
+#include <cstdio>
+#include <cstdlib>
+#include <ucontext.h>
+#include <vector>
+
+enum Waits { NO, FOR_WARP, FOR_GROUP, ENDED };
+
+struct Item {
+    ucontext_t context;
+    int number, x, y, interval;
+    Waits waits;
+};
+static Item *self;
+static ucontext_t host;
+static int group_x_now, group_y_now, group_z_now, groups_x, groups_y, groups_z = 1;
+
+static long get_local_id(int axis) { return axis == 0 ? self->x : axis == 1 ? self->y : 0; }
+static long get_local_size(int axis) { return axis == 0 ? GROUP_X : axis == 1 ? GROUP_Y : 1; }
+static long get_group_id(int axis) { return axis == 0 ? group_x_now : axis == 1 ? group_y_now : group_z_now; }
+static long get_num_groups(int axis) { return axis == 0 ? groups_x : axis == 1 ? groups_y : groups_z; }
+static long get_global_id(int axis) { return get_group_id(axis) * get_local_size(axis) + get_local_id(axis); }
+
+static void wait_for(Waits what) {
+    self->waits = what;
+    swapcontext(&self->context, &host);
+}
+static void barrier(int) {
+    self->interval++;
+    wait_for(FOR_GROUP);
+}
+
+static void run_kernel();  // the kernel, by one work-item
+static void run_item() {
+    run_kernel();
+    self->waits = ENDED;
+}
+
+/* The items from `first` on until all wait for the group, or have ended. They must all do the same. */
+static void run_warp(std::vector<Item> &items, int first, int count) {
+    do
+        for (int i = first; i < first + count; i++) {
+            if (items[i].waits == ENDED) continue;
+            self = &items[i];
+            self->waits = NO;
+            swapcontext(&host, &self->context);
+            if (i > first && self->waits != items[first].waits) abort();
+        }
+    while (items[first].waits == FOR_WARP);
+}
+
+/* One work-group; `warp` items run together, the warps in order or, with `backwards`, from the last. */
+static void run_group(char *stacks, size_t stack, int warp, bool backwards) {
+    const int count = GROUP_X * GROUP_Y;
+    std::vector<Item> items(count);
+    for (int i = 0; i < count; i++) {
+        Item &x = items[i];
+        x.number = i, x.x = i % GROUP_X, x.y = i / GROUP_X, x.interval = 0, x.waits = NO;
+        getcontext(&x.context);
+        x.context.uc_stack.ss_sp = stacks + i * stack, x.context.uc_stack.ss_size = stack;
+        x.context.uc_link = &host;
+        makecontext(&x.context, run_item, 0);
+    }
+    while (items[0].waits != ENDED)
+        for (int first = 0; first < count; first += warp) run_warp(items, backwards ? count - warp - first : first, warp);
+}
+
+/* All work-groups, one after the other. */
+static void run_grid(int warp, bool backwards = false) {
+    const size_t stack = 1 << 16;
+    char *stacks = (char *)malloc(GROUP_X * GROUP_Y * stack);
+    for (group_z_now = 0; group_z_now < groups_z; group_z_now++)
+        for (group_y_now = 0; group_y_now < groups_y; group_y_now++)
+            for (group_x_now = 0; group_x_now < groups_x; group_x_now++) run_group(stacks, stack, warp, backwards);
+    free(stacks);
+}
