@@ -53,7 +53,7 @@ PARTS = {
     "Measuring": ["measuring", "measured/README", "measured/avx2", "measured/zen3", "measured/shapes", "measured/tuned",
                   "studies", "records"],
     "Using it": ["commands", "reference/command-line", "reference/python", "promises", "auto", "arrays",
-                 "precision/emulated", "workloads"],
+                 "precision/emulated", "precision/tensor", "workloads"],
     "Scale": ["scaling", "scale/devices", "scale/dask", "scale/product"],
     "How it is made": ["architecture", "adding-a-backend"],
 }

@@ -94,12 +94,16 @@ def _common_queue(backend: DeviceBackend, given: Sequence[DeviceOperand], dtype:
         raise UnsupportedProblem(f"operands on {labels}: bring them to one device")
     if backend.selector and (label := backend.device.label) != first.queue.device.label:
         raise UnsupportedProblem(f"{backend.name} is on {label}, the operands on {first.queue.device.label}")
-    of_operands, results = {x.dtype for x in given[:2]}, {x.dtype for x in given[2:]}
-    if dtype is not None:
-        results.add(np.dtype(dtype))
-    if len(of_operands) > 1 or any(x != first.dtype and backend.sums.get(first.dtype.name) != x.name for x in results):
-        dtypes = ", ".join(map(str, [*(operand.dtype for operand in given[:2]), *results]))
+    allowed = {first.dtype.name, backend.sums.get(first.dtype.name)}
+    wanted = allowed if dtype is None else {np.dtype(dtype).name}
+    if given[1].dtype != first.dtype or any(x.dtype.name not in allowed & wanted for x in given[2:]):
+        dtypes = ", ".join(str(operand.dtype) for operand in given)
         raise UnsupportedProblem(f"on a device all operands have one dtype, not {dtypes}: convert with astype")
+    if dtype is not None and np.dtype(dtype).name not in allowed:
+        raise UnsupportedProblem(
+            f"{backend.name} multiplies arrays of {first.dtype} on a device, not into {np.dtype(dtype)}: convert them "
+            "with astype"
+        )
     if any(operand.start_bytes % operand.dtype.itemsize for operand in given):
         raise UnsupportedProblem("an operand does not begin at a whole element of its memory: copy it")
     return first.queue

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
@@ -19,13 +20,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gemmlab._backend import Param, Params
-from gemmlab._errors import BackendUnavailable, GemmlabError
+from gemmlab._errors import BackendUnavailable, GemmlabError, UnsupportedProblem
 from gemmlab._gpu import failures
 from gemmlab._gpu.backend import DeviceBackend
 from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.cuda import CudaQueue
-from gemmlab._gpu.ladder.numbers import NUMBERS
+from gemmlab._gpu.ladder.numbers import NUMBERS, Numbers, of_both
 from gemmlab._gpu.ladder.rungs import RUNGS
+from gemmlab._gpu.plans.launches import COPIED_AS
 from gemmlab._gpu.plans.table import Prepared
 from gemmlab._gpu.runtime import Device, DeviceArray, Event, Memory, Native, Queue, Runtime
 from gemmlab._gpu.sycl import SyclEvent, SyclQueue
@@ -71,12 +73,13 @@ class Vendor(DeviceBackend):
     def prepared(
         self, queue: Queue, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout]
     ) -> Prepared:
-        if size.k == 0:  # an empty sum, which not every library accepts
-            naive = RUNGS[0]
-            return queue.prepared(
-                naive.launches(naive.resolve({}, queue.device.kind), dtype, size, layouts, queue.device)
-            )  # fmt: skip
-        return self.call(queue, params, dtype, size, layouts)
+        if size.k:
+            return self.call(queue, params, dtype, size, layouts)
+        # An empty sum, which not every library accepts: zeros, which are the same bytes in every dtype.
+        itemsize = np.dtype(of_both(dtype)[1]).itemsize
+        zeros = Numbers(itemsize, COPIED_AS[itemsize], itemsize, COPIED_AS[itemsize])
+        naive, kind = replace(RUNGS[0], numbers={dtype: zeros}), queue.device.kind
+        return queue.prepared(naive.launches(naive.resolve({}, kind), dtype, size, layouts, queue.device))
 
     def call(
         self, queue: Native, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout]
@@ -167,8 +170,11 @@ class CuBLAS(Vendor):
     """`cublasGemmEx` and, for a batch, `cublasGemmStridedBatchedEx`, on the queue's stream."""
 
     library_name, source = "cublas", "NVIDIA cuBLAS"
+    dtypes = "float32", "float64", "float16", "bfloat16", "int8"
+    sums: Mapping[str, str] = {"float16": "float32", "bfloat16": "float32", "int8": "int32"}
     compute_types: Mapping[str, str] = {
         "float32": "CUBLAS_COMPUTE_32F", "tf32": "CUBLAS_COMPUTE_32F_FAST_TF32", "float64": "CUBLAS_COMPUTE_64F",
+        "int32": "CUBLAS_COMPUTE_32I",
     }  # fmt: skip
     params: Mapping[str, Param] = {
         name: Param(
@@ -201,11 +207,17 @@ class CuBLAS(Vendor):
             number = self.library.getVersion(queue.cuda.Device(queue.device.handle).cublas_handle)
         return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
+    def supports(self, problem: Problem) -> bool | str:
+        if self.stored(problem) == np.int8 == problem.dtype:
+            return f"{self.name} multiplies int8 into int32: pass dtype='int32'"
+        return super().supports(problem)
+
     def resolve(self, problem: Problem, params: Params) -> Params:
         """The precision, always explicit: CuPy's setting CUPY_TF32 has no effect here."""
-        dtype = problem.dtype.name
-        precision = params.get("precision") or params.get("compute") or dtype
-        if precision != dtype and (precision, dtype) != ("tf32", "float32"):
+        dtype = self.stored(problem).name
+        sums = self.sums.get(dtype, dtype)
+        precision = params.get("precision") or params.get("compute") or sums
+        if precision != sums and (precision, dtype) != ("tf32", "float32"):
             raise ValueError(f"{self.name}: {dtype} is not multiplied in {precision}; omit precision")
         return {"precision": precision}
 
@@ -213,6 +225,10 @@ class CuBLAS(Vendor):
         self, queue: Native, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout]
     ) -> CublasCall:
         return CublasCall(self.library, queue, self.compute_types[params["precision"]], dtype, size, layouts)
+
+
+# cudaDataType of <library_types.h>, which CuPy does not have in full.
+DATA_TYPES = {"float32": 0, "float64": 1, "float16": 2, "int8": 3, "int32": 10, "bfloat16": 14}
 
 
 class CublasCall:
@@ -223,20 +239,24 @@ class CublasCall:
     def __init__(
         self, library: Library, queue: CudaQueue, compute: str, dtype: str, size: GemmSize, layouts: Sequence[Layout]
     ) -> None:
-        runtime, is_single = queue.cuda.runtime, size.batch == 1
+        is_single, both = size.batch == 1, of_both(dtype)
+        of_operands, of_c = (DATA_TYPES[name] for name in both)
+        itemsizes = [np.dtype(name).itemsize for name in (both[0], *both)]
         self.library, self.queue, self.device = library, queue, queue.cuda.Device(queue.device.handle)
         self.function = library.gemmEx if is_single else library.gemmStridedBatchedEx
-        self.scalars = np.array([1, 0], dtype)  # alpha and beta
-        one, itemsize = self.scalars.ctypes.data, NUMBERS[dtype].itemsize
-        data_type = {"float32": runtime.CUDA_R_32F, "float64": runtime.CUDA_R_64F}[dtype]
-        a, b, c = layouts
+        self.scalars = np.array([1, 0], CuBLAS.sums.get(both[0], both[0]))  # alpha and beta
+        one, a, b, c = self.scalars.ctypes.data, *layouts
+        steps = [value for x in (a, b) for value in (x.start, x.ld, x.batch_stride)]
+        if both[0] == "int8" and any(value % 4 for value in steps):
+            raise UnsupportedProblem("cuBLAS takes int8 whose rows are multiples of 4 bytes long: use cuda-tensor")
         # cuBLAS is column-major: row-major C = A @ B is column-major C^T = B^T @ A^T.
         operations = [library.CUBLAS_OP_T if x.transposed else library.CUBLAS_OP_N for x in (b, a)]
         self.before = (*operations, size.n, size.m, size.k, one)
-        self.starts = [x.start * itemsize for x in (a, b, c)]
-        self.beta = one + itemsize
+        self.starts = [x.start * itemsize for x, itemsize in zip(layouts, itemsizes, strict=True)]
+        self.beta = one + self.scalars.itemsize
         self.after_a, self.after_b, self.after_c = (
-            (data_type, x.ld) if is_single else (data_type, x.ld, x.batch_stride) for x in (a, b, c)
+            (data_type, x.ld) if is_single else (data_type, x.ld, x.batch_stride)
+            for x, data_type in ((a, of_operands), (b, of_operands), (c, of_c))
         )
         count = () if is_single else (size.batch,)
         self.after = (*count, getattr(library, compute), library.CUBLAS_GEMM_DEFAULT)

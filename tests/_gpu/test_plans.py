@@ -534,12 +534,13 @@ class Cupys:
         """The array as NumPy's, without a copy."""
         interface = {
             "data": (array.data.ptr, False), "shape": array.shape, "strides": array.strides,
-            "typestr": array.dtype.str, "version": 3,
+            "typestr": f"|V{array.dtype.itemsize}", "version": 3,
         }  # fmt: skip
-        return np.asarray(SimpleNamespace(__array_interface__=interface))
+        return np.asarray(SimpleNamespace(__array_interface__=interface)).view(array.dtype)
 
     def new(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        return self.put(np.full(shape, np.nan, dtype))
+        poison = np.full((*shape, np.dtype(dtype).itemsize), 0xFF, np.uint8)
+        return self.put(poison.view(dtype)[..., 0])
 
 
 @pytest.fixture
@@ -551,7 +552,6 @@ def cupys(monkeypatch):
     fake = FakeCuda()
     cupys = Cupys(cupy, fake)
     fake.device = 1
-    fake.runtime.CUDA_R_32F, fake.runtime.CUDA_R_64F = 0, 1
     for name in ("MemoryPointer", "UnownedMemory"):
         setattr(fake, name, getattr(cupy.cuda, name))
     monkeypatch.setattr(FakeDevice, "cublas_handle", 77, raising=False)
@@ -594,6 +594,34 @@ def test_cublas_by_a_plan(cupys, shapes, beyond, out):
         recorded.append(len(cupys.fake.log))
     assert recorded == [0] * 5  # no events: nobody asks for the time
     assert (cupys.backend.library.scalars, cupys.backend.library.math) == (1, 3)
+
+
+@pytest.mark.parametrize(("dtype", "sums"), [("int8", "int32"), ("float16", "float32"), ("bfloat16", "float32")])
+def test_the_sums_of_narrow_numbers(cupys, dtype, sums):
+    import ml_dtypes
+
+    dtype = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    a, b = integers((2, 6, 8), dtype), integers((8, 4), dtype)
+    given, exact = (cupys.put(a), cupys.put(b)), a.astype(int) @ b.astype(int)
+    for _ in range(3):
+        found = cuda_product(cupys, *given, dtype=sums)
+        assert np.array_equal(cupys.values(found), exact)
+        assert found.dtype == sums
+        out = cupys.new(exact.shape, sums)
+        assert cuda_product(cupys, *given, out) is out
+        assert np.array_equal(cupys.values(out), exact)
+    assert len(table._plans) == 2
+    assert gemmlab.explain(*given, backend="cuda-standin", dtype=sums).rows[0][1]
+    with pytest.raises(UnsupportedProblem, match="convert them with astype"):
+        cuda_product(cupys, *given, dtype="float64")
+    if dtype == np.int8:
+        with pytest.raises(UnsupportedProblem, match="into int32: pass dtype='int32'"):
+            cuda_product(cupys, *given)
+        odd = cupys.put(a[..., :7]), cupys.put(b[:7])
+        with pytest.raises(UnsupportedProblem, match="use cuda-tensor"):
+            cuda_product(cupys, *odd, dtype=sums)
+    else:
+        assert np.array_equal(cupys.values(cuda_product(cupys, *given)), exact.astype(dtype))
 
 
 def test_a_plan_runs_on_the_current_stream(cupys):

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import ctypes
 from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
 import pytest
 from devices import nvrtc_here
-from on_host import aligned, start
+from fake_cuda import FakeCuda
+from on_host import aligned, run, start
 from randomness import RNG
 from recorded_kernel import needs_compiler
 from sweeps import swept
 
 import gemmlab
 from gemmlab._gpu.batches import GemmSize, Layout
-from gemmlab._gpu.cuda import compiled_for
+from gemmlab._gpu.cuda import Cuda, CudaQueue, compiled_for
+from gemmlab._gpu.plans.launches import Launch, Place
+from gemmlab._gpu.tensor import trial
+from gemmlab._gpu.tensor.backend import TensorBackend
 from gemmlab._gpu.tensor.kinds import NUMBERS, TF32, stored_and_result
 from gemmlab._gpu.tensor.rung import TENSOR
+from gemmlab._problem import Problem
 
 DTYPES = {"bfloat16": np.dtype(ml_dtypes.bfloat16), TF32: np.dtype(np.float32)}
-DEVICE = SimpleNamespace(compute_capability=90, label="a GPU", group_limit=1024, most_local_bytes=232448, local_bytes=49152)
+DEVICE = SimpleNamespace(
+    compute_capability=90, label="a GPU", group_limit=1024, most_local_bytes=232448, local_bytes=49152
+)
 KINDS = ["float16", *(kind for kind in NUMBERS if kind != "float16")]
 LARGEST = 8  # of the whole numbers that are multiplied
 PRODUCTS = 3  # of each build
@@ -35,8 +43,9 @@ def drawn_params():
     """Small tiles, so that small products have several work-groups, warps, and steps of k."""
     while True:
         params = {
-            "tile_x": int(RNG.choice([32, 64])), "tile_y": int(RNG.choice([16, 32])), "warps_x": int(RNG.choice([1, 2])),
-            "warps_y": int(RNG.choice([1, 2])), "step_bytes": int(RNG.choice([64, 128])),
+            "tile_x": int(RNG.choice([32, 64])), "tile_y": int(RNG.choice([16, 32])),
+            "warps_x": int(RNG.choice([1, 2])), "warps_y": int(RNG.choice([1, 2])),
+            "step_bytes": int(RNG.choice([64, 128])),
             "stages": int(RNG.integers(2, 5)), "group_m": int(RNG.integers(1, 4)),
         }  # fmt: skip
         if all(TENSOR.refusal(params, kind, DEVICE) is None for kind in KINDS):
@@ -64,8 +73,8 @@ def check(kind, params, layouts, folder, changed=lambda text: text):
     for _ in range(PRODUCTS):
         batch, m, n, k = (int(x) for x in (RNG.integers(1, 3), *RNG.integers(1, 80, 2), RNG.integers(0, 200)))
         a, b = (RNG.integers(-LARGEST, LARGEST + 1, (batch, *shape)) for shape in ((m, k), (k, n)))
-        is_aligned = layouts != "unaligned"
-        sides = [placed(x, of_operands, of_a_side, is_aligned) for x, of_a_side in zip((a, b), drawn_sides(layouts), strict=True)]
+        flags = drawn_sides(layouts)
+        sides = [placed(x, of_operands, flag, layouts != "unaligned") for x, flag in zip((a, b), flags, strict=True)]
         ld, gap = n + int(RNG.integers(3)), GAP if RNG.integers(2) else GAP + 1
         c = aligned(2 * gap + batch * m * ld, of_c)
         c.view(np.uint8)[:] = 0x5A
@@ -126,8 +135,108 @@ def test_it_compiles_to_the_instructions_that_are_meant(kind, capability, nvrtc)
     assert ("ldmatrix" in ptx) == (kind != "float64")
 
 
-@pytest.mark.parametrize("runtime", ["opencl", "sycl", "cuda"])
-def test_a_device_without_the_unit_says_so(runtime):
-    info = gemmlab.backends()[f"{runtime}-tensor"]
-    if not info.available:
-        assert "no matrix unit" in info.reason or "not installed" in info.reason or "no device" in info.reason
+def test_a_device_without_the_unit_says_so():
+    if not (found := gemmlab.backends()["opencl-naive"]).available:
+        pytest.skip(found.reason)
+    if " (" not in found.device:
+        pytest.skip("a GPU")
+    info = gemmlab.backends()["opencl-tensor"]
+    assert not info.available
+    assert "no matrix unit that PTX reaches" in info.reason
+
+
+# The whole way of a product on CUDA, by a stand-in for CuPy whose kernels run on the host
+
+
+class OnHost:
+    """A compiled kernel."""
+
+    ptr = 1234
+
+    def __init__(self, folder, text, name, macros):
+        self.folder, self.given, self.calls = folder, (text, name, macros), []
+
+    def __call__(self, groups, group, arguments, local_bytes, stream):
+        self.calls.append(local_bytes)
+        operands = [x for x in arguments if hasattr(x, "buffer")]
+        places = [Place.WORKSPACE if hasattr(x, "buffer") else x for x in arguments]
+        launch = Launch(*self.given, groups, group, tuple(places), local_bytes)
+        run(launch, [ctypes.addressof(x.buffer) for x in operands], self.folder)
+
+
+@pytest.fixture
+def cuda_tensor(monkeypatch, tmp_path):
+    fake, kernels = FakeCuda(), {}
+    fake.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
+    fake.driver.funcSetAttribute = lambda *given: fake.log.append(given)
+    runtime = Cuda()
+    runtime.cupy = SimpleNamespace(cuda=fake)
+    runtime.devices = tuple(runtime._find())
+    monkeypatch.setattr("gemmlab._gpu.runtime_named", lambda name: runtime)
+
+    def kernel(queue, text, name, macros):
+        return kernels.setdefault((text, name, *sorted(macros.items())), OnHost(tmp_path, text, name, macros))
+
+    monkeypatch.setattr(CudaQueue, "kernel", kernel)
+    trial.failure.cache_clear()
+    yield TensorBackend(runtime, "1"), fake
+    trial.failure.cache_clear()
+
+
+SMALL = {"tile_x": 32, "tile_y": 32, "warps_x": 2, "warps_y": 1, "step_bytes": 64, "stages": 3}
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", swept(["float16", "bfloat16", "int8", "float64", "float32"]))
+def test_a_product_of_host_arrays(dtype, cuda_tensor):
+    backend, fake = cuda_tensor
+    dtype = DTYPES.get(dtype) or np.dtype(dtype)
+    more = {"precision": "tf32"} if dtype == np.float32 else {}
+    shapes = (2, *RNG.integers(1, 60, 2)), RNG.integers(1, 60)
+    (batch, m, k), n = shapes
+    a, b = (RNG.integers(-LARGEST, LARGEST + 1, shape).astype(dtype) for shape in ((batch, m, k), (k, n)))
+    exact = a.astype(int) @ b.astype(int)
+    problem = Problem.from_call(a, b)
+    backend.gemm(problem, **SMALL, **more).wait()
+    assert np.array_equal(problem.out.astype(int), exact.astype(dtype).astype(int))
+    assert [x for x in fake.log if x[0] == OnHost.ptr]  # CUDA was asked for local memory
+    if dtype.name in backend.sums:
+        wide = backend.sums[dtype.name]
+        problem = Problem.from_call(a, b, dtype=wide)
+        backend.gemm(problem, **SMALL).wait()
+        assert np.array_equal(problem.out, exact.astype(wide))
+
+
+def test_float32_wants_its_precision_said(cuda_tensor):
+    backend, _ = cuda_tensor
+    a = np.ones((4, 4), np.float32)
+    with pytest.raises(gemmlab.UnsupportedProblem, match="precision='tf32' alone: pass that, or use cuda-tuned"):
+        backend.gemm(Problem.from_call(a, a))
+    with pytest.raises(ValueError, match="float64 is not multiplied in tf32"):
+        backend.gemm(Problem.from_call(a, a, dtype=float), precision="tf32")
+    assert "not float32" not in str(backend.supports(Problem.from_call(a, a)))
+    assert "multiplies" in backend.supports(Problem.from_call(a, a, dtype="complex64"))
+
+
+@needs_compiler
+def test_a_unit_that_gives_zeros_is_refused(cuda_tensor, monkeypatch):
+    backend, _ = cuda_tensor
+    assert backend.probe().ok
+    trial.failure.cache_clear()
+    monkeypatch.setattr(OnHost, "__call__", lambda *given: None)
+    found = backend.probe()
+    assert not found.ok
+    assert "gets a product of float16 by its matrix unit wrong" in found.reason
+    a = np.ones((4, 4), np.float16)
+    with pytest.raises(gemmlab.UnsupportedProblem, match="use cuda-tuned"):
+        backend.gemm(Problem.from_call(a, a))
+
+
+def test_what_a_device_cannot_hold_is_refused():
+    usual = TENSOR.resolve({}, "gpu")
+    assert TENSOR.refusal(usual, "float16", DEVICE) is None
+    assert "multiples of 16" in TENSOR.refusal({**usual, "tile_y": 8}, "float16", DEVICE)
+    assert "copy no whole rows" in TENSOR.refusal({**usual, "warps_x": 3, "tile_x": 80}, "float16", DEVICE)
+    assert "sums in the registers" in TENSOR.refusal({**usual, "tile_x": 128, "tile_y": 128}, "float16", DEVICE)
+    older = SimpleNamespace(**{**vars(DEVICE), "compute_capability": 75})
+    assert "has compute capability 7.5; this takes 8.0" in TENSOR.refusal(usual, "float16", older)

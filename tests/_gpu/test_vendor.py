@@ -7,6 +7,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
+import ml_dtypes
 import numpy as np
 import pytest
 from devices import DTYPES, integers
@@ -18,8 +19,10 @@ import gemmlab
 from gemmlab import BackendUnavailable, DeviceError, UnsupportedProblem
 from gemmlab._gpu import VENDORS, backend_named, device_arrays, runtime_named
 from gemmlab._gpu import clblast as clblast_module
-from gemmlab._gpu.batches import GemmSize, Operand
+from gemmlab._gpu.batches import GemmSize, Layout, Operand
 from gemmlab._gpu.cuda import CudaQueue
+from gemmlab._gpu.ladder.numbers import into
+from gemmlab._gpu.vendor import CuBLAS
 from gemmlab._problem import Problem
 
 NAMES = tuple(f"{runtime}-{way}" for runtime, way in VENDORS.items())
@@ -320,7 +323,6 @@ def test_arrays_of_one_context_and_two_queues():
 def cublas(monkeypatch):
     fake = FakeCuda()
     monkeypatch.setattr(FakeDevice, "cublas_handle", 77, raising=False)
-    fake.runtime.CUDA_R_32F, fake.runtime.CUDA_R_64F = 0, 1
     backend = backend_named("cuda-cublas:1")
     backend.runtime = type(backend.runtime)()
     backend.runtime.cupy = SimpleNamespace(cuda=fake, __version__="14.2.0")
@@ -390,6 +392,43 @@ def test_a_precision_that_is_not_the_operands(cublas, dtype, precision):
     a = np.ones((2, 2), dtype)
     with pytest.raises(ValueError, match=f"{dtype} is not multiplied in {precision}"):
         cublas.gemm(Problem.from_call(a, a), precision=precision)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
+def test_narrow_numbers_of_the_host(cublas, dtype):
+    dtype = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    a, b = integers((3, 12, 8), dtype), integers((8, 4), dtype)
+    exact, wide = a.astype(int) @ b.astype(int), cublas.sums[dtype.name]
+    for problem in (Problem.from_call(a, b), Problem.from_call(a, b, dtype=wide)):
+        if problem.dtype == np.int8:
+            assert "pass dtype='int32'" in cublas.supports(problem)
+            continue
+        size = GemmSize(12, 4, 8, 3)
+        operands = [(problem.unconverted or (a, b))[0], b, problem.out]
+        kind = into(dtype.name, problem.dtype.name)
+        plan = cublas.resolve(problem, {})
+        assert plan == {"precision": wide}
+        multiplied(cublas, size, kind, *zip(operands, ((0, 8, 96), (0, 4, 0), (0, 4, 48)), strict=True), plan)
+        assert np.array_equal(problem.out.astype(int), exact)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+def test_an_empty_sum_of_narrow_numbers(dtype):
+    if not (found := gemmlab.backends()["opencl-naive"]).available:
+        pytest.skip(found.reason)
+
+    class Asked(CuBLAS):
+        library_name = "naive"
+
+    backend = Asked(runtime_named("opencl"))
+    kind = into(dtype, backend.sums[dtype])
+    out = np.full((3, 5), 7, backend.sums[dtype])
+    queue, memory = backend.queue, backend.queue.allocate(out.nbytes)
+    queue.upload(memory, out)
+    layouts = Layout(0, 1), Layout(0, 5), Layout(0, 5)
+    queue.start(backend.prepared(queue, {}, kind, GemmSize(3, 5, 0, 1), layouts), memory, memory, memory)
+    queue.download(out, memory)
+    assert not out.any()
 
 
 def test_an_unknown_precision(cublas):

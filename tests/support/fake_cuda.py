@@ -91,7 +91,7 @@ class FakeModule(Part):
         self.cuda.log.append(("load", self))
 
     def get_function(self, name):
-        def function(grid, block, arguments, stream):
+        def function(grid, block, arguments, local_bytes, stream):
             self.cuda.check()
             self.cuda.log.append((name, grid, block, arguments, stream))
 
@@ -115,7 +115,7 @@ class FakeCuda:
             getDeviceCount=lambda: 2,
             getDeviceProperties=lambda handle: {
                 "name": b"NVIDIA H200", "multiProcessorCount": 132, "maxThreadsPerBlock": 1024,
-                "sharedMemPerBlock": 49152, "totalGlobalMem": 150 * 10**9,
+                "sharedMemPerBlock": 49152, "sharedMemPerBlockOptin": 232448, "totalGlobalMem": 150 * 10**9,
             },
             memGetInfo=self.check,
             deviceCanAccessPeer=lambda handle, other: int(handle != other),

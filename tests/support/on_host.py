@@ -40,11 +40,16 @@ def start(launches, operands, folder, backwards=False, changed=lambda text: text
     places = dict(zip(Place, (*operands, workspace), strict=True))
     for one in launches:
         memory = [places[x].ctypes.data for x in one.arguments if isinstance(x, Place)]
-        numbers = [int(x) for x in one.arguments if not isinstance(x, Place)]
-        compiled(one, folder, changed)(
-            (ctypes.c_long * 3)(*one.groups), int(backwards), (ctypes.c_void_p * len(memory))(*memory),
-            (ctypes.c_long * len(numbers))(*numbers),
-        )  # fmt: skip
+        run(one, memory, folder, backwards, changed)
+
+
+def run(launch, memory, folder, backwards=False, changed=lambda text: text):
+    """Run one kernel, with its memory at these addresses."""
+    numbers = [int(x) for x in launch.arguments if not isinstance(x, Place)]
+    compiled(launch, folder, changed)(
+        (ctypes.c_long * 3)(*launch.groups), int(backwards), (ctypes.c_void_p * len(memory))(*memory),
+        (ctypes.c_long * len(numbers))(*numbers),
+    )  # fmt: skip
 
 
 def aligned(count, dtype, to=128):
