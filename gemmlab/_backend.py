@@ -119,6 +119,8 @@ class FullBackend(Backend, Protocol):
         Whether conversions of operands and result obey `numpy.errstate`; our kernels report no floating-point errors.
     for_parts : mapping of str to int
         Parameters for blocks of a larger product, with which their bits do not depend on how it is cut.
+    sums : mapping of str to str
+        Dtypes of A and B whose sums a device gives as they are, in this dtype, where `dtype=` asks for it.
     runtime, device : Runtime, Device or None
         The runtime whose arrays it takes, and the device that host arrays go to; None on the host.
     """
@@ -128,6 +130,7 @@ class FullBackend(Backend, Protocol):
     is_compiled: bool = False
     kernel: Any = None
     reports_errors: bool = False
+    sums: Mapping[str, str] = {}
     runtime: Any = None
 
     @property
@@ -177,8 +180,8 @@ class Adapted(FullBackend):
     """A plugin that follows the protocol alone, with the defaults for what it lacks."""
 
     OPTIONAL = (
-        "accumulates", "reports_errors", "runtime", "resolve", "threads", "plan", "forecast", "predicted_s", "traffic",
-        "packing_share", "block_of_k", "error",
+        "accumulates", "reports_errors", "sums", "runtime", "resolve", "threads", "plan", "forecast", "predicted_s",
+        "traffic", "packing_share", "block_of_k", "error",
     )  # fmt: skip
 
     def __init__(self, plugin: Backend) -> None:

@@ -55,7 +55,6 @@ class DeviceBackend(FullBackend):
     source: str
     params: Mapping[str, Param]
     dtypes: tuple[str, ...] = ("float32", "float64")
-    sums: Mapping[str, str] = {}  # dtypes of A and B, whose sums `dtype=` asks for as they are, in this one
     runtime: Runtime
 
     def __init__(self, runtime: Runtime, name: str, selector: str = "") -> None:
