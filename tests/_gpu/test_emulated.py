@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
+import on_host
 import pytest
 from devices import PLACES, backend_at, nvrtc_here
 from emulated_inputs import drawn, same_bits
 from randomness import RNG
+from recorded_kernel import needs_compiler
 
 import gemmlab
 from gemmlab import UnsupportedProblem
@@ -15,10 +19,11 @@ from gemmlab._emulated.schemes import Scheme
 from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.emulated.launches import of_parts, of_residues
 from gemmlab._gpu.kernels import kernel_text
-from gemmlab._gpu.plans.launches import Workspace
+from gemmlab._gpu.plans.launches import Launches, Workspace
 
 CPU = "cpu-emulated"
 MODULI = {"float32": (4, 8), "float64": (15, 20)}  # each is a program to compile
+GPU = SimpleNamespace(compute_capability=80)
 places = pytest.mark.parametrize("place", PLACES)
 
 
@@ -71,17 +76,40 @@ def test_what_is_refused_and_traced(place):
     assert "emulated" not in calls[0].backend
 
 
+@needs_compiler
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_residues_by_a_matrix_unit_have_the_bits_of_the_cpus(dtype, monkeypatch, tmp_path):
+    monkeypatch.setattr("gemmlab._gpu.emulated.launches.has_unit", lambda device, kind: True)
+    scheme = Scheme("residues", MODULI[dtype][0])
+    for _ in range(3):
+        a, b = drawn(dtype)
+        (m, k), n, workspace = a.shape, b.shape[1], Workspace()
+        layouts = [Layout(0, x) for x in (k, n, n)]
+        kernels = tuple(of_residues(scheme, dtype, GemmSize(m, n, k, 1), layouts, workspace, GPU))
+        assert [one.name for one in kernels].count("gemm") == 1
+        operands = [on_host.aligned(max(1, count), dtype) for count in (m * k, k * n, m * n)]
+        for place, x in zip(operands, (a, b), strict=False):
+            place[: x.size] = x.ravel()
+        on_host.start(Launches(kernels, workspace.nbytes), operands, tmp_path)
+        found = operands[2][: m * n].reshape(m, n)
+        finite = np.isfinite(a).all(1)[:, None] & np.isfinite(b).all(0)
+        expected = np.where(finite, gemmlab.matmul(a, b, backend=CPU, moduli=scheme.moduli), 0)
+        assert same_bits(np.where(finite, found, 0), expected), (a, b)
+
+
 @pytest.mark.parametrize(
     "scheme", [Scheme("residues", 8), Scheme("residues", 15), Scheme("bf16x6"), Scheme("f16-pairs")], ids=str
 )
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
-def test_the_programs_compile_for_cuda(scheme, architecture):
+def test_the_programs_compile_for_cuda(scheme, architecture, monkeypatch):
     nvrtc_here()
     from gemmlab._gpu.cuda import compile_source
 
     dtype = "float64" if scheme.moduli == 15 else "float32"
-    first = of_residues if scheme.moduli else of_parts
-    launches = first(scheme, dtype, GemmSize(8, 8, 8, 1), [Layout(0, 8)] * 3, Workspace())
+    first, launches = of_residues if scheme.moduli else of_parts, []
+    for unit in (False, True):
+        monkeypatch.setattr("gemmlab._gpu.emulated.launches.has_unit", lambda device, kind, unit=unit: unit)
+        launches += first(scheme, dtype, GemmSize(8, 8, 8, 1), [Layout(0, 8)] * 3, Workspace(), GPU)
     texts = {(one.text, tuple(one.macros.items())) for one in launches}
     for text, macros in texts:
         assert compile_source(kernel_text("common/cuda.h") + text, dict(macros), architecture)

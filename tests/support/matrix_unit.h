@@ -1,5 +1,5 @@
 /* NVIDIA's matrix unit on the host: what kernels/common/units.h asks of a GPU, by the PTX ISA's description, so that the
-   text of tensor, and of what it launches before, runs and can be checked where no GPU is.
+   text of tensor, and of what is launched beside it, runs and can be checked where no GPU is.
 
    A copy to local memory makes its place poison at once, and happens as late as the kernel's waits allow: so a kernel
    that reads too early, or copies to where others still read, gives wrong numbers. The four addresses of `ldmatrix` that
@@ -12,6 +12,7 @@
 #define __kernel
 #define __global
 #define __local static
+#define __constant static
 #define LOCAL_POINTER
 #define GROUP
 #define CLK_LOCAL_MEM_FENCE 0
@@ -52,6 +53,18 @@ static float as_float(uint bits) {
     memcpy(&x, &bits, 4);
     return x;
 }
+static ulong as_ulong(double x) {
+    ulong bits;
+    memcpy(&bits, &x, 8);
+    return bits;
+}
+static double as_double(ulong bits) {
+    double x;
+    memcpy(&x, &bits, 8);
+    return x;
+}
+static int clz(uint x) { return x ? __builtin_clz(x) : 32; }
+static int clz(ulong x) { return x ? __builtin_clzl(x) : 64; }
 static void vstore_half(float x, int, half *to) { *to = x; }
 
 #if UNIT == F64

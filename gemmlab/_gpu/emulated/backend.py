@@ -44,6 +44,6 @@ class EmulatedOnDevice(BySchemes, DeviceBackend):
         first = of_residues if scheme.moduli else of_parts
         kernels = [
             launch for batch in range(size.batch)
-            for launch in first(scheme, dtype, size, [x.skip(batch=batch) for x in layouts], workspace)
+            for launch in first(scheme, dtype, size, [x.skip(batch=batch) for x in layouts], workspace, queue.device)
         ]  # fmt: skip
         return queue.prepared(Launches(tuple(kernels), workspace.nbytes))

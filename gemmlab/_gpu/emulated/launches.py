@@ -16,18 +16,23 @@ from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.kernels import kernel_text
 from gemmlab._gpu.ladder.numbers import NUMBERS
 from gemmlab._gpu.plans.launches import MAX_GROUPS, Argument, Launch, Place, Workspace
-from gemmlab._gpu.runtime import Defines
+from gemmlab._gpu.runtime import Defines, Device
+from gemmlab._gpu.tensor.kinds import RESIDUES, SUMS_OF_INT8
+from gemmlab._gpu.tensor.rung import TENSOR, VECTOR
+from gemmlab._gpu.tensor.trial import has_unit
 
 LINE, TILE = (64, 1, 1), (16, 16, 1)
+SCALING, NEIGHBOURS, SPREAD, SPREAD_GROUP = 128, 32, 32, (32, 8, 1)  # as in emulated.cl
 MOST_ROWS = MAX_GROUPS * TILE[1]
+MOST_K = 1 << 16  # of one sum of products of residues, which an int holds
 FRACTION_BITS = 50
 LIMBS = 6, 32  # of 32 bits, as in the kernels
 
 
 def of_residues(
-    scheme: Scheme, dtype: str, size: GemmSize, layouts: Sequence[Layout], workspace: Workspace
+    scheme: Scheme, dtype: str, size: GemmSize, layouts: Sequence[Layout], workspace: Workspace, device: Device
 ) -> Iterator[Launch]:
-    """The kernels of one product by residues."""
+    """The kernels of one product by residues: on a matrix unit where the device has one for int8."""
     count, (m, n, k) = scheme.moduli, (size.m, size.n, size.k)
     text, real = _with_moduli(count), NUMBERS[dtype]
     macros: Defines = {"COUNT": count, "FLOAT64": int(real.itemsize == 8), "REAL": real.c_type}
@@ -35,25 +40,35 @@ def of_residues(
     exponent = limit.bit_length() - 63
     square = limit >> exponent if exponent >= 0 else limit << -exponent
     scale = [workspace.take(rows, 4) for rows in (m, n)]
-    bytes_ = [workspace.take(count * rows * k, 1) for rows in (m, n)]
+    ld = -(-k // VECTOR) * VECTOR
+    bytes_ = [workspace.take(count * rows * ld, 1) for rows in (m, n)]
     rests = workspace.take(count * m * n, 1)
     for rows, place, side, of_scale, of_bytes in _sides(size, layouts, scale, bytes_):
         numbers = np.int32(rows), np.int32(k), place, *map(np.int64, side)
         found = Place.WORKSPACE, np.int64(of_scale)
-        target = *found, Place.WORKSPACE, np.int64(of_bytes)
+        target = *found, Place.WORKSPACE, np.int64(of_bytes), np.int64(ld)
         norm = np.int64(square), np.int32(exponent)
-        yield _launch(text, "scales", macros, (rows, 1, 1), LINE, (*numbers, *norm, *found))
-        yield _launch(text, "spread", macros, (k, rows, 1), TILE, (*numbers, *target))
+        at_once = 1 if side[2] == 1 else NEIGHBOURS  # of rows that lie beside each other
+        items = -(-rows // at_once) * SCALING, 1, 1
+        yield _launch(text, "scales", macros, items, (SCALING, 1, 1), (*numbers, np.int32(at_once), *norm, *found))
+        yield _launch(text, "spread", macros, (k, -(-rows // SPREAD) * SPREAD_GROUP[1], 1), SPREAD_GROUP,
+                      (*numbers, *target))  # fmt: skip
     extents = tuple(map(np.int32, (m, n, k)))
-    starts = Place.WORKSPACE, *map(np.int64, bytes_), Place.WORKSPACE, np.int64(rests)
-    yield _launch(text, "multiply", macros, (n, m, count), TILE, (*extents, *starts))
+    if k <= MOST_K and has_unit(device, SUMS_OF_INT8):
+        of_a, of_b = Layout(bytes_[0], ld, m * ld), Layout(bytes_[1], ld, n * ld, transposed=True)
+        sides = [(Place.WORKSPACE, x) for x in (of_a, of_b, Layout(rests, n, m * n))]
+        params, listed = TENSOR.resolve({}, "gpu"), ", ".join(map(str, MODULI[:count]))
+        yield TENSOR.product(params, RESIDUES, GemmSize(m, n, k, count), sides, device, f"#define MODULI {listed}\n")
+    else:
+        starts = Place.WORKSPACE, *map(np.int64, (*bytes_, ld)), Place.WORKSPACE, np.int64(rests)
+        yield _launch(text, "multiply", macros, (n, m, count), TILE, (*extents, *starts))
     yield _launch(text, "rebuild", macros, (n, m, 1), TILE,
                   (*extents, Place.WORKSPACE, np.int64(rests), Place.WORKSPACE, *map(np.int64, scale),
                    *_operands(layouts)))  # fmt: skip
 
 
 def of_parts(
-    scheme: Scheme, dtype: str, size: GemmSize, layouts: Sequence[Layout], workspace: Workspace
+    scheme: Scheme, dtype: str, size: GemmSize, layouts: Sequence[Layout], workspace: Workspace, device: Device
 ) -> Iterator[Launch]:
     """The kernels of one product by bfloat16 or float16 parts."""
     (m, n, k), pairs = (size.m, size.n, size.k), PAIRS[scheme.name]

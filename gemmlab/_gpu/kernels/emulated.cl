@@ -30,6 +30,8 @@ typedef REAL real;
 #define LIMBS 6
 #define NORM_BITS 15
 #define SPECIAL (-0x7fffffff) // the scale of a row with infinities or NaN
+#define SCALING 128           // work-items of a work-group of scales
+#define SPREAD 32             // rows and numbers of a tile of spread
 #define BLOCK 65536           // of k: the sums of so many products of residues fit an int
 
 __constant const int moduli[COUNT] = {MODULI};
@@ -49,25 +51,35 @@ int length_of(const ulong x) { return x ? 64 - (int)clz(x) : 0; }
 
 // Rows, each of so many numbers `across` apart, `along` from row to row: the scale of each. `square` are the highest 63
 // bits of the limit of a norm, squared, and `exponent` the power of two that they are to be multiplied by.
+//
+// A work-group takes `at_once` rows, and each of its work-items a part of one of them: so that neighbours read neighbours.
 __kernel void scales(const int rows, const int numbers, __global const real *x, const long start, const long along,
-                     const long across, const long square, const int exponent, __global int *scale,
+                     const long across, const int at_once, const long square, const int exponent, __global int *scale,
                      const long scale_start)
 {
-    const int row = get_global_id(0);
-    if (row >= rows)
-        return;
+    __local int tops[SCALING], specials[SCALING];
+    __local ulong sums[SCALING];
+    const int item = get_local_id(0), row = get_group_id(0) * at_once + item % at_once, step = SCALING / at_once;
+    const int first = item / at_once, end = row < rows ? numbers : 0;
     const __global real *of_row = x + start + row * along;
     ulong mantissa, squares = 0;
     int top = LOWEST - 1, special = 0;
-    for (int p = 0; p < numbers; p++) {
+    for (int p = first; p < end; p += step) {
         const real number = of_row[p * across];
         const int low = parts_of(number, &mantissa);
         special |= is_special(number);
         if (mantissa)
             top = max(top, low + length_of(mantissa));
     }
+    tops[item] = top;
+    specials[item] = special;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int other = item % at_once; other < SCALING; other += at_once) {
+        top = max(top, tops[other]);
+        special |= specials[other];
+    }
     // Elements are rounded up to 15 bits of the row's largest.
-    for (int p = 0; p < numbers; p++) {
+    for (int p = first; p < end; p += step) {
         const int shift = parts_of(of_row[p * across], &mantissa) + NORM_BITS - top;
         ulong element = mantissa != 0;
         if (shift >= 0)
@@ -76,6 +88,12 @@ __kernel void scales(const int rows, const int numbers, __global const real *x, 
             element = (mantissa + ((ulong)1 << -shift) - 1) >> -shift;
         squares += element * element;
     }
+    sums[item] = squares;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (first > 0 || row >= rows)
+        return;
+    for (int other = item + at_once; other < SCALING; other += at_once)
+        squares += sums[other];
     int power = (exponent + 63) / 2;
     while (squares && 2 * power >= exponent && squares > (ulong)square >> (2 * power - exponent))
         power--;
@@ -99,31 +117,46 @@ int residue_of(const ulong mantissa, const int shift, const int modulus)
     return (int)((whole + (low > middle || (low == middle && whole % 2))) % modulus);
 }
 
+// A tile of numbers comes to local memory along the axis in which they lie in memory (`across` 1: in a row), and is
+// taken from there along rows, as residues lie.
 __kernel void spread(const int rows, const int numbers, __global const real *x, const long start, const long along,
                      const long across, __global const int *scale, const long scale_start, __global signed char *residues,
-                     const long residues_start)
+                     const long residues_start, const long ld)
 {
-    const int p = get_global_id(0), row = get_global_id(1);
-    if (row >= rows || p >= numbers)
-        return;
-    const real number = x[start + row * along + p * across];
-    ulong mantissa;
-    const int low = parts_of(number, &mantissa), power = scale[scale_start + row];
-    for (int l = 0; l < COUNT; l++) {
-        int rest = power == SPECIAL ? 0 : residue_of(mantissa, low + power, moduli[l]);
-        if (rest && BITS_OF(number) >> (8 * sizeof(real) - 1))
-            rest = moduli[l] - rest;
-        residues[residues_start + ((long)l * rows + row) * numbers + p] = rest > (moduli[l] - 1) / 2 ? rest - moduli[l] : rest;
+    __local real tile[SPREAD][SPREAD + 1];
+    const int across_x = get_local_id(0), first_y = get_local_id(1), height = get_local_size(1);
+    const int p0 = get_group_id(0) * SPREAD, row0 = get_group_id(1) * SPREAD, in_rows = across == 1;
+    for (int y = first_y; y < SPREAD; y += height) {
+        const int row = row0 + (in_rows ? y : across_x), p = p0 + (in_rows ? across_x : y);
+        if (row < rows && p < numbers)
+            tile[in_rows ? y : across_x][in_rows ? across_x : y] = x[start + row * along + p * across];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int y = first_y; y < SPREAD; y += height) {
+        const int row = row0 + y, p = p0 + across_x;
+        if (row >= rows || p >= numbers)
+            continue;
+        const real number = tile[y][across_x];
+        ulong mantissa;
+        const int low = parts_of(number, &mantissa), power = scale[scale_start + row];
+        #pragma unroll
+        for (int l = 0; l < COUNT; l++) {
+            int rest = power == SPECIAL ? 0 : residue_of(mantissa, low + power, moduli[l]);
+            if (rest && BITS_OF(number) >> (8 * sizeof(real) - 1))
+                rest = moduli[l] - rest;
+            residues[residues_start + ((long)l * rows + row) * ld + p] = rest > (moduli[l] - 1) / 2 ? rest - moduli[l] : rest;
+        }
     }
 }
 
 __kernel void multiply(const int m, const int n, const int k, __global const signed char *bytes, const long a_start,
-                       const long b_start, __global uchar *rests, const long rests_start)
+                       const long b_start, const long ld, __global uchar *rests, const long rests_start)
 {
     const int j = get_global_id(0), i = get_global_id(1), l = get_global_id(2);
     if (i >= m || j >= n)
         return;
-    const __global signed char *a = bytes + a_start + ((long)l * m + i) * k, *b = bytes + b_start + ((long)l * n + j) * k;
+    const __global signed char *a = bytes + a_start + ((long)l * m + i) * ld;
+    const __global signed char *b = bytes + b_start + ((long)l * n + j) * ld;
     int rest = 0;
     for (int first = 0; first < k; first += BLOCK) {
         const int end = min(BLOCK, k - first);

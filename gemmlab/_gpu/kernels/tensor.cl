@@ -125,10 +125,17 @@ void multiply_tiles(real c[TILES_Y][TILES_X][4], const LOCAL_POINTER uint4 *tile
     }
 }
 
+#ifdef MODULI // of residues: a list, with one for each product of the batch
+__constant const int moduli[] = {MODULI};
+#endif
+
 // A sum as it is stored. The host says RESULT: F16 or BF16 where it is rounded to that, else 0.
-stored_c result_of(const real x)
+stored_c result_of(const real x, const int product)
 {
-#if RESULT == F16
+#ifdef MODULI
+    const int rest = x % moduli[product];
+    return (stored_c)(rest < 0 ? rest + moduli[product] : rest);
+#elif RESULT == F16
     stored_c bits;
     vstore_half(x, 0, (half *)&bits);
     return bits;
@@ -142,7 +149,8 @@ stored_c result_of(const real x)
 
 // Write this warp's part of a block of C, of which so many rows and columns are left: two neighbours at once where the
 // host says that they are aligned (PAIRS), as a PAIR.
-void write_tile(__global stored_c *block, const long ldc, real c[TILES_Y][TILES_X][4], const int rows, const int columns)
+void write_tile(__global stored_c *block, const long ldc, real c[TILES_Y][TILES_X][4], const int rows, const int columns,
+                const int product)
 {
     const int first_y = WARP_NUMBER / WARPS_X * TILE_Y + LANE / 4;
     const int first_x = WARP_NUMBER % WARPS_X * TILE_X + LANE % 4 * 2;
@@ -157,7 +165,7 @@ void write_tile(__global stored_c *block, const long ldc, real c[TILES_Y][TILES_
             for (int x = 0; x < TILES_X; x++) {
                 const int left = columns - first_x - x * 8;
                 __global stored_c *to = block + row * ldc + first_x + x * 8;
-                const stored_c both[2] ALIGNED = {result_of(c[y][x][i]), result_of(c[y][x][i + 1])};
+                const stored_c both[2] ALIGNED = {result_of(c[y][x][i], product), result_of(c[y][x][i + 1], product)};
                 if (PAIRS && left > 1) {
                     *(__global PAIR *)to = *(const PAIR *)both;
                     continue;
@@ -215,5 +223,5 @@ __kernel GROUP void gemm(OPERANDS)
         stage = stage + 1 < STAGES ? stage + 1 : 0;
         next = next + 1 < STAGES ? next + 1 : 0;
     }
-    write_tile(C + C_start + product * C_step + first.y * ldc + first.x, ldc, c, rows, columns);
+    write_tile(C + C_start + product * C_step + first.y * ldc + first.x, ldc, c, rows, columns, product);
 }

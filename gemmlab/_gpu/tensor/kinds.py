@@ -32,13 +32,15 @@ RESULTS = {
     "int32": Result("int", "0", "ulong"),
     "float32": Result("float", "0", "ulong"),
     "float64": Result("double", "0", "double2"),
+    "uint8": Result("uchar", "0", "ushort"),  # residues of sums of int8
 }
 _OF_EACH = {
     "float16": Numbers(2, "ushort", 4, "float"), "bfloat16": Numbers(2, "ushort", 4, "float"),
     "int8": Numbers(1, "char", 4, "int"), TF32: Numbers(4, "float", 4, "float"),
     "float64": Numbers(8, "double", 8, "double"),
 }  # fmt: skip
-NUMBERS = _OF_EACH | {into(name, sums): _OF_EACH[name] for name, sums in SUMS.items()}
+SUMS_OF_INT8, RESIDUES = into("int8", SUMS["int8"]), into("int8", "uint8")
+NUMBERS = _OF_EACH | {into(name, sums): _OF_EACH[name] for name, sums in SUMS.items()} | {RESIDUES: _OF_EACH["int8"]}
 
 
 def stored_and_result(kind: str) -> tuple[str, str]:

@@ -116,20 +116,25 @@ class Tensor(Rung):
             if not _fits(sides[i][1], itemsize, along_k=_lies_along_k(sides[i][1], i)):
                 sides[i], copied = _copied(sides[i], i, (size.batch, *shape), itemsize, workspace)
                 kernels += copied
-        c = layouts[2]
-        macros = self.defines(params, dtype) | {
-            "A_ALONG_K": int(_lies_along_k(sides[0][1], 0)), "B_ALONG_K": int(_lies_along_k(sides[1][1], 1)),
+        return Launches((*kernels, self.product(params, dtype, size, sides, device)), workspace.nbytes)
+
+    def product(
+        self, params: Params, kind: str, size: GemmSize, sides: Sequence[Side], device: Device, before: str = ""
+    ) -> Launch:
+        """The kernel, of operands that it takes as they lie in memory; text may come before its own."""
+        (_, a), (_, b), (_, c) = sides
+        macros = self.defines(params, kind) | {
+            "A_ALONG_K": int(_lies_along_k(a, 0)), "B_ALONG_K": int(_lies_along_k(b, 1)),
             "PAIRS": int(not any(x % 2 for x in (c.start, c.ld, c.batch_stride))),
             "CAPABILITY": device.compute_capability or LEAST_CAPABILITY,
         }  # fmt: skip
-        columns, rows = block(params, self.numbers[dtype].sum_size)
+        columns, rows = block(params, self.numbers[kind].sum_size)
         groups = -(-size.m // rows) * -(-size.n // columns) * size.batch, 1, 1
         arguments = [*map(np.int32, (size.m, size.n, size.k))]
         for side in sides:
             arguments += arguments_of(*side)
-        local = params["stages"] * self.stage_bytes(params, dtype)
-        kernels.append(Launch(self.text, "gemm", macros, groups, (*self.group(params), 1), tuple(arguments), local))
-        return Launches(tuple(kernels), workspace.nbytes)
+        local, group = params["stages"] * self.stage_bytes(params, kind), (*self.group(params), 1)
+        return Launch(before + self.text, "gemm", macros, groups, group, tuple(arguments), local)
 
 
 def _lies_along_k(x: Layout, side: int) -> bool:

@@ -14,11 +14,16 @@ from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.ladder.numbers import of_both
 from gemmlab._gpu.runtime import Device
 from gemmlab._gpu.tensor.kinds import TF32
-from gemmlab._gpu.tensor.rung import TENSOR
+from gemmlab._gpu.tensor.rung import TENSOR, no_unit
 
 SMALLEST = {"tile_x": 32, "tile_y": 16, "warps_x": 1, "warps_y": 1, "step_bytes": 64, "stages": 2, "group_m": 1}
 M, N, K = 16, 16, 64
 LARGEST = 4  # of the whole numbers that are multiplied: every kind of product is exact
+
+
+def has_unit(device: Device, kind: str) -> bool:
+    """Whether a device multiplies a kind of numbers by a matrix unit."""
+    return no_unit(device) is None and failure(device, kind) is None
 
 
 @cache
