@@ -11,19 +11,22 @@ from devices import PLACES, backend_at, nvrtc_here
 from emulated_inputs import drawn, same_bits
 from randomness import RNG
 from recorded_kernel import needs_compiler
+from sweeps import swept
 
 import gemmlab
 from gemmlab import UnsupportedProblem
 from gemmlab._emulated import schemes
 from gemmlab._emulated.schemes import Scheme
 from gemmlab._gpu.batches import GemmSize, Layout
+from gemmlab._gpu.emulated.backend import error_by_unit
 from gemmlab._gpu.emulated.launches import of_parts, of_residues
 from gemmlab._gpu.kernels import kernel_text
 from gemmlab._gpu.plans.launches import Launches, Workspace
+from gemmlab.verify.bounds import element_ratios
 
 CPU = "cpu-emulated"
 MODULI = {"float32": (4, 8), "float64": (15, 20)}  # each is a program to compile
-GPU = SimpleNamespace(compute_capability=80)
+GPU = SimpleNamespace(compute_capability=80, most_local_bytes=166912, local_bytes=49152, runtime="cuda")
 places = pytest.mark.parametrize("place", PLACES)
 
 
@@ -95,6 +98,25 @@ def test_residues_by_a_matrix_unit_have_the_bits_of_the_cpus(dtype, monkeypatch,
         finite = np.isfinite(a).all(1)[:, None] & np.isfinite(b).all(0)
         expected = np.where(finite, gemmlab.matmul(a, b, backend=CPU, moduli=scheme.moduli), 0)
         assert same_bits(np.where(finite, found, 0), expected), (a, b)
+
+
+@needs_compiler
+@pytest.mark.parametrize("scheme", swept(["bf16x6", "bf16x9", "f16-pairs"]))
+def test_parts_by_a_matrix_unit_keep_their_bound(scheme, monkeypatch, tmp_path):
+    monkeypatch.setattr("gemmlab._gpu.emulated.launches.has_unit", lambda device, kind: True)
+    (m, n), k, workspace = RNG.integers(1, 140, 2), int(RNG.integers(1, 150)), Workspace()
+    a = (RNG.standard_normal((m, k)) * 2.0 ** RNG.integers(-9, 9, (m, k))).astype("f4")
+    b = (RNG.standard_normal((k, n)) * 2.0 ** RNG.integers(-9, 9, (k, n))).astype("f4")
+    a[0, 0] = np.inf
+    layouts = [Layout(0, x) for x in (k, n, n)]
+    kernels = tuple(of_parts(Scheme(scheme), "float32", GemmSize(m, n, k, 1), layouts, workspace, GPU))
+    assert [one.name for one in kernels][-2:] == ["gemm", "finish"]
+    operands = [on_host.aligned(max(1, count), "f4") for count in (m * k, k * n, m * n)]
+    operands[0][:], operands[1][:] = a.ravel(), b.ravel()
+    on_host.start(Launches(kernels, workspace.nbytes), operands, tmp_path)
+    found = operands[2].reshape(m, n)
+    ratios = element_ratios(a, b, found, error_by_unit(Scheme(scheme), k))
+    assert ratios.max() <= 1
 
 
 @pytest.mark.parametrize(

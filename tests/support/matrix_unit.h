@@ -5,6 +5,7 @@
    that reads too early, or copies to where others still read, gives wrong numbers. The four addresses of `ldmatrix` that
    meet in one bank end the program. */
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <deque>
@@ -66,6 +67,8 @@ static double as_double(ulong bits) {
 static int clz(uint x) { return x ? __builtin_clz(x) : 32; }
 static int clz(ulong x) { return x ? __builtin_clzl(x) : 64; }
 static void vstore_half(float x, int, half *to) { *to = x; }
+static float vload_half(int, const half *from) { return *from; }
+using std::ldexp;
 
 #if UNIT == F64
 typedef double part;
@@ -153,6 +156,30 @@ static double number_of(part x, int i) {
 #endif
 }
 
+/* Sums in float32 are cut off: all terms where the largest of them has its last bit, and the sum where it has its own. */
+static float added(float c, const double *terms, int count) {
+    double largest = std::fabs(c), sum = 0;
+    for (int i = 0; i < count; i++) largest = std::max(largest, std::fabs(terms[i]));
+    if (largest == 0 || !std::isfinite(largest)) {
+        for (int i = 0; i < count; i++) sum += terms[i];
+        return c + sum;
+    }
+    const int last = 23 - std::ilogb(largest);
+    for (int i = 0; i < count; i++) sum += std::trunc(std::ldexp(terms[i], last));
+    sum += std::trunc(std::ldexp((double)c, last));
+    const float nearest = sum;
+    const float down = std::fabs(nearest) > std::fabs(sum) ? std::nextafter(nearest, 0.0f) : nearest;
+    return std::ldexp(down, -last);
+}
+static double added(double c, const double *terms, int count) {
+    for (int i = 0; i < count; i++) c += terms[i];
+    return c;
+}
+static int added(int c, const double *terms, int count) {
+    for (int i = 0; i < count; i++) c += (int)terms[i];
+    return c;
+}
+
 template <class Real> static void multiply_add(Real c[4], const part a[4], const part b[2]) {
     Brought &mine = of_warp()[lane()];
     memcpy(mine.a, a, sizeof mine.a), memcpy(mine.b, b, sizeof mine.b);
@@ -160,12 +187,12 @@ template <class Real> static void multiply_add(Real c[4], const part a[4], const
     const Brought *all = of_warp();
     for (int i = 0; i < 4; i++) {
         const int row = lane() / 4, lower = i / 2, column = lane() % 4 * 2 + i % 2;
-        double sum = 0;
+        double terms[8 * IN_A_PART];
         for (int k = 0; k < 8; k++) {
             const part x = all[row * 4 + k % 4].a[lower + k / 4 * 2], y = all[column * 4 + k % 4].b[k / 4];
-            for (int n = 0; n < IN_A_PART; n++) sum += number_of(x, n) * number_of(y, n);
+            for (int n = 0; n < IN_A_PART; n++) terms[k * IN_A_PART + n] = number_of(x, n) * number_of(y, n);
         }
-        c[i] += (Real)sum;
+        c[i] = added(c[i], terms, 8 * IN_A_PART);
     }
     wait_for(FOR_WARP);
 }

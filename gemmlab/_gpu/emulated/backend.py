@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
-from gemmlab._backend import Params
+from gemmlab._backend import ErrorBound, Params
+from gemmlab._emulated import schemes
 from gemmlab._emulated.backend import BySchemes
-from gemmlab._emulated.schemes import Scheme
+from gemmlab._emulated.schemes import UNIT, Scheme
 from gemmlab._gpu import EMULATED
 from gemmlab._gpu.backend import DeviceBackend
 from gemmlab._gpu.batches import GemmSize, Layout
-from gemmlab._gpu.emulated.launches import MOST_ROWS, of_parts, of_residues
+from gemmlab._gpu.emulated.launches import MOST_ROWS, of_parts, of_residues, unit_for
 from gemmlab._gpu.plans.launches import Launches, Workspace
 from gemmlab._gpu.plans.table import Prepared
 from gemmlab._gpu.runtime import Queue, Runtime
 from gemmlab._problem import Problem
+
+SLICE = 16  # numbers of k of one instruction
+CUT_OFF = 40  # of half the distance of two numbers: what a unit loses of a slice's largest product, and some more
 
 
 class EmulatedOnDevice(BySchemes, DeviceBackend):
@@ -34,6 +40,13 @@ class EmulatedOnDevice(BySchemes, DeviceBackend):
             return f"{self.name} takes up to {MOST_ROWS} rows and columns of C, not {problem.m} x {problem.n}"
         return super().supports(problem)
 
+    def error(self, problem: Problem, **params: Any) -> ErrorBound:
+        """The bound of the scheme in force, by the unit that multiplies its parts."""
+        scheme = self.scheme(problem, params)
+        if scheme.moduli or unit_for(scheme, self._queue_for(problem).device) is None:
+            return super().error(problem, **params)
+        return error_by_unit(scheme, problem.k)
+
     def _is_streamed(self, problem: Problem) -> bool:
         return False  # the scale of a row is that of all of it
 
@@ -47,3 +60,13 @@ class EmulatedOnDevice(BySchemes, DeviceBackend):
             for launch in first(scheme, dtype, size, [x.skip(batch=batch) for x in layouts], workspace, queue.device)
         ]  # fmt: skip
         return queue.prepared(Launches(tuple(kernels), workspace.nbytes))
+
+
+def error_by_unit(scheme: Scheme, k: int) -> ErrorBound:
+    """The bound of parts that a matrix unit multiplies; docs/precision/emulated.md derives it.
+
+    It cuts off its sums of a slice of k, and these sums are added in float32.
+    """
+    plain = schemes.error_of(scheme, k, 4, False)
+    sums = (-(-k // SLICE) + CUT_OFF) * UNIT[4]
+    return replace(plain, bound=max(0.0, plain.bound or 0.0) - (k + 8) * UNIT[4] + sums * (1 + 2.0**-6))

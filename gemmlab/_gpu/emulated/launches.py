@@ -6,26 +6,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
 from gemmlab._emulated.moduli import MODULI, half_root, limbs, modulus_product, root_of_half, weights
 from gemmlab._emulated.schemes import CHUNK, PAIRS, SUMS, Scheme
 from gemmlab._gpu.batches import GemmSize, Layout
-from gemmlab._gpu.kernels import kernel_text
-from gemmlab._gpu.ladder.numbers import NUMBERS
+from gemmlab._gpu.kernels import kernel_text, with_header
+from gemmlab._gpu.ladder.numbers import NUMBERS, into
+from gemmlab._gpu.ladder.rung import local_limit
 from gemmlab._gpu.plans.launches import MAX_GROUPS, Argument, Launch, Place, Workspace
 from gemmlab._gpu.runtime import Defines, Device
 from gemmlab._gpu.tensor.kinds import RESIDUES, SUMS_OF_INT8
+from gemmlab._gpu.tensor.kinds import SUMS as SUMS_OF_NARROW
 from gemmlab._gpu.tensor.rung import TENSOR, VECTOR
 from gemmlab._gpu.tensor.trial import has_unit
 
-LINE, TILE = (64, 1, 1), (16, 16, 1)
+TILE = (16, 16, 1)
 SCALING, NEIGHBOURS, SPREAD, SPREAD_GROUP = 128, 32, 32, (32, 8, 1)  # as in emulated.cl
 MOST_ROWS = MAX_GROUPS * TILE[1]
 MOST_K = 1 << 16  # of one sum of products of residues, which an int holds
 FRACTION_BITS = 50
+OF_PARTS = {"tile_x": 32, "tile_y": 64, "warps_x": 4, "warps_y": 2, "step_bytes": 64, "group_m": 8, "stages": 1}
+MOST_STAGES = 3
 LIMBS = 6, 32  # of 32 bits, as in the kernels
 
 
@@ -48,11 +54,8 @@ def of_residues(
         found = Place.WORKSPACE, np.int64(of_scale)
         target = *found, Place.WORKSPACE, np.int64(of_bytes), np.int64(ld)
         norm = np.int64(square), np.int32(exponent)
-        at_once = 1 if side[2] == 1 else NEIGHBOURS  # of rows that lie beside each other
-        items = -(-rows // at_once) * SCALING, 1, 1
-        yield _launch(text, "scales", macros, items, (SCALING, 1, 1), (*numbers, np.int32(at_once), *norm, *found))
-        yield _launch(text, "spread", macros, (k, -(-rows // SPREAD) * SPREAD_GROUP[1], 1), SPREAD_GROUP,
-                      (*numbers, *target))  # fmt: skip
+        yield _along_rows(text, "scales", macros, rows, side, numbers, (*norm, *found))
+        yield _launch(text, "spread", macros, _spread_items(k, rows), SPREAD_GROUP, (*numbers, *target))
     extents = tuple(map(np.int32, (m, n, k)))
     if k <= MOST_K and has_unit(device, SUMS_OF_INT8):
         of_a, of_b = Layout(bytes_[0], ld, m * ld), Layout(bytes_[1], ld, n * ld, transposed=True)
@@ -70,22 +73,64 @@ def of_residues(
 def of_parts(
     scheme: Scheme, dtype: str, size: GemmSize, layouts: Sequence[Layout], workspace: Workspace, device: Device
 ) -> Iterator[Launch]:
-    """The kernels of one product by bfloat16 or float16 parts."""
+    """The kernels of one product by bfloat16 or float16 parts: on a matrix unit where the device has one for them."""
     (m, n, k), pairs = (size.m, size.n, size.k), PAIRS[scheme.name]
     of_a, of_b = zip(*pairs, strict=True)
-    text, parts = _with_lists({"OF_A": of_a, "OF_B": of_b}, "emulated_parts.cl"), 1 + max(of_a)
-    macros: Defines = {"PARTS": parts, "PAIRS": len(pairs), "SUMS": SUMS, "CHUNK": CHUNK}
+    parts = 1 + max(of_a)
+    unit = unit_for(scheme, device)
+    lists: dict[str, Sequence[int]] = {} if unit else {"OF_A": of_a, "OF_B": of_b}
+    text, extents = _with_lists(lists, "emulated_parts.cl"), tuple(map(np.int32, (m, n, k)))
+    macros: Defines = {"PARTS": parts, "PAIRS": len(pairs), "SUMS": SUMS, "CHUNK": CHUNK, "FOR_UNIT": int(bool(unit))}
+    itemsize = 2 if unit else 4
+    ld = -(-k * itemsize // VECTOR) * VECTOR // itemsize
     scale = [workspace.take(rows, 4) for rows in (m, n)]
-    starts = [workspace.take(parts * rows * k, 4) for rows in (m, n)]
+    starts = [workspace.take(parts * rows * ld, itemsize) for rows in (m, n)]
     for rows, place, side, of_scale, start in _sides(size, layouts, scale, starts):
         numbers = np.int32(rows), np.int32(k), place, *map(np.int64, side)
         found = Place.WORKSPACE, np.int64(of_scale)
-        yield _launch(text, "exponents", macros, (rows, 1, 1), LINE, (*numbers, *found))
-        target = *found, Place.WORKSPACE, np.int64(start)
-        yield _launch(text, "split", macros, (k, rows, 1), TILE, (*numbers, *target))
-    yield _launch(text, "multiply_parts", macros, (n, m, 1), TILE,
-                  (*map(np.int32, (m, n, k)), Place.WORKSPACE, *map(np.int64, starts), Place.WORKSPACE,
-                   *map(np.int64, scale), *_operands(layouts)))  # fmt: skip
+        yield _along_rows(text, "exponents", macros, rows, side, (*numbers,), found)
+        target = *found, Place.WORKSPACE, np.int64(start), np.int64(ld)
+        yield _launch(text, "split", macros, _spread_items(k, rows), SPREAD_GROUP, (*numbers, *target))
+    of_parts = Place.WORKSPACE, *map(np.int64, (*starts, ld))
+    of_scales = Place.WORKSPACE, *map(np.int64, scale)
+    if unit:
+        yield _by_unit(unit, parts, max(map(sum, pairs)), size, (*extents, *of_parts), layouts[2], device)
+        yield _launch(text, "finish", macros, (n, m, 1), TILE, (*extents, *of_scales, *_operands(layouts)))
+    else:
+        arguments = *extents, *of_parts, *of_scales, *_operands(layouts)
+        yield _launch(text, "multiply_parts", macros, (n, m, 1), TILE, arguments)
+
+
+class Unit(NamedTuple):
+    """How a matrix unit multiplies parts: what kind of products, and the tiles of a work-group."""
+
+    kind: str
+    params: dict[str, int]
+
+
+def unit_for(scheme: Scheme, device: Device) -> Unit | None:
+    """The unit of a device that multiplies the parts of a scheme, with so many stages as its local memory holds."""
+    stored = "float16" if scheme.name == "f16-pairs" else "bfloat16"
+    kind, parts = into(stored, SUMS_OF_NARROW[stored]), 1 + max(i for i, _ in PAIRS[scheme.name])
+    if not has_unit(device, kind):
+        return None
+    local = device.most_local_bytes or local_limit(device)
+    stages = min(MOST_STAGES, local // (parts * TENSOR.stage_bytes(OF_PARTS, kind)))
+    return Unit(kind, {**OF_PARTS, "stages": stages}) if stages > 1 else None
+
+
+def _by_unit(
+    unit: Unit, parts: int, largest: int, size: GemmSize, before: tuple[Argument, ...], c: Layout, device: Device
+) -> Launch:
+    """The products of all pairs of parts, whose sums of a slice of k are added in float32."""
+    sides = [(Place.C, replace(c, batch_stride=0))] * 3
+    one = TENSOR.product(unit.params, unit.kind, replace(size, batch=1), sides, device)
+    macros = {**one.macros, "A_ALONG_K": 1, "B_ALONG_K": 1, "PARTS": parts, "LARGEST": largest}
+    arguments = *before, Place.C, np.int64(c.start), np.int64(c.ld)
+    return replace(
+        one, text=with_header(*TENSOR.texts[1:-1], "tensor_parts.cl"), macros=macros, arguments=arguments,
+        local_bytes=parts * one.local_bytes,
+    )  # fmt: skip
 
 
 Side = tuple[int, Place, tuple[int, int, int], int, int]
@@ -96,6 +141,21 @@ def _sides(size: GemmSize, layouts: Sequence[Layout], scale: Sequence[int], spre
     a, b, _ = layouts
     yield size.m, Place.A, (a.start, a.ld, 1), scale[0], spread[0]
     yield size.n, Place.B, (b.start, 1, b.ld), scale[1], spread[1]
+
+
+def _along_rows(
+    text: str, name: str, macros: Defines, rows: int, side: tuple[int, int, int], numbers: tuple[Argument, ...],
+    more: tuple[Argument, ...],
+) -> Launch:  # fmt: skip
+    """A kernel whose work-groups go along rows: of rows that lie beside each other, along several at once."""
+    at_once = 1 if side[2] == 1 else NEIGHBOURS
+    items = -(-rows // at_once) * SCALING, 1, 1
+    return _launch(text, name, macros, items, (SCALING, 1, 1), (*numbers, np.int32(at_once), *more))
+
+
+def _spread_items(k: int, rows: int) -> tuple[int, int, int]:
+    """The work-items for a tile of SPREAD x SPREAD numbers a work-group."""
+    return k, -(-rows // SPREAD) * SPREAD_GROUP[1], 1
 
 
 def _operands(layouts: Sequence[Layout]) -> Iterator[Argument]:

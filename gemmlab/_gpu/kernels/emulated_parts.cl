@@ -1,35 +1,46 @@
 // emulated_parts: float32 products out of products of bfloat16 or float16 parts; docs/precision/emulated.md explains the schemes.
 //
+//     exponents       the power of two of each row of A, and each column of B, for float16; and whether it has no number
 //     split           each number: bfloat16 parts (three), or two float16 numbers of it times its row's power of two
-//     exponents       for float16: the power of two of each row of A, and each column of B
 //     multiply_parts  each number of C: the products of parts, the smallest first, with sums in float32
+//     finish          instead, after a matrix unit has multiplied (tensor_parts.cl): the powers of two, and what is no number
 //
-// Parts are kept as floats, which hold them exactly, so that k is contiguous. Where a matrix unit is to multiply them, they
-// are the numbers that it takes.
+// Parts lie so that k is contiguous. They are kept as floats, which hold them exactly, or as a matrix unit takes them.
 //
 // The host says PARTS (3 or 2), PAIRS (how many), SUMS (products in a sum), CHUNK (of k, whose sums are added up first),
-// OF_A and OF_B (the parts of each pair). With PARTS 2, the
-// second part is times 2^11.
+// OF_A and OF_B (the parts of each pair), FOR_UNIT (0 or 1). With PARTS 2, the second part is times 2^LOW_BITS.
 
+#if FOR_UNIT
+typedef ushort kept;
+#define LOW_BITS 0 // float16 has exponents enough: what becomes 0 is below 2^-40 of the row's largest number
+#else
+typedef float kept;
 #define LOW_BITS 11
+#endif
+#define SCALING 128 // work-items of a work-group of exponents
+#define SPREAD 32   // rows and numbers of a tile of split
 #define PAIR_EXPONENT 15
 #define LARGEST_BF16 as_float((uint)0x7f7f0000)
 #define SPECIAL (-0x7fffffff)
 
-__constant const int of_a[PAIRS] = {OF_A};
-__constant const int of_b[PAIRS] = {OF_B};
-
 int is_special(const float x) { return (as_uint(x) >> 23 & 0xff) == 0xff; }
 
+// A work-group takes `at_once` rows, and each of its work-items a part of one of them: so that neighbours read neighbours.
 __kernel void exponents(const int rows, const int numbers, __global const float *x, const long start, const long along,
-                        const long across, __global int *scale, const long scale_start)
+                        const long across, const int at_once, __global int *scale, const long scale_start)
 {
-    const int row = get_global_id(0);
-    if (row >= rows)
-        return;
+    __local uint found[SCALING];
+    const int item = get_local_id(0), row = get_group_id(0) * at_once + item % at_once, first = item / at_once;
     uint largest = 0; // as bits they have the same order
-    for (int p = 0; p < numbers; p++)
-        largest = max(largest, as_uint(x[start + row * along + p * across]) & (uint)0x7fffffff);
+    if (row < rows)
+        for (int p = first; p < numbers; p += SCALING / at_once)
+            largest = max(largest, as_uint(x[start + row * along + p * across]) & (uint)0x7fffffff);
+    found[item] = largest;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (first > 0 || row >= rows)
+        return;
+    for (int other = item + at_once; other < SCALING; other += at_once)
+        largest = max(largest, found[other]);
     const int exponent = largest >> 23, length = 32 - (int)clz(largest & 0x7fffff);
     const int below = exponent ? exponent - 126 : largest ? length - 149 : 0; // the largest is below 2^below
     scale[scale_start + row] = exponent == 0xff ? SPECIAL : PARTS == 2 ? PAIR_EXPONENT - below : 0;
@@ -48,26 +59,56 @@ float through_half(const float x)
     return vload_half(0, (half *)stored);
 }
 
-__kernel void split(const int rows, const int numbers, __global const float *x, const long start, const long along,
-                    const long across, __global const int *scale, const long scale_start, __global float *parts,
-                    const long parts_start)
+// A part as it is kept: exact in float32.
+kept kept_of(const float x)
 {
-    const int p = get_global_id(0), row = get_global_id(1);
-    if (row >= rows || p >= numbers)
-        return;
-    const int power = scale[scale_start + row];
-    float left = power == SPECIAL ? 0 : x[start + row * along + p * across];
-    if (PARTS == 2)
-        left = ldexp(left, power);
-    for (int part = 0; part < PARTS; part++) {
-        const float here = PARTS == 2 ? through_half(left) : through_bf16(left);
-        parts[parts_start + ((long)part * rows + row) * numbers + p] = here;
-        left = (left - here) * (PARTS == 2 ? 1 << LOW_BITS : 1);
+#if !FOR_UNIT
+    return x;
+#elif PARTS == 2
+    ushort bits;
+    vstore_half(x, 0, (half *)&bits);
+    return bits;
+#else
+    return (ushort)(as_uint(x) >> 16);
+#endif
+}
+
+// A tile comes to local memory along the axis in which its numbers lie (`across` 1: in a row), and is taken along rows.
+__kernel void split(const int rows, const int numbers, __global const float *x, const long start, const long along,
+                    const long across, __global const int *scale, const long scale_start, __global kept *parts,
+                    const long parts_start, const long ld)
+{
+    __local float tile[SPREAD][SPREAD + 1];
+    const int across_x = get_local_id(0), first_y = get_local_id(1), height = get_local_size(1);
+    const int p0 = get_group_id(0) * SPREAD, row0 = get_group_id(1) * SPREAD, in_rows = across == 1;
+    for (int y = first_y; y < SPREAD; y += height) {
+        const int row = row0 + (in_rows ? y : across_x), p = p0 + (in_rows ? across_x : y);
+        if (row < rows && p < numbers)
+            tile[in_rows ? y : across_x][in_rows ? across_x : y] = x[start + row * along + p * across];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int y = first_y; y < SPREAD; y += height) {
+        const int row = row0 + y, p = p0 + across_x;
+        if (row >= rows || p >= numbers)
+            continue;
+        const int power = scale[scale_start + row];
+        float left = power == SPECIAL ? 0 : tile[y][across_x];
+        if (PARTS == 2)
+            left = ldexp(left, power);
+        for (int part = 0; part < PARTS; part++) {
+            const float here = PARTS == 2 ? through_half(left) : through_bf16(left);
+            parts[parts_start + ((long)part * rows + row) * ld + p] = kept_of(here);
+            left = (left - here) * (PARTS == 2 ? 1 << LOW_BITS : 1);
+        }
     }
 }
 
+#if !FOR_UNIT
+__constant const int of_a[PAIRS] = {OF_A};
+__constant const int of_b[PAIRS] = {OF_B};
+
 __kernel void multiply_parts(const int m, const int n, const int k, __global const float *parts, const long a_parts,
-                             const long b_parts, __global const int *scale, const long rows_start,
+                             const long b_parts, const long ld, __global const int *scale, const long rows_start,
                              const long columns_start, __global const float *a, const long a_start, const long lda,
                              __global const float *b, const long b_start, const long ldb,
                              __global float *c, const long c_start, const long ldc)
@@ -87,8 +128,8 @@ __kernel void multiply_parts(const int m, const int n, const int k, __global con
         const int end = min(k, chunk + CHUNK);
         float part = 0;
         for (int pair = 0; pair < PAIRS; pair++) {
-            const __global float *x = parts + a_parts + ((long)of_a[pair] * m + i) * k;
-            const __global float *y = parts + b_parts + ((long)of_b[pair] * n + j) * k;
+            const __global float *x = parts + a_parts + ((long)of_a[pair] * m + i) * ld;
+            const __global float *y = parts + b_parts + ((long)of_b[pair] * n + j) * ld;
             if (PARTS == 2 && of_a[pair] + of_b[pair] == 0)
                 part = ldexp(part, -LOW_BITS); // what was summed before are products of low parts
             for (int first = chunk; first < end; first += SUMS) {
@@ -102,3 +143,24 @@ __kernel void multiply_parts(const int m, const int n, const int k, __global con
     }
     c[c_start + i * ldc + j] = PARTS == 2 ? ldexp(total, -(of_row + of_column)) : total;
 }
+#else
+__kernel void finish(const int m, const int n, const int k, __global const int *scale, const long rows_start,
+                     const long columns_start, __global const float *a, const long a_start, const long lda,
+                     __global const float *b, const long b_start, const long ldb,
+                     __global float *c, const long c_start, const long ldc)
+{
+    const int j = get_global_id(0), i = get_global_id(1);
+    if (i >= m || j >= n)
+        return;
+    const int of_row = scale[rows_start + i], of_column = scale[columns_start + j];
+    __global float *result = c + c_start + i * ldc + j;
+    if (of_row == SPECIAL || of_column == SPECIAL) {
+        float total = 0;
+        for (int p = 0; p < k; p++)
+            total += a[a_start + i * lda + p] * b[b_start + p * ldb + j];
+        *result = total;
+    } else if (PARTS == 2) {
+        *result = ldexp(*result, -(of_row + of_column));
+    }
+}
+#endif

@@ -194,5 +194,5 @@ TENSOR = Tensor(
     group=group, block=block, model=traffic, demand=no_unit,
     over={"tuned": "multiplies by matrix units"},
     dtypes=("float16", "bfloat16", "int8", "float32", "float64"), numbers=NUMBERS, kept=("group_m",),
-    files=("common/units.h", "common/tile_order.h", "tensor.cl"),
+    files=("common/units.h", "common/tile_order.h", "common/unit_tiles.h", "tensor.cl"),
 )  # fmt: skip
