@@ -9,12 +9,11 @@ import numpy as np
 
 from gemmlab._backend import Availability
 from gemmlab._cpu import machine
-from gemmlab._cpu.emulated import narrow, parts, residues, scales
-from gemmlab._cpu.emulated.rebuilding import rebuilt
+from gemmlab._cpu.emulated import narrow, parts
+from gemmlab._cpu.emulated.residues import by_residues
 from gemmlab._cpu.packed_backend._packed import allowed_threads
 from gemmlab._cpu.threads._threads import default_threads
 from gemmlab._emulated.backend import BySchemes
-from gemmlab._emulated.moduli import root_of_half
 from gemmlab._emulated.schemes import Scheme
 from gemmlab._problem import Array, Problem
 
@@ -39,7 +38,7 @@ class Emulated(BySchemes):
         return f"{self.name} multiplies {', '.join(DTYPES)}, not {problem.dtype}: use backend='auto'"
 
     def threads(self, problem: Problem) -> int:
-        """Threads of the products of narrow numbers; the rest runs on one."""
+        """Threads of all steps; numbers are taken apart into bfloat16 and float16 by NumPy, on one."""
         flop = 2.0 * problem.batch * problem.m * problem.n * problem.k
         return allowed_threads(problem.threads or default_threads(flop))
 
@@ -52,9 +51,11 @@ class Emulated(BySchemes):
 
 def product(a: Array, b: Array, scheme: Scheme, threads: int) -> Array:
     """A @ B of two matrices of one dtype. Rows of A and columns of B with infinities or NaN are multiplied plainly."""
-    rows: Any = ~np.isfinite(a).all(axis=1)
-    columns: Any = ~np.isfinite(b).all(axis=0)
-    out = _finite(np.where(rows[:, None], 0, a), np.where(columns, 0, b), scheme, threads)
+    if scheme.name == "residues":
+        out, rows, columns = by_residues(a, b, scheme.moduli, threads)
+    else:
+        rows, columns = (np.asarray(~np.isfinite(x).all(axis=axis)) for x, axis in ((a, 1), (b, 0)))
+        out = _by_parts(np.where(rows[:, None], 0, a), np.where(columns, 0, b), scheme, threads)
     if rows.any():
         out[rows] = narrow.product(a[rows], b, a.dtype, threads)
     if columns.any():
@@ -62,9 +63,7 @@ def product(a: Array, b: Array, scheme: Scheme, threads: int) -> Array:
     return out
 
 
-def _finite(a: Array, b: Array, scheme: Scheme, threads: int) -> Array:
-    if scheme.name == "residues":
-        return _by_residues(a, b, scheme.moduli, threads)
+def _by_parts(a: Array, b: Array, scheme: Scheme, threads: int) -> Array:
     if a.dtype.kind == "c":  # [[Re A, -Im A], [Im A, Re A]] @ [[Re B], [Im B]]
         left = np.block([[a.real, -a.imag], [a.imag, a.real]])
         both = _of_float32(left, np.concatenate([b.real, b.imag]), scheme, threads)
@@ -76,28 +75,8 @@ def _of_float32(a: Array, b: Array, scheme: Scheme, threads: int) -> Array:
     return parts.by_f16(a, b, threads) if scheme.name == "f16-pairs" else parts.by_bf16(a, b, scheme.name, threads)
 
 
-def _by_residues(a: Array, b: Array, moduli: int, threads: int) -> Array:
-    """A row's scale is of its real and imaginary parts together, and so is that of a column."""
-    limit = root_of_half(moduli)
-    wide = [np.ascontiguousarray(x, np.result_type(x, np.float64)) for x in (a, b.T)]
-    of_rows, of_columns = (scales.shifts(x.view(np.float64), limit) for x in wide)
-    whole = [
-        np.stack([scales.integers(part, shifts) for part in (x.real, x.imag)]) if x.dtype.kind == "c"
-        else scales.integers(x, shifts)
-        for x, shifts in zip(wide, (of_rows, of_columns), strict=True)
-    ]  # fmt: skip
-    rests = residues.products(whole[0], np.swapaxes(whole[1], -1, -2), moduli, threads)
-    found = rebuilt(rests, -(of_rows[:, None] + of_columns), _real(a.dtype), threads)
-    return _complex(list(found), a.dtype) if a.dtype.kind == "c" else found
-
-
 def _complex(parts: Sequence[Array], dtype: np.dtype[Any]) -> Array:
     """Complex numbers of their real and imaginary parts."""
     out: Array = np.empty(parts[0].shape, dtype)
     out.real, out.imag = parts
     return out
-
-
-def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Of a complex number's parts."""
-    return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype

@@ -24,6 +24,13 @@ def product(a: NDArray[Any], b: NDArray[Any], dtype: DTypeLike, threads: int) ->
 
 def added(a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], threads: int, block: int = 0) -> NDArray[Any]:
     """The product, added to `out`; with a `block`, in sums of so many products each."""
+    return multiplied(a, b, out, threads, accumulate=True, kc=block)
+
+
+def multiplied(
+    a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], threads: int, accumulate: bool = False, kc: int = 0
+) -> NDArray[Any]:
+    """Fill `out` with the product, or add to it."""
     if out.size and a.shape[-1]:
-        packed().kernel.run(a, b, out, threads=threads, accumulate=True, kc=block)
+        packed().kernel.run(a, b, out, threads=threads, accumulate=accumulate, kc=kc)
     return out

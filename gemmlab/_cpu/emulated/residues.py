@@ -1,77 +1,75 @@
 """Exact products of large integers, as products of their residues modulo a few small numbers.
 
-The moduli are pairwise coprime and at most 256, so a residue is an int8. P is their product, and the sum of products
-lies between -P/2 and P/2: so its residues tell it.
+A row x of A, or a column of B, becomes the integers nearest to 2^s x, whose 2-norm is at most a limit. s is found in
+integers, so it does not depend on an order of summation: elements are rounded up to 15 bits of the row's largest, and
+their squares are summed. The moduli are pairwise coprime and at most 256, so a residue is an int8. P is their product,
+and the sum of products lies between -P/2 and P/2: so its residues tell it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gemmlab._cpu.emulated.narrow import product
-from gemmlab._emulated.moduli import MODULI, root_of_half
+from gemmlab._cpu.emulated.compiled import SPECIAL, Ints, Residues, rebuild, reduce, spread
+from gemmlab._cpu.emulated.narrow import multiplied
+from gemmlab._emulated.moduli import MODULI, half_root, root_of_half
 
-PART = 26  # bits: an integer of up to 2^78 is taken in parts, so that sums of their residues are exact in float64
+STEPS = range(-64, 128)  # powers of two that a norm of such elements may be scaled by
+LARGEST = 1 << 62
 BLOCK = 1 << 16  # of k: the sums of so many products of residues fit int32
-Floats: TypeAlias = NDArray[np.float64]  # of integers
+Bools = NDArray[np.bool_]
 
 
-def in_parts(x: Floats, count: int) -> list[Floats]:
-    """Integers as sums of parts times 2^0, 2^26, 2^52: as many as integers for so many moduli need."""
-    parts = []
-    for _ in range(root_of_half(count).bit_length() // PART):
-        above = np.floor(x * 2.0**-PART)
-        parts.append(x - above * 2.0**PART)
-        x = above
-    return [*parts, x]
+def by_residues(a: NDArray[Any], b: NDArray[Any], moduli: int, threads: int) -> tuple[NDArray[Any], Bools, Bools]:
+    """A @ B, and which rows of A and columns of B have no numbers, and count as zeros here."""
+    out = np.empty((a.shape[0], b.shape[1]), a.dtype)
+    reals = a.shape[1] * (2 if a.dtype.kind == "c" else 1)
+    squares = _squares_at_most(root_of_half(moduli) - half_root(reals))
+    (of_rows, left), (of_columns, right) = (spread(x, squares, moduli, threads) for x in (a, b.T))
+    rests = products(left, np.swapaxes(right, -1, -2), moduli, threads)
+    planes = (out,) if len(rests) == 1 else (out.real, out.imag)
+    for part, plane in zip(rests, planes, strict=True):
+        rebuild(part, of_rows, of_columns, plane, threads)
+    return out, of_rows == SPECIAL, of_columns == SPECIAL
 
 
-def residues(parts: Sequence[Floats], modulus: int) -> NDArray[np.int8]:
-    """Of integers in parts, from -modulus/2 on."""
-    total = parts[0]
-    for i, part in enumerate(parts[1:], 1):
-        if factor := 2 ** (PART * i) % modulus:
-            total = total + part * factor
-    return _int8(centred(total, modulus))
+@cache
+def _squares_at_most(limit: int) -> Ints:
+    """The largest sum of squares that may be scaled by each power of two, the largest power first."""
+    found = [limit * limit >> 2 * q if q >= 0 else limit * limit << -2 * q for q in reversed(STEPS)]
+    return np.array([min(square, LARGEST) for square in found], np.int64)
 
 
-def centred(x: NDArray[Any], modulus: int) -> Floats:
-    """The number from -modulus/2 to modulus/2 that is x modulo it: quotients come near a half only for 256, exactly."""
-    quotient = x * (1 / modulus)
-    np.rint(quotient, out=quotient)
-    quotient *= -modulus
-    quotient += x
-    return quotient
+def products(a: Residues, b: Residues, count: int, threads: int) -> Residues:
+    """The residues of the products: (1, moduli, m, n), or (2, ...) for real and imaginary parts.
 
-
-def _int8(x: Floats) -> NDArray[np.int8]:
-    return x.astype(np.int16).astype(np.int8)  # 128 modulo 256 is -128
-
-
-def products(a: NDArray[Any], b: NDArray[Any], count: int, threads: int) -> Floats:
-    """The residues of the products of two matrices of integers, for each modulus.
-
-    Complex matrices have an axis more, for the real and the imaginary part, and so have their products.
+    Those of complex numbers are three products of real ones.
     """
-    of_a, of_b = in_parts(a, count), in_parts(b, count)
-    return np.stack([_modulo(residues(of_a, p), residues(of_b, p), p, threads) for p in MODULI[:count]])
+    found = np.empty((len(a), count, a.shape[-2], b.shape[-1]), np.int8)
+    sums = np.empty(found.shape[2:], np.int32)
+    for part, i in np.ndindex(found.shape[:2]):
+        _multiply(a[part, i], b[part, i], MODULI[i], sums, found[part, i], threads)
+    if len(a) == 1:
+        return found
+    parts = np.empty((2, *found.shape[1:]), np.int8)
+    for i, modulus in enumerate(MODULI[:count]):
+        real, imaginary, both = (x[i].astype(np.int32) for x in found)
+        reduce(real - imaginary, modulus, parts[0, i], threads)
+        reduce(both - real - imaginary, modulus, parts[1, i], threads)
+    return parts
 
 
-def _modulo(a: NDArray[np.int8], b: NDArray[np.int8], modulus: int, threads: int) -> Floats:
-    if a.ndim == 2:
-        return _sum(a, b, modulus, threads)
-    sums = [_int8(centred(x[0].astype(np.float64) + x[1], modulus)) for x in (a, b)]
-    real, imaginary, both = (_sum(x, y, modulus, threads) for x, y in ((a[0], b[0]), (a[1], b[1]), tuple(sums)))
-    return centred(np.stack([real - imaginary, both - real - imaginary]), modulus)
-
-
-def _sum(a: NDArray[np.int8], b: NDArray[np.int8], modulus: int, threads: int) -> Floats:
-    """The sums of products of k, in blocks that int32 holds."""
+def _multiply(
+    a: Residues, b: Residues, modulus: int, sums: NDArray[np.int32], out: Residues, threads: int
+) -> None:  # fmt: skip
+    """The product modulo a modulus, in blocks of k whose `sums` int32 holds."""
     ends = [*range(0, a.shape[-1], BLOCK), a.shape[-1]]
-    blocks = (centred(product(a[:, i:j], b[i:j], np.int32, threads), modulus) for i, j in pairwise(ends))
-    return centred(sum(blocks, np.zeros((a.shape[0], b.shape[1]))), modulus)
+    if len(ends) < 2:
+        out[...] = 0
+    for i, j in pairwise(ends):
+        reduce(multiplied(a[:, i:j], b[i:j], sums, threads), modulus, out, threads, more=i > 0)

@@ -17,7 +17,8 @@ from gemmlab._cpu.packed_backend.loops cimport (
     take_buffer, vectors_of,
 )
 from gemmlab._cpu.packed_backend.threads cimport LARGE, LONG_VECTORS, Listening, begin_product, end_product, listen
-from gemmlab._cpu.packed_backend.threads cimport signals_raise, stop_listening, team_threads, threads_allowed
+from gemmlab._cpu.packed_backend.threads cimport Task, share_task, signals_raise, stop_listening, team_threads
+from gemmlab._cpu.packed_backend.threads cimport threads_allowed
 from gemmlab._cpu.packed_backend.words cimport in_words
 from gemmlab._cpu.threads._threads cimport threads_for
 
@@ -66,6 +67,15 @@ def extents_from(readings):
     """What the loops take for caches and pages, by the formulas of extents.hpp, from a machine's readings."""
     cdef Machine machine = readings
     return extents_of(machine)
+
+
+def share(size_t task, size_t work, Py_ssize_t pieces, int threads):
+    """Call a function of C, `void task(const void *work, ptrdiff_t piece)`, for each piece, on the team's threads."""
+    threads = team_threads(threads)
+    cdef int planned = begin_product(threads, LARGE)
+    with nogil:
+        share_task(planned, pieces, <Task> task, <const void *> work)
+    end_product(threads)
 
 
 def free_buffers():

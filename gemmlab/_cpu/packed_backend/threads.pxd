@@ -10,6 +10,11 @@ cdef extern from "team.hpp" nogil:
     int begin_product(int threads, double vectors)
     void end_product(int threads)
 
+ctypedef void (*Task)(const void *work, Py_ssize_t piece) noexcept nogil
+
+cdef extern from "pieces.hpp" nogil:
+    void share_task(int threads, Py_ssize_t pieces, Task task, const void *work)
+
 cdef extern from "listening.hpp" nogil:
     cdef struct Listening:
         pass

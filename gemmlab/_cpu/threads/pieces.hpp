@@ -59,4 +59,12 @@ template <class Body> void share_out(int threads, Count pieces, const Body &body
     seats ? run_phase(seats, run, &work) : run(&work, 0);
 }
 
+/* The pieces of a task of another library, in the caller and in as many workers as come. */
+using Task = void (*)(const void *work, Count piece);
+void share_task(int threads, Count pieces, Task task, const void *work) {
+    share_out(threads, pieces, [&](int, Pieces &some) {
+        for (Count i; (i = some.take()) >= 0;) task(work, i);
+    });
+}
+
 }  // namespace

@@ -1,0 +1,103 @@
+"""The functions of `numbers.c`, in the build for the instruction set in force, for NumPy's arrays."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_int, c_ssize_t, c_void_p
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemmlab._cpu import isa
+from gemmlab._cpu.packed_backend._packed import share
+from gemmlab._emulated.moduli import MODULI, limbs, modulus_product, weights
+
+LIMB, SPARE = 40, 14  # bits of a limb; those that the sum of weights times residues has more than P, and a sign
+SPECIAL = np.iinfo(np.int64).min  # the scale of a row with infinities or NaN
+Ints = NDArray[np.int64]
+Residues = NDArray[np.int8]
+Floats = NDArray[np.float64]
+
+
+_AT_ONCE, _REDUCED = 8, 16384  # rows, and sums, of a piece: as in numbers.c
+
+
+class _Spreading(ctypes.Structure):
+    _fields_ = (
+        ("x", c_void_p), *((name, c_ssize_t) for name in ("rows", "numbers", "along", "across")),
+        *((name, c_int) for name in ("parts", "is_double", "count")),
+        *((name, c_void_p) for name in ("squares", "moduli", "scales", "out")), ("failed", c_int),
+    )  # fmt: skip
+
+
+class _Reducing(ctypes.Structure):
+    _fields_ = (
+        ("sums", c_void_p), ("count", c_ssize_t), ("modulus", c_int), ("more", c_int), ("out", c_void_p),
+    )  # fmt: skip
+
+
+class _Rebuilding(ctypes.Structure):
+    _fields_ = (
+        ("count", c_int), ("limbs", c_int), *((name, c_void_p) for name in ("weights", "whole", "fractions", "rests")),
+        ("m", c_ssize_t), ("n", c_ssize_t), *((name, c_void_p) for name in ("of_rows", "of_columns", "out")),
+        ("along", c_ssize_t), ("across", c_ssize_t), ("is_double", c_int),
+    )  # fmt: skip
+
+
+class _Table(ctypes.Structure):
+    _fields_ = tuple((name, c_void_p) for name in ("spread", "reduce", "rebuild"))
+
+
+def _run(task: str, work: ctypes.Structure, pieces: int, threads: int) -> None:
+    """All pieces of a task, on the threads of cpu-packed."""
+    table = _Table.from_address(isa.table("gemmlab._cpu.emulated", "numbers"))
+    share(getattr(table, task), ctypes.addressof(work), pieces, threads)
+
+
+def spread(rows: NDArray[Any], squares: Ints, count: int, threads: int) -> tuple[Ints, Residues]:
+    """The scale of each row, and the residues of its integers: (1, moduli, rows, numbers).
+
+    A scale is a power of two that makes integers, or SPECIAL. Of complex numbers there are (3, ...): the residues of
+    real parts, of imaginary parts, and of their sums.
+    """
+    parts = 2 if rows.dtype.kind == "c" else 1
+    size = rows.dtype.itemsize // parts
+    scales, found = np.empty(rows.shape[0], np.int64), np.empty((2 * parts - 1, count, *rows.shape), np.int8)
+    moduli = np.array(MODULI[:count], np.int32)
+    arrays = (x.ctypes.data for x in (squares, moduli, scales, found))
+    steps = [step // size for step in rows.strides]
+    work = _Spreading(rows.ctypes.data, *rows.shape, *steps, parts, size == 8, count, *arrays)
+    _run("spread", work, -(-len(rows) // _AT_ONCE), threads)
+    if work.failed:
+        raise MemoryError("no memory for the residues of a product")
+    return scales, found
+
+
+def reduce(sums: NDArray[np.int32], modulus: int, out: Residues, threads: int, more: bool = False) -> None:
+    """The residues of sums; with `more`, those that `out` has are added."""
+    work = _Reducing(sums.ctypes.data, sums.size, modulus, more, out.ctypes.data)
+    _run("reduce", work, -(-sums.size // _REDUCED), threads)
+
+
+def rebuild(rests: Residues, of_rows: Ints, of_columns: Ints, out: NDArray[Any], threads: int) -> None:
+    """Fill `out` with the numbers of these residues, of shape (moduli, m, n), over the scales of rows and columns."""
+    weighted, whole, fractions = _system(len(rests))
+    arrays = [x.ctypes.data for x in (weighted, whole, fractions, rests)]
+    steps = [step // out.itemsize for step in out.strides]
+    scales = of_rows.ctypes.data, of_columns.ctypes.data, out.ctypes.data
+    work = _Rebuilding(len(rests), len(whole), *arrays, *out.shape, *scales, *steps, out.itemsize == 8)
+    _run("rebuild", work, len(out), threads)
+
+
+@cache
+def _system(count: int) -> tuple[Floats, Floats, Floats]:
+    """How integers are put together: weights of residues, and their product, in limbs; and a limb's part of that."""
+    whole = modulus_product(count)
+    size = -(-(whole.bit_length() + SPARE) // LIMB)
+    return (
+        np.array([limbs(weight, size, LIMB) for weight in weights(count)], np.float64),
+        np.array(limbs(whole, size, LIMB), np.float64),
+        np.array([2.0 ** (LIMB * i) / float(whole) for i in range(size)]),
+    )
