@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
+from gemmlab._errors import UnsupportedProblem
+
 if TYPE_CHECKING:
     from gemmlab._problem import Problem
 
@@ -150,6 +152,10 @@ class FullBackend(Backend, Protocol):
         """How the product is cut, with a `summary` and its `loops` in words; None if there is nothing to tell."""
         return None
 
+    def pack(self, b: Any, params: Params) -> Any:
+        """A matrix as `matmul` takes it for many products by this backend; UnsupportedProblem if it packs none."""
+        raise UnsupportedProblem(f"{self.name} packs no operand: pass the matrix itself, or use cpu-packed")
+
     def block_of_k(self, problem: Problem) -> int | None:
         """k may be cut at multiples of this, into products with `whole_k` that are added in order: the sums have the
         bits of the whole product. None if there is no such cut."""
@@ -181,7 +187,7 @@ class Adapted(FullBackend):
 
     OPTIONAL = (
         "accumulates", "reports_errors", "sums", "runtime", "resolve", "threads", "plan", "forecast", "predicted_s",
-        "traffic", "packing_share", "block_of_k", "error",
+        "traffic", "packing_share", "pack", "block_of_k", "error",
     )  # fmt: skip
 
     def __init__(self, plugin: Backend) -> None:

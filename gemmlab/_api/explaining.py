@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from gemmlab import _auto, _registry
 from gemmlab._api import array_owner, einsum_product, foreign_operand, requested_backend, unwrapped
 from gemmlab._api.foreign import takes_arrays_of
+from gemmlab._api.packing import PACKED, home_of
 from gemmlab._config import Scope, scope
 from gemmlab._cpu import machine
-from gemmlab._cpu.packed_backend._packed import PackedOperand
 from gemmlab._cpu.packed_backend.plan import Plan
 from gemmlab._errors import BackendUnavailable, UnsupportedProblem
 from gemmlab._name import RUNTIMES, BackendName
@@ -124,9 +124,10 @@ def explain(
 
 def _row_of_another_kind(a: Any, b: Any, name: str, accumulate: bool, dtype: Any) -> tuple[str, bool, str] | None:
     """The row for operands that leave no choice: packed, of Dask or Zarr, on a device, or with a dispatch."""
-    if isinstance(b, PackedOperand):
-        taken = _registry.resolve_name(name) == "cpu-packed"
-        return ("cpu-packed", True, "b is packed for it") if taken else (name, False, "takes no packed operand")
+    if isinstance(b, PACKED):
+        home, asked = home_of(b), _registry.resolve_name(name)
+        taken = asked == home or (name == "auto" and not accumulate)
+        return (home, True, "b is packed for it") if taken else (name, False, "takes no packed operand")
     if _registry.array_function(a, b) is not None:
         why = "does not add to out" if accumulate else "for each chunk, by gemmlab.dask; see gemmlab.dask.advise"
         return name, not accumulate, why

@@ -2,44 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gemmlab import _registry
 from gemmlab._api.foreign import Options, foreign_operand
-from gemmlab._backend import FullBackend
+from gemmlab._backend import FullBackend, check_params
 from gemmlab._cpu.packed_backend._packed import PackedOperand
+from gemmlab._emulated.operand import NarrowOperand
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._problem import AnyArray, Problem, as_array
 
-if TYPE_CHECKING:
-    from gemmlab._cpu.packed_backend.backend import Packed
+PACKED = PackedOperand, NarrowOperand  # what `pack` returns
 
 
-def pack(b: npt.ArrayLike) -> PackedOperand:
+def pack(b: npt.ArrayLike, *, backend: str = "cpu-packed", **params: Any) -> PackedOperand | NarrowOperand:
     """Pack a matrix into the panels that `cpu-packed` reads, for many products with it as the right operand.
+
+    For `cpu-emulated` it is taken apart into narrow numbers.
 
     Parameters
     ----------
     b : array_like
-        A matrix of shape (k, n), of any dtype that `cpu-packed` multiplies and with any strides. Later changes to it
+        A matrix of shape (k, n), of any dtype that the backend multiplies and with any strides. Later changes to it
         have no effect.
+    backend : str, optional
+        "cpu-packed" or "cpu-emulated".
+    **params
+        Parameters of `cpu-emulated`, as for `matmul`; the products have them too.
 
     Returns
     -------
-    PackedOperand
-        Pass it to `matmul` instead of `b`; the product has the bits of `cpu-packed`. It has `shape`, `dtype` and
+    PackedOperand or NarrowOperand
+        Pass it to `matmul` instead of `b`; the product has the bits of the backend. It has `shape`, `dtype` and
         `nbytes`, and holds a copy of the elements: 4 bytes for each float16 and float32, 8 for each float64, 2 or 4 for
-        each bfloat16.
+        each bfloat16. Of `cpu-emulated` it holds the narrow numbers besides.
 
     Raises
     ------
     ValueError
         If `b` does not have two dimensions.
     UnsupportedProblem
-        If `cpu-packed` does not multiply its dtype, or `b` is a sparse matrix.
+        If the backend packs no operands or does not multiply its dtype, or `b` is a sparse matrix.
     MemoryError
         If there is no memory for the panels.
 
@@ -54,23 +60,34 @@ def pack(b: npt.ArrayLike) -> PackedOperand:
     >>> weights = gemmlab.pack(np.ones((3, 2)))
     >>> gemmlab.matmul(np.eye(3)[:1], weights)
     array([[1., 1.]])
+    >>> narrow = gemmlab.pack(np.ones((3, 2)), backend="cpu-emulated", moduli=12)
+    >>> gemmlab.matmul(np.eye(3)[:1], narrow)
+    array([[1., 1.]])
     """
     b = as_array(b)
     if b.ndim != 2:
         raise ValueError(f"pack takes a matrix, not an array of {b.ndim} dimensions")
-    backend = cast("Packed", _registry.get("cpu-packed"))
-    if (why_not := _registry.refusal(backend, Problem(b[:0], b, b[:0]))) is not None:
+    chosen = _registry.get(_registry.resolve_name(backend))
+    check_params(chosen, params)
+    if (why_not := _registry.refusal(chosen, Problem(b[:0], b, b[:0]))) is not None:
         raise UnsupportedProblem(why_not)
-    return backend.pack(np.require(b, b.dtype.newbyteorder("="), "A"))
+    packed: PackedOperand | NarrowOperand = chosen.pack(np.require(b, b.dtype.newbyteorder("="), "A"), params)
+    return packed
+
+
+def home_of(packed: PackedOperand | NarrowOperand) -> str:
+    """The backend that multiplies what is packed."""
+    return "cpu-emulated" if isinstance(packed, NarrowOperand) else "cpu-packed"
 
 
 def with_packed(
-    name: str, a: AnyArray, b: PackedOperand, out: AnyArray, options: Options
+    name: str, a: AnyArray, b: PackedOperand | NarrowOperand, out: AnyArray, options: Options
 ) -> tuple[FullBackend, Problem]:
     """The backend and the problem of a product with a packed operand."""
-    chosen = _registry.get("cpu-packed" if name == "auto" else name)
-    if chosen.name != "cpu-packed":
-        raise UnsupportedProblem(f"{chosen.name} takes no packed operand: pass the matrix itself, or use cpu-packed")
+    home = home_of(b)
+    chosen = _registry.get(home if name == "auto" else name)
+    if chosen.name != home:
+        raise UnsupportedProblem(f"{chosen.name} takes no packed operand: pass the matrix itself, or use {home}")
     problem = Problem.from_call(a, np.broadcast_to(np.zeros((), b.dtype), b.shape), out, **options)
     if (foreign := foreign_operand(a, None, out)) is not None:
         raise UnsupportedProblem(f"a packed operand is multiplied with plain arrays, not {type(foreign).__name__}")

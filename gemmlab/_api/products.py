@@ -17,10 +17,9 @@ from gemmlab._api.foreign import (
     multiply_exchanged,
     numpys_dispatch,
 )
-from gemmlab._api.packing import with_packed
+from gemmlab._api.packing import PACKED, with_packed
 from gemmlab._backend import FullBackend, Params
 from gemmlab._config import Scope, check_threads, config, scope
-from gemmlab._cpu.packed_backend._packed import PackedOperand
 from gemmlab._cpu.threads.threadpool import follow_threadpoolctl
 from gemmlab._problem import AnyArray, Problem
 
@@ -44,7 +43,7 @@ def general_matmul(
         return multiply_exchanged(name, a, b, out, options, params)
     if owner is not None:
         return multiply_device_arrays(owner, name, (a, b, out), options, params, active.traces)
-    if isinstance(b, PackedOperand):
+    if isinstance(b, PACKED):
         chosen, problem = with_packed(name, a, b, out, options)
         return run(chosen, problem, params, active.traces)
     if (foreign := foreign_operand(a, b, out)) is not None:

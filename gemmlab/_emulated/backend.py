@@ -10,6 +10,8 @@ from gemmlab._emulated import schemes
 from gemmlab._emulated.schemes import Scheme
 from gemmlab._problem import Problem
 
+INSTRUCTION = "instruction"  # what `resolve` says besides parameters
+
 
 class BySchemes(FullBackend):
     """A backend whose products are put together from narrow ones, by the scheme that a call asks for."""
@@ -19,15 +21,24 @@ class BySchemes(FullBackend):
 
     def scheme(self, problem: Problem, params: Params) -> Scheme:
         """The scheme of a product."""
-        given: dict[str, Any] = {name: value for name, value in params.items() if value is not None}
+        given: dict[str, Any] = {name: x for name, x in params.items() if x is not None and name != INSTRUCTION}
         check_params(self, given)
         scheme = schemes.scheme_for(_real_size(problem), problem.k, **given)
+        if (packed := problem.packed) is not None:
+            if given and scheme != packed.scheme:
+                raise ValueError(f"b was packed by {packed.scheme.name}: pass no other parameters than to pack")
+            scheme = packed.scheme
         schemes.check_norms(scheme, problem.k)
         return scheme
 
     def resolve(self, problem: Problem, params: Params) -> Params:
-        """The scheme in force, and its moduli."""
-        return self.scheme(problem, params).params
+        """The scheme in force, its moduli, and what multiplies the narrow numbers."""
+        scheme = self.scheme(problem, params)
+        return {**scheme.params, INSTRUCTION: self.instruction(scheme, problem)}
+
+    def instruction(self, scheme: Scheme, problem: Problem) -> str:
+        """Which narrow numbers are multiplied, and by what."""
+        raise NotImplementedError
 
     def error(self, problem: Problem, **params: Any) -> ErrorBound:
         """The bound of the scheme in force."""

@@ -9,7 +9,7 @@ dtypes that hold no memory, and its exception is raised.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,6 @@ from gemmlab._problem.memory import can_be_written
 from gemmlab._problem.shapes import Agreed, AnyArray, Axes, agreed, axes_order, last_axes
 
 if TYPE_CHECKING:
-    from gemmlab._cpu.packed_backend._packed import PackedOperand
     from gemmlab._gpu.operands import DeviceOperand
     from gemmlab._gpu.runtime import Queue
 
@@ -53,8 +52,8 @@ class Problem:
         The number of operands that had to be copied so far; a backend that copies more adds to it.
     queue : Queue or None
         The queue that the operands are on, if they are on a device.
-    packed : PackedOperand or None
-        The packed panels of `b` from `gemmlab.pack`. Then `b` has the right shape, but not the values.
+    packed : PackedOperand, NarrowOperand or None
+        What `gemmlab.pack` made of `b`. Then `b` has the right shape, but not the values.
     caller_out : ndarray or None
         The caller's `out`, if a kernel must not write into it directly.
     accumulate : bool
@@ -79,7 +78,7 @@ class Problem:
         self.threads = threads
         self.copies = copies
         self.queue: Queue | None = None
-        self.packed: PackedOperand | None = None
+        self.packed: Any = None
         self.caller_out: AnyArray = None
         self.accumulate = False
         self.whole_k = 0

@@ -9,9 +9,9 @@ from dask.array.core import Array as DaskArray
 
 from gemmlab._api import requested_backend
 from gemmlab._api.foreign import Options as CallOptions
+from gemmlab._api.packing import PACKED
 from gemmlab._backend import Params
 from gemmlab._config import Scope, check_threads, scope
-from gemmlab._cpu.packed_backend._packed import PackedOperand
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._problem import AnyArray
 from gemmlab.dask import workers
@@ -107,7 +107,7 @@ def general_matmul(
     a: AnyArray, b: AnyArray, out: AnyArray, backend: str, options: CallOptions, params: Params
 ) -> AnyArray:
     """`gemmlab.matmul` where an operand or `out` is of Dask or Zarr."""
-    if isinstance(b, PackedOperand):
+    if isinstance(b, PACKED):
         raise UnsupportedProblem(f"a packed operand is multiplied with plain arrays, not {type(a).__name__}")
     for x in (a, b):
         if type(x).__module__.partition(".")[0] in ("dask", "zarr") and not (isinstance(x, DaskArray) or is_zarr(x)):

@@ -262,7 +262,8 @@ def test_existing_programs_use_it():
     x = RNG.standard_normal((50, 50)).astype("f4")
     with gemmlab.use(NAME, precision="f64"), gemmlab.trace() as calls:
         found = gemmlab.asarray(x) @ x
-    assert calls[0].params == {"scheme": "residues", "moduli": 15}
+    assert calls[0].params.items() >= {"scheme": "residues", "moduli": 15}.items()
+    assert calls[0].params["instruction"].startswith("int8 by ")
     assert np.array_equal(found, (x.astype("f8") @ x.astype("f8")).astype("f4"))
     said = str(gemmlab.explain(x.astype("f8"), x.astype("f8"), backend=NAME))
     assert "by residues of 15 moduli; an error of at most" in said
@@ -280,3 +281,33 @@ def test_a_sum_may_be_too_large_or_too_small():
     assert gemmlab.matmul(a[:, 1:] * 2.0**26, b[1:], backend=NAME)[0, 0] == ldexp(1.0, -1074)
     digest = sha256(gemmlab.matmul(np.zeros((0, 3)), np.zeros((3, 2)), backend=NAME).tobytes())
     assert digest.hexdigest() == sha256(b"").hexdigest()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("params", [{"scheme": "residues"}, {}, {"error": "norms"}], ids=str)
+def test_a_packed_operand_has_the_same_bits(dtype, params):
+    a, b = RNG.standard_normal((3, 20, 70)).astype(dtype), RNG.standard_normal((70, 30)).astype(dtype)
+    a[0, 1, 1], b[2, 3] = np.nan, np.inf
+    packed = gemmlab.pack(b, backend=NAME, **params)
+    assert (packed.shape, packed.dtype) == (b.shape, b.dtype)
+    assert packed.nbytes > b.nbytes
+    expected = gemmlab.matmul(a, b, backend=NAME, **params)
+    b[...] = 0  # it has no effect any more
+    for more in ({}, {"backend": NAME}, {"backend": NAME, **params}):
+        found = gemmlab.matmul(a, packed, **more)
+        assert np.array_equal(found, expected, equal_nan=True)
+    assert gemmlab.explain(a, packed).rows[0][:2] == (NAME, True)
+
+
+def test_what_packing_refuses():
+    packed = gemmlab.pack(np.ones((4, 3)), backend=NAME, moduli=12)
+    with pytest.raises(ValueError, match="packed by residues: pass no other parameters"):
+        gemmlab.matmul(np.ones((2, 4)), packed, backend=NAME, moduli=11)
+    with pytest.raises(UnsupportedProblem, match=r"cpu-packed takes no packed operand: .* use cpu-emulated"):
+        gemmlab.matmul(np.ones((2, 4)), packed, backend="cpu-packed")
+    with pytest.raises(UnsupportedProblem, match=r"cpu-blocked packs no operand: .* use cpu-packed"):
+        gemmlab.pack(np.ones((4, 3)), backend="cpu-blocked")
+    with pytest.raises(TypeError, match="cpu-packed has no parameter 'moduli'"):
+        gemmlab.pack(np.ones((4, 3)), moduli=12)
+    with pytest.raises(UnsupportedProblem, match="no scheme bounds each element"):
+        gemmlab.pack(np.ones((4, 3)), backend=NAME, error="componentwise")

@@ -7,6 +7,7 @@ blocks: so the error is smaller than that of one long sum.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +38,29 @@ def _as_bf16(x: Floats) -> Floats:
     return rounded
 
 
-def by_bf16(a: Floats, b: Floats, scheme: str, threads: int) -> Floats:
-    """A @ B by the pairs of a scheme."""
-    return _by_pairs(bf16_parts(a), bf16_parts(b), PAIRS[scheme], 0, threads)
+Apart: TypeAlias = tuple[Sequence[Floats], "NDArray[np.int64] | None"]  # parts of a matrix; the scales of f16-pairs
+
+
+def of_rows(rows: Floats, scheme: str) -> Apart:
+    """The parts of a matrix whose rows are scaled."""
+    return f16_parts(rows) if scheme == "f16-pairs" else (bf16_parts(rows), None)
+
+
+def of_columns(x: Floats, scheme: str) -> Apart:
+    """The parts of a matrix whose columns are scaled."""
+    parts, scales = of_rows(x.T, scheme)
+    return [part.T for part in parts], scales
+
+
+def multiplied(a: Apart, b: Apart, scheme: str, threads: int) -> Floats:
+    """The product of what is taken apart, by the pairs of a scheme."""
+    (of_a, rows), (of_b, columns) = a, b
+    total = _by_pairs(of_a, of_b, PAIRS[scheme], 0 if rows is None else LOW_BITS, threads)
+    if rows is None or columns is None:
+        return total
+    with np.errstate(over="ignore"):
+        scaled: Floats = np.ldexp(total.astype(np.float64), -(rows[:, None] + columns)).astype(np.float32)
+    return scaled
 
 
 def _by_pairs(
@@ -66,13 +87,3 @@ def f16_parts(rows: Floats) -> tuple[list[Floats], NDArray[np.int64]]:
     high = scaled.astype(np.float16).astype(np.float64)
     low = np.ldexp(scaled - high, LOW_BITS).astype(np.float16)
     return [high.astype(np.float32), low.astype(np.float32)], scales
-
-
-def by_f16(a: Floats, b: Floats, threads: int) -> Floats:
-    """A @ B by pairs of float16 numbers, and three products."""
-    of_a, of_rows = f16_parts(a)
-    of_b, of_columns = f16_parts(b.T)
-    total = _by_pairs(of_a, [part.T for part in of_b], PAIRS["f16-pairs"], LOW_BITS, threads)
-    with np.errstate(over="ignore"):
-        scaled: Floats = np.ldexp(total.astype(np.float64), -(of_rows[:, None] + of_columns)).astype(np.float32)
-    return scaled

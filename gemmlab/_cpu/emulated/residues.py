@@ -15,27 +15,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemmlab._cpu.emulated.compiled import SPECIAL, Ints, Residues, rebuild, reduce, spread
-from gemmlab._cpu.emulated.narrow import multiplied
+from gemmlab._cpu.emulated import narrow
+from gemmlab._cpu.emulated.compiled import Ints, Residues, rebuild, reduce, spread
 from gemmlab._emulated.moduli import MODULI, half_root, root_of_half
 
 STEPS = range(-64, 128)  # powers of two that a norm of such elements may be scaled by
 LARGEST = 1 << 62
 BLOCK = 1 << 16  # of k: the sums of so many products of residues fit int32
-Bools = NDArray[np.bool_]
 
 
-def by_residues(a: NDArray[Any], b: NDArray[Any], moduli: int, threads: int) -> tuple[NDArray[Any], Bools, Bools]:
-    """A @ B, and which rows of A and columns of B have no numbers, and count as zeros here."""
-    out = np.empty((a.shape[0], b.shape[1]), a.dtype)
-    reals = a.shape[1] * (2 if a.dtype.kind == "c" else 1)
-    squares = _squares_at_most(root_of_half(moduli) - half_root(reals))
-    (of_rows, left), (of_columns, right) = (spread(x, squares, moduli, threads) for x in (a, b.T))
-    rests = products(left, np.swapaxes(right, -1, -2), moduli, threads)
+def of_rows(rows: NDArray[Any], moduli: int, threads: int) -> tuple[Ints, Residues]:
+    """The scale of each row, SPECIAL where it is to count as zeros, and the residues of its integers: see `spread`."""
+    reals = rows.shape[1] * (2 if rows.dtype.kind == "c" else 1)
+    return spread(rows, _squares_at_most(root_of_half(moduli) - half_root(reals)), moduli, threads)
+
+
+def multiplied(
+    rows: tuple[Ints, Residues], columns: tuple[Ints, Residues], dtype: np.dtype[Any], threads: int
+) -> NDArray[Any]:
+    """The product of rows by columns that are spread, in a dtype."""
+    (of_rows, left), (of_columns, right) = rows, columns
+    out = np.empty((len(of_rows), len(of_columns)), dtype)
+    rests = products(left, np.swapaxes(right, -1, -2), left.shape[1], threads)
     planes = (out,) if len(rests) == 1 else (out.real, out.imag)
     for part, plane in zip(rests, planes, strict=True):
         rebuild(part, of_rows, of_columns, plane, threads)
-    return out, of_rows == SPECIAL, of_columns == SPECIAL
+    return out
 
 
 @cache
@@ -72,4 +77,4 @@ def _multiply(
     if len(ends) < 2:
         out[...] = 0
     for i, j in pairwise(ends):
-        reduce(multiplied(a[:, i:j], b[i:j], sums, threads), modulus, out, threads, more=i > 0)
+        reduce(narrow.multiplied(a[:, i:j], b[i:j], sums, threads), modulus, out, threads, more=i > 0)

@@ -9,16 +9,17 @@ set.
 cimport numpy as cnp
 
 from gemmlab._cpu._driver cimport CompiledWay, is_columns, is_rows
-from gemmlab._cpu.packed_backend.arrays cimport apart_in_memory, broadcast, dim, step
+from gemmlab._cpu.packed_backend.arrays cimport apart_in_memory, broadcast, dim, join_rows, step
 from gemmlab._cpu.packed_backend.loops cimport (
     DOT_KC, MAX_AXES, Batch, Buffer, Call, ClockedKernel, Extents, Kernel, Machine, Plan, Product, Recorder,
     RecordingKernel, clocked_kernel, drop_buffer, drop_buffers, even, even_in, extents_of, fits_in_memory,
     give_buffer, has_any_order, is_dots, new_buffer, pack_operand, plan_of, products_in, recording_kernel, run,
     take_buffer, vectors_of,
 )
-from gemmlab._cpu.packed_backend.threads cimport LARGE, LONG_VECTORS, Listening, begin_product, end_product, listen
-from gemmlab._cpu.packed_backend.threads cimport Task, share_task, signals_raise, stop_listening, team_threads
-from gemmlab._cpu.packed_backend.threads cimport threads_allowed
+from gemmlab._cpu.packed_backend.threads cimport (
+    LARGE, LONG_VECTORS, Listening, Task, begin_product, end_product, listen, share_among_team, signals_raise,
+    stop_listening, team_threads, threads_allowed,
+)
 from gemmlab._cpu.packed_backend.words cimport in_words
 from gemmlab._cpu.threads._threads cimport threads_for
 
@@ -71,11 +72,7 @@ def extents_from(readings):
 
 def share(size_t task, size_t work, Py_ssize_t pieces, int threads):
     """Call a function of C, `void task(const void *work, ptrdiff_t piece)`, for each piece, on the team's threads."""
-    threads = team_threads(threads)
-    cdef int planned = begin_product(threads, LARGE)
-    with nogil:
-        share_task(planned, pieces, <Task> task, <const void *> work)
-    end_product(threads)
+    share_among_team(<Task> task, <const void *> work, pieces, threads)
 
 
 def free_buffers():
@@ -374,14 +371,7 @@ cdef class PackedKernel(CompiledWay):
         for axis in range(batch.axes):
             batch.c[axis] = cnp.PyArray_STRIDE(out, axis)
             x.of_transposes &= batch.a[axis] == batch.b[axis]
-        while batch.axes and batch.b[batch.axes - 1] == 0:  # one B for all: their rows may be the rows of one A
-            axis = batch.axes - 1
-            if x.m == 1:
-                x.rs_a, x.rs_c = batch.a[axis], batch.c[axis]
-            if batch.a[axis] != x.m * x.rs_a or batch.c[axis] != x.m * x.rs_c:
-                break
-            x.m *= batch.shape[axis]
-            batch.axes -= 1
+        join_rows(x, batch)
         threads = x.threads
         vectors = vectors_of(x[0], products_in(batch[0]))
         x.threads = begin_product(threads, vectors)

@@ -2,7 +2,7 @@
 
 cimport numpy as cnp
 
-from gemmlab._cpu.packed_backend.loops cimport Batch
+from gemmlab._cpu.packed_backend.loops cimport Batch, Product
 
 
 cdef inline Py_ssize_t dim(cnp.ndarray x, int from_last) noexcept:
@@ -52,3 +52,16 @@ cdef inline bint broadcast(cnp.ndarray a, cnp.ndarray b, int axes, cnp.npy_intp 
         batch.a[axis] = cnp.PyArray_STRIDE(a, axis - to_a) if of_a > 1 else 0
         batch.b[axis] = cnp.PyArray_STRIDE(b, axis - to_b) if of_b > 1 else 0
     return True
+
+
+cdef inline void join_rows(Product *x, Batch *batch) noexcept:
+    """Products with one B for all become one product, where their rows lie as the rows of one A."""
+    cdef int axis
+    while batch.axes and batch.b[batch.axes - 1] == 0:
+        axis = batch.axes - 1
+        if x.m == 1:
+            x.rs_a, x.rs_c = batch.a[axis], batch.c[axis]
+        if batch.a[axis] != x.m * x.rs_a or batch.c[axis] != x.m * x.rs_c:
+            break
+        x.m *= batch.shape[axis]
+        batch.axes -= 1

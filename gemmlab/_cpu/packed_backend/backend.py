@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from gemmlab import _profile
-from gemmlab._backend import Availability, FullBackend, Param, check_params
+from gemmlab._backend import Availability, FullBackend, Param, Params, check_params
 from gemmlab._cpu import isa, machine
 from gemmlab._cpu.packed_backend import traffic
 from gemmlab._cpu.packed_backend._packed import PackedKernel, PackedOperand, allowed_threads, kernels_of, work_of
@@ -160,7 +160,7 @@ class Packed(FullBackend):
         plan = self.plan(problem)
         return plan.kc if plan else None
 
-    def pack(self, b: np.ndarray[Any, Any]) -> PackedOperand:
+    def pack(self, b: np.ndarray[Any, Any], params: Params) -> PackedOperand:
         """The panels of a matrix, for products with many others."""
         return self.kernel.pack(b, allowed_threads(default_threads(float(PACKING_FLOP * b.size))))
 

@@ -27,6 +27,16 @@ cdef extern from "Python.h":
     int PyErr_CheckSignals()  # leaves the exception
 
 
+cdef inline int share_among_team(Task task, const void *work, Py_ssize_t pieces, int threads) except -1:
+    """Call a task for each piece, in the caller and in as many workers as come."""
+    threads = team_threads(threads)
+    cdef int planned = begin_product(threads, LARGE)
+    with nogil:
+        share_task(planned, pieces, task, work)
+    end_product(threads)
+    return 0
+
+
 cdef inline int signals_raise() noexcept nogil:
     """Run the handlers of signals that have come, in the main thread; whether one has raised."""
     with gil:

@@ -13,7 +13,8 @@ from gemmlab._emulated.schemes import UNIT, Scheme
 from gemmlab._gpu import EMULATED
 from gemmlab._gpu.backend import DeviceBackend
 from gemmlab._gpu.batches import GemmSize, Layout
-from gemmlab._gpu.emulated.launches import MOST_ROWS, of_parts, of_residues, unit_for
+from gemmlab._gpu.emulated.launches import MOST_ROWS, by_unit, of_parts, of_residues, unit_for
+from gemmlab._gpu.ladder.numbers import of_both
 from gemmlab._gpu.plans.launches import Launches, Workspace
 from gemmlab._gpu.plans.table import Prepared
 from gemmlab._gpu.runtime import Queue, Runtime
@@ -39,6 +40,14 @@ class EmulatedOnDevice(BySchemes, DeviceBackend):
         if max(problem.m, problem.n) > MOST_ROWS:
             return f"{self.name} takes up to {MOST_ROWS} rows and columns of C, not {problem.m} x {problem.n}"
         return super().supports(problem)
+
+    def instruction(self, scheme: Scheme, problem: Problem) -> str:
+        """Which narrow numbers are multiplied, and by what."""
+        device = self._queue_for(problem).device
+        if scheme.moduli:
+            return f"int8 by {'mma.sync' if by_unit(problem.k, device) else 'plain integers'}"
+        unit = unit_for(scheme, device)
+        return f"{of_both(unit.kind)[0]} by mma.sync" if unit else "float32 by plain code"
 
     def error(self, problem: Problem, **params: Any) -> ErrorBound:
         """The bound of the scheme in force, by the unit that multiplies its parts."""

@@ -57,7 +57,7 @@ def of_residues(
         yield _along_rows(text, "scales", macros, rows, side, numbers, (*norm, *found))
         yield _launch(text, "spread", macros, _spread_items(k, rows), SPREAD_GROUP, (*numbers, *target))
     extents = tuple(map(np.int32, (m, n, k)))
-    if k <= MOST_K and has_unit(device, SUMS_OF_INT8):
+    if by_unit(k, device):
         of_a, of_b = Layout(bytes_[0], ld, m * ld), Layout(bytes_[1], ld, n * ld, transposed=True)
         sides = [(Place.WORKSPACE, x) for x in (of_a, of_b, Layout(rests, n, m * n))]
         params, listed = TENSOR.resolve({}, "gpu"), ", ".join(map(str, MODULI[:count]))
@@ -68,6 +68,11 @@ def of_residues(
     yield _launch(text, "rebuild", macros, (n, m, 1), TILE,
                   (*extents, Place.WORKSPACE, np.int64(rests), Place.WORKSPACE, *map(np.int64, scale),
                    *_operands(layouts)))  # fmt: skip
+
+
+def by_unit(k: int, device: Device) -> bool:
+    """Whether a matrix unit multiplies residues."""
+    return k <= MOST_K and has_unit(device, SUMS_OF_INT8)
 
 
 def of_parts(

@@ -2,7 +2,7 @@
 
     naive  private  local  local4  register  register_global      `.cl` all
     tuned        tuned.cl for GPUs, tuned_cpu.cl for CPU devices
-    tensor       by matrix units; what it asks of them is in common/units.h
+    tensor  tensor_parts       by matrix units; what they ask of them is in common/units.h
     emulated  emulated_parts   `.cl`: products out of narrow ones, no rungs
     common/      gemm.h, which all rungs share, cuda.h, which maps OpenCL C to CUDA, and kernels for copies and sums
 """
