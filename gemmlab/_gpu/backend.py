@@ -110,7 +110,7 @@ class DeviceBackend(FullBackend):
         if max(problem.m, problem.n, problem.k) > MAX_EDGE:
             return f"{self.name} takes edges up to {MAX_EDGE}, not {problem.m} x {problem.n} x {problem.k}"
         device = self._queue_for(problem).device
-        if problem.dtype == np.float64 and not device.float64:
+        if problem.dtype.char in "dD" and not device.float64:
             return f"{device.label} has no float64: convert with astype(numpy.float32), or take another device"
         return True
 

@@ -18,6 +18,7 @@ from gemmlab import UnsupportedProblem
 from gemmlab._emulated import schemes
 from gemmlab._emulated.schemes import Scheme
 from gemmlab._gpu.batches import GemmSize, Layout
+from gemmlab._gpu.emulated import backend
 from gemmlab._gpu.emulated.backend import error_by_unit
 from gemmlab._gpu.emulated.launches import of_parts, of_residues
 from gemmlab._gpu.kernels import kernel_text
@@ -25,13 +26,14 @@ from gemmlab._gpu.plans.launches import Launches, Workspace
 from gemmlab.verify.bounds import element_ratios
 
 CPU = "cpu-emulated"
-MODULI = {"float32": (4, 8), "float64": (15, 20)}  # each is a program to compile
+# Each is a program to compile.
+MODULI = {"float32": (4, 8), "float64": (15, 20), "complex64": (8,), "complex128": (15,)}
 GPU = SimpleNamespace(compute_capability=80, most_local_bytes=166912, local_bytes=49152, runtime="cuda")
 places = pytest.mark.parametrize("place", PLACES)
 
 
 @places
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", swept(["float64", "complex128", "float32", "complex64"]))
 def test_residues_have_the_bits_of_the_cpus(place, dtype):
     for moduli in MODULI[dtype]:
         for _ in range(5):
@@ -52,6 +54,19 @@ def test_a_larger_product_in_each_layout(place):
 
 
 @places
+def test_a_product_in_pieces_has_the_same_bits(place, monkeypatch):
+    a, b = RNG.standard_normal((2, 70, 90)), RNG.standard_normal((90, 50))
+    expected = gemmlab.matmul(a, b, backend=CPU, moduli=15)
+    monkeypatch.setattr(backend, "LEAST_EDGE", 16)
+    monkeypatch.setattr(backend, "WORKSPACE_PART", 1 << 60)
+    device = gemmlab.get_backend(backend_at(place, "emulated")).device
+    layouts = [Layout(0, x) for x in (90, 50, 50)]
+    pieces = list(backend.in_pieces(Scheme("residues", 15), "float64", GemmSize(70, 50, 90, 1), layouts, device))
+    assert len(pieces) > 4
+    assert same_bits(gemmlab.matmul(a, b, backend=backend_at(place, "emulated")), expected)
+
+
+@places
 @pytest.mark.parametrize("scheme", ["bf16x6", "bf16x9", "f16-pairs"])
 def test_parts_are_those_of_the_cpu(place, scheme):
     a, b = (RNG.standard_normal(shape).astype("f4") for shape in ((40, 300), (300, 30)))
@@ -68,8 +83,8 @@ def test_what_is_refused_and_traced(place):
     name, x = backend_at(place, "emulated"), np.ones((3, 3))
     with pytest.raises(UnsupportedProblem, match="no scheme bounds each element of float64"):
         gemmlab.matmul(x, x, backend=name, error="componentwise")
-    with pytest.raises(UnsupportedProblem, match="multiplies float32 and float64, not complex128"):
-        gemmlab.matmul(x + 0j, x, backend=name)
+    with pytest.raises(UnsupportedProblem, match="multiplies complex64 by residues: pass scheme='residues'"):
+        gemmlab.matmul(x.astype("c8"), x.astype("c8"), backend=name)
     with gemmlab.trace() as calls:
         gemmlab.matmul(x, x, backend=name)
     assert calls[0].params.items() >= {"scheme": "residues", "moduli": 15}.items()
@@ -81,7 +96,7 @@ def test_what_is_refused_and_traced(place):
 
 
 @needs_compiler
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", swept(["float64", "float32", "complex128"]))
 def test_residues_by_a_matrix_unit_have_the_bits_of_the_cpus(dtype, monkeypatch, tmp_path):
     monkeypatch.setattr("gemmlab._gpu.emulated.launches.has_unit", lambda device, kind: True)
     scheme = Scheme("residues", MODULI[dtype][0])
@@ -91,7 +106,7 @@ def test_residues_by_a_matrix_unit_have_the_bits_of_the_cpus(dtype, monkeypatch,
         layouts = [Layout(0, x) for x in (k, n, n)]
         kernels = tuple(of_residues(scheme, dtype, GemmSize(m, n, k, 1), layouts, workspace, GPU))
         assert [one.name for one in kernels].count("gemm") == 1
-        operands = [on_host.aligned(max(1, count), dtype) for count in (m * k, k * n, m * n)]
+        operands = [on_host.aligned(max(1, count), np.dtype(dtype)) for count in (m * k, k * n, m * n)]
         for place, x in zip(operands, (a, b), strict=False):
             place[: x.size] = x.ravel()
         on_host.start(Launches(kernels, workspace.nbytes), operands, tmp_path)

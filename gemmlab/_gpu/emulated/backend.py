@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,16 +10,18 @@ from gemmlab._backend import ErrorBound, Params
 from gemmlab._emulated import schemes
 from gemmlab._emulated.backend import BySchemes
 from gemmlab._emulated.schemes import UNIT, Scheme
+from gemmlab._errors import UnsupportedProblem
 from gemmlab._gpu import EMULATED
 from gemmlab._gpu.backend import DeviceBackend
 from gemmlab._gpu.batches import GemmSize, Layout
-from gemmlab._gpu.emulated.launches import MOST_ROWS, by_unit, of_parts, of_residues, unit_for
+from gemmlab._gpu.emulated.launches import MOST_ROWS, REAL_OF, by_unit, of_parts, of_residues, unit_for
 from gemmlab._gpu.ladder.numbers import of_both
 from gemmlab._gpu.plans.launches import Launches, Workspace
 from gemmlab._gpu.plans.table import Prepared
-from gemmlab._gpu.runtime import Queue, Runtime
+from gemmlab._gpu.runtime import Device, Queue, Runtime
 from gemmlab._problem import Problem
 
+WORKSPACE_PART, LEAST_EDGE = 4, 256  # of a device's memory; rows and columns of a piece of C
 SLICE = 16  # numbers of k of one instruction
 CUT_OFF = 40  # of half the distance of two numbers: what a unit loses of a slice's largest product, and some more
 
@@ -28,6 +30,7 @@ class EmulatedOnDevice(BySchemes, DeviceBackend):
     """Products of narrow numbers on a device, put together there."""
 
     source = "as cpu-emulated"
+    dtypes = "float32", "float64", *REAL_OF
 
     def __init__(self, runtime: Runtime, selector: str = "") -> None:
         super().__init__(runtime, f"{runtime.name}-{EMULATED}", selector)
@@ -40,6 +43,13 @@ class EmulatedOnDevice(BySchemes, DeviceBackend):
         if max(problem.m, problem.n) > MOST_ROWS:
             return f"{self.name} takes up to {MOST_ROWS} rows and columns of C, not {problem.m} x {problem.n}"
         return super().supports(problem)
+
+    def scheme(self, problem: Problem, params: Params) -> Scheme:
+        """The scheme of a product; complex numbers have residues alone."""
+        found = super().scheme(problem, params)
+        if problem.dtype.kind == "c" and not found.moduli:
+            raise UnsupportedProblem(f"{self.name} multiplies {problem.dtype} by residues: pass scheme='residues'")
+        return found
 
     def instruction(self, scheme: Scheme, problem: Problem) -> str:
         """Which narrow numbers are multiplied, and by what."""
@@ -62,13 +72,37 @@ class EmulatedOnDevice(BySchemes, DeviceBackend):
     def prepared(
         self, queue: Queue, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout]
     ) -> Prepared:
-        scheme, workspace = Scheme(str(params["scheme"]), int(params.get("moduli", 0))), Workspace()
-        first = of_residues if scheme.moduli else of_parts
-        kernels = [
-            launch for batch in range(size.batch)
-            for launch in first(scheme, dtype, size, [x.skip(batch=batch) for x in layouts], workspace, queue.device)
+        scheme = Scheme(str(params["scheme"]), int(params.get("moduli", 0)))
+        pieces = [
+            piece for batch in range(size.batch)
+            for piece in in_pieces(scheme, dtype, size, [x.skip(batch=batch) for x in layouts], queue.device)
         ]  # fmt: skip
-        return queue.prepared(Launches(tuple(kernels), workspace.nbytes))
+        kernels = tuple(launch for piece in pieces for launch in piece.kernels)
+        return queue.prepared(Launches(kernels, max((piece.workspace_bytes for piece in pieces), default=0)))
+
+
+def in_pieces(
+    scheme: Scheme, dtype: str, size: GemmSize, layouts: Sequence[Layout], device: Device
+) -> Iterator[Launches]:
+    """One product, or parts of C one after another where its workspace were a large part of the device's memory.
+
+    An element of C depends on a row of A and a column of B alone, so its bits are the same.
+    """
+    workspace, first = Workspace(), of_residues if scheme.moduli else of_parts
+    kernels = tuple(first(scheme, dtype, size, layouts, workspace, device))
+    m, longest = size.m, max(size.m, size.n)
+    if workspace.nbytes <= device.memory_bytes // WORKSPACE_PART or longest < 2 * LEAST_EDGE:
+        yield Launches(kernels, workspace.nbytes)
+        return
+    a, b, c = layouts
+    half = -(-longest // 2 // LEAST_EDGE) * LEAST_EDGE
+    for begin, end in ((0, half), (half, longest)):
+        if longest == m:
+            part, sides = replace(size, m=end - begin), (a.skip(begin), b, c.skip(begin))
+        else:
+            part = replace(size, n=end - begin)
+            sides = a, replace(b, start=b.start + begin), replace(c, start=c.start + begin)
+        yield from in_pieces(scheme, dtype, part, sides, device)
 
 
 def error_by_unit(scheme: Scheme, k: int) -> ErrorBound:

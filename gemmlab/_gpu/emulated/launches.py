@@ -28,6 +28,7 @@ from gemmlab._gpu.tensor.trial import has_unit
 TILE = (16, 16, 1)
 SCALING, NEIGHBOURS, SPREAD, SPREAD_GROUP = 128, 32, 32, (32, 8, 1)  # as in emulated.cl
 MOST_ROWS = MAX_GROUPS * TILE[1]
+REAL_OF = {"complex64": "float32", "complex128": "float64"}
 MOST_K = 1 << 16  # of one sum of products of residues, which an int holds
 FRACTION_BITS = 50
 OF_PARTS = {"tile_x": 32, "tile_y": 64, "warps_x": 4, "warps_y": 2, "step_bytes": 64, "group_m": 8, "stages": 1}
@@ -40,34 +41,35 @@ def of_residues(
 ) -> Iterator[Launch]:
     """The kernels of one product by residues: on a matrix unit where the device has one for int8."""
     count, (m, n, k) = scheme.moduli, (size.m, size.n, size.k)
-    text, real = _with_moduli(count), NUMBERS[dtype]
-    macros: Defines = {"COUNT": count, "FLOAT64": int(real.itemsize == 8), "REAL": real.c_type}
-    limit = (root_of_half(count) - half_root(k)) ** 2
+    reals = 2 if dtype in REAL_OF else 1  # of a number
+    text, real, products = _with_moduli(count), NUMBERS[REAL_OF.get(dtype, dtype)], (2 * reals - 1) * count
+    macros: Defines = {"COUNT": count, "FLOAT64": int(real.itemsize == 8), "REAL": real.c_type, "REALS": reals}
+    limit = (root_of_half(count) - half_root(reals * k)) ** 2
     exponent = limit.bit_length() - 63
     square = limit >> exponent if exponent >= 0 else limit << -exponent
     scale = [workspace.take(rows, 4) for rows in (m, n)]
     ld = -(-k // VECTOR) * VECTOR
-    bytes_ = [workspace.take(count * rows * ld, 1) for rows in (m, n)]
-    rests = workspace.take(count * m * n, 1)
-    for rows, place, side, of_scale, of_bytes in _sides(size, layouts, scale, bytes_):
+    bytes_ = [workspace.take(products * rows * ld, 1) for rows in (m, n)]
+    rests = workspace.take(products * m * n, 1)
+    for rows, place, side, of_scale, of_bytes in _sides(size, layouts, scale, bytes_, reals):
         numbers = np.int32(rows), np.int32(k), place, *map(np.int64, side)
         found = Place.WORKSPACE, np.int64(of_scale)
         target = *found, Place.WORKSPACE, np.int64(of_bytes), np.int64(ld)
         norm = np.int64(square), np.int32(exponent)
-        yield _along_rows(text, "scales", macros, rows, side, numbers, (*norm, *found))
+        yield _along_rows(text, "scales", macros, rows, side[2] == reals, numbers, (*norm, *found))
         yield _launch(text, "spread", macros, _spread_items(k, rows), SPREAD_GROUP, (*numbers, *target))
     extents = tuple(map(np.int32, (m, n, k)))
     if by_unit(k, device):
         of_a, of_b = Layout(bytes_[0], ld, m * ld), Layout(bytes_[1], ld, n * ld, transposed=True)
         sides = [(Place.WORKSPACE, x) for x in (of_a, of_b, Layout(rests, n, m * n))]
-        params, listed = TENSOR.resolve({}, "gpu"), ", ".join(map(str, MODULI[:count]))
-        yield TENSOR.product(params, RESIDUES, GemmSize(m, n, k, count), sides, device, f"#define MODULI {listed}\n")
+        params, listed = TENSOR.resolve({}, "gpu"), ", ".join(map(str, MODULI[:count] * (products // count)))
+        yield TENSOR.product(params, RESIDUES, GemmSize(m, n, k, products), sides, device, f"#define MODULI {listed}\n")
     else:
         starts = Place.WORKSPACE, *map(np.int64, (*bytes_, ld)), Place.WORKSPACE, np.int64(rests)
-        yield _launch(text, "multiply", macros, (n, m, count), TILE, (*extents, *starts))
+        yield _launch(text, "multiply", macros, (n, m, products), TILE, (*extents, *starts))
     yield _launch(text, "rebuild", macros, (n, m, 1), TILE,
                   (*extents, Place.WORKSPACE, np.int64(rests), Place.WORKSPACE, *map(np.int64, scale),
-                   *_operands(layouts)))  # fmt: skip
+                   *_operands(layouts, reals)))  # fmt: skip
 
 
 def by_unit(k: int, device: Device) -> bool:
@@ -93,7 +95,7 @@ def of_parts(
     for rows, place, side, of_scale, start in _sides(size, layouts, scale, starts):
         numbers = np.int32(rows), np.int32(k), place, *map(np.int64, side)
         found = Place.WORKSPACE, np.int64(of_scale)
-        yield _along_rows(text, "exponents", macros, rows, side, (*numbers,), found)
+        yield _along_rows(text, "exponents", macros, rows, side[2] == 1, numbers, found)
         target = *found, Place.WORKSPACE, np.int64(start), np.int64(ld)
         yield _launch(text, "split", macros, _spread_items(k, rows), SPREAD_GROUP, (*numbers, *target))
     of_parts = Place.WORKSPACE, *map(np.int64, (*starts, ld))
@@ -141,19 +143,24 @@ def _by_unit(
 Side = tuple[int, Place, tuple[int, int, int], int, int]
 
 
-def _sides(size: GemmSize, layouts: Sequence[Layout], scale: Sequence[int], spread: Sequence[int]) -> Iterator[Side]:
-    """A by rows and B by columns: how many, whose memory, its start, the steps along and across, and two workspaces."""
+def _sides(
+    size: GemmSize, layouts: Sequence[Layout], scale: Sequence[int], spread: Sequence[int], reals: int = 1
+) -> Iterator[Side]:
+    """A by rows and B by columns: how many, whose memory, its start, the steps along and across, and two workspaces.
+
+    Start and steps are in reals, of which a number has so many.
+    """
     a, b, _ = layouts
-    yield size.m, Place.A, (a.start, a.ld, 1), scale[0], spread[0]
-    yield size.n, Place.B, (b.start, 1, b.ld), scale[1], spread[1]
+    yield size.m, Place.A, (a.start * reals, a.ld * reals, reals), scale[0], spread[0]
+    yield size.n, Place.B, (b.start * reals, reals, b.ld * reals), scale[1], spread[1]
 
 
 def _along_rows(
-    text: str, name: str, macros: Defines, rows: int, side: tuple[int, int, int], numbers: tuple[Argument, ...],
+    text: str, name: str, macros: Defines, rows: int, in_memory: bool, numbers: tuple[Argument, ...],
     more: tuple[Argument, ...],
 ) -> Launch:  # fmt: skip
-    """A kernel whose work-groups go along rows: of rows that lie beside each other, along several at once."""
-    at_once = 1 if side[2] == 1 else NEIGHBOURS
+    """A kernel whose work-groups go along rows: of rows that are none in memory, but lie side by side, several."""
+    at_once = 1 if in_memory else NEIGHBOURS
     items = -(-rows // at_once) * SCALING, 1, 1
     return _launch(text, name, macros, items, (SCALING, 1, 1), (*numbers, np.int32(at_once), *more))
 
@@ -163,10 +170,10 @@ def _spread_items(k: int, rows: int) -> tuple[int, int, int]:
     return k, -(-rows // SPREAD) * SPREAD_GROUP[1], 1
 
 
-def _operands(layouts: Sequence[Layout]) -> Iterator[Argument]:
+def _operands(layouts: Sequence[Layout], reals: int = 1) -> Iterator[Argument]:
     """A, B and C: memory, start, leading dimension."""
     for place, x in zip((Place.A, Place.B, Place.C), layouts, strict=True):
-        yield from (place, np.int64(x.start), np.int64(x.ld))
+        yield from (place, np.int64(x.start * reals), np.int64(x.ld * reals))
 
 
 def _launch(

@@ -9,7 +9,7 @@
 // infinities or NaN are marked by `scales`, and multiplied plainly by `rebuild`.
 //
 // The host says FLOAT64 (0 or 1), COUNT (of moduli), MODULI and FRACTIONS (lists of COUNT numbers), WEIGHTS (a list of
-// COUNT times 6 limbs), WHOLE (6 limbs of the product of all moduli). A limb has 32 bits. FRACTIONS are weights over
+// COUNT times 6 limbs), REALS (2 of complex numbers, else 1), WHOLE (6 limbs of the product of all moduli). A limb has 32 bits. FRACTIONS are weights over
 // that product, times 2^50.
 
 typedef REAL real;
@@ -28,6 +28,8 @@ typedef REAL real;
 #define AS_REAL(x) as_float((uint)(x))
 #endif
 #define LIMBS 6
+// Of complex numbers residues have three planes for each modulus: of real parts, of imaginary parts, and of their sums.
+#define PLANES (2 * REALS - 1)
 #define NORM_BITS 15
 #define SPECIAL (-0x7fffffff) // the scale of a row with infinities or NaN
 #define SCALING 128           // work-items of a work-group of scales
@@ -49,7 +51,7 @@ int is_special(const real x) { return ((int)(BITS_OF(x) >> MANTISSA) & EXPONENTS
 
 int length_of(const ulong x) { return x ? 64 - (int)clz(x) : 0; }
 
-// Rows, each of so many numbers `across` apart, `along` from row to row: the scale of each. `square` are the highest 63
+// Rows, each of so many numbers `across` reals apart, `along` from row to row: the scale of each. `square` are the highest 63
 // bits of the limit of a norm, squared, and `exponent` the power of two that they are to be multiplied by.
 //
 // A work-group takes `at_once` rows, and each of its work-items a part of one of them: so that neighbours read neighbours.
@@ -60,12 +62,12 @@ __kernel void scales(const int rows, const int numbers, __global const real *x, 
     __local int tops[SCALING], specials[SCALING];
     __local ulong sums[SCALING];
     const int item = get_local_id(0), row = get_group_id(0) * at_once + item % at_once, step = SCALING / at_once;
-    const int first = item / at_once, end = row < rows ? numbers : 0;
+    const int first = item / at_once, end = row < rows ? REALS * numbers : 0;
     const __global real *of_row = x + start + row * along;
     ulong mantissa, squares = 0;
     int top = LOWEST - 1, special = 0;
     for (int p = first; p < end; p += step) {
-        const real number = of_row[p * across];
+        const real number = of_row[p / REALS * across + p % REALS];
         const int low = parts_of(number, &mantissa);
         special |= is_special(number);
         if (mantissa)
@@ -80,7 +82,7 @@ __kernel void scales(const int rows, const int numbers, __global const real *x, 
     }
     // Elements are rounded up to 15 bits of the row's largest.
     for (int p = first; p < end; p += step) {
-        const int shift = parts_of(of_row[p * across], &mantissa) + NORM_BITS - top;
+        const int shift = parts_of(of_row[p / REALS * across + p % REALS], &mantissa) + NORM_BITS - top;
         ulong element = mantissa != 0;
         if (shift >= 0)
             element = mantissa << shift;
@@ -117,34 +119,44 @@ int residue_of(const ulong mantissa, const int shift, const int modulus)
     return (int)((whole + (low > middle || (low == middle && whole % 2))) % modulus);
 }
 
-// A tile of numbers comes to local memory along the axis in which they lie in memory (`across` 1: in a row), and is
+// A tile of numbers comes to local memory along the axis in which they lie in memory (`across` least: in a row), and is
 // taken from there along rows, as residues lie.
 __kernel void spread(const int rows, const int numbers, __global const real *x, const long start, const long along,
                      const long across, __global const int *scale, const long scale_start, __global signed char *residues,
                      const long residues_start, const long ld)
 {
-    __local real tile[SPREAD][SPREAD + 1];
+    __local real tile[REALS][SPREAD][SPREAD + 1];
     const int across_x = get_local_id(0), first_y = get_local_id(1), height = get_local_size(1);
-    const int p0 = get_group_id(0) * SPREAD, row0 = get_group_id(1) * SPREAD, in_rows = across == 1;
+    const int p0 = get_group_id(0) * SPREAD, row0 = get_group_id(1) * SPREAD, in_rows = across == REALS;
     for (int y = first_y; y < SPREAD; y += height) {
         const int row = row0 + (in_rows ? y : across_x), p = p0 + (in_rows ? across_x : y);
         if (row < rows && p < numbers)
-            tile[in_rows ? y : across_x][in_rows ? across_x : y] = x[start + row * along + p * across];
+            for (int i = 0; i < REALS; i++)
+                tile[i][in_rows ? y : across_x][in_rows ? across_x : y] = x[start + row * along + p * across + i];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int y = first_y; y < SPREAD; y += height) {
         const int row = row0 + y, p = p0 + across_x;
         if (row >= rows || p >= numbers)
             continue;
-        const real number = tile[y][across_x];
-        ulong mantissa;
-        const int low = parts_of(number, &mantissa), power = scale[scale_start + row];
+        const int power = scale[scale_start + row];
+        __global signed char *to = residues + residues_start + row * ld + p;
+        const long plane = rows * ld;
         #pragma unroll
         for (int l = 0; l < COUNT; l++) {
-            int rest = power == SPECIAL ? 0 : residue_of(mantissa, low + power, moduli[l]);
-            if (rest && BITS_OF(number) >> (8 * sizeof(real) - 1))
-                rest = moduli[l] - rest;
-            residues[residues_start + ((long)l * rows + row) * ld + p] = rest > (moduli[l] - 1) / 2 ? rest - moduli[l] : rest;
+            int sum = 0;
+            for (int i = 0; i < REALS; i++) {
+                ulong mantissa;
+                const int low = parts_of(tile[i][y][across_x], &mantissa);
+                int rest = power == SPECIAL ? 0 : residue_of(mantissa, low + power, moduli[l]);
+                if (rest && BITS_OF(tile[i][y][across_x]) >> (8 * sizeof(real) - 1))
+                    rest = moduli[l] - rest;
+                rest = rest > (moduli[l] - 1) / 2 ? rest - moduli[l] : rest;
+                to[(i * COUNT + l) * plane] = rest;
+                sum += rest;
+            }
+            if (REALS == 2)
+                to[(2 * COUNT + l) * plane] = sum > 127 ? sum - moduli[l] : sum < -128 ? sum + moduli[l] : sum;
         }
     }
 }
@@ -157,13 +169,14 @@ __kernel void multiply(const int m, const int n, const int k, __global const sig
         return;
     const __global signed char *a = bytes + a_start + ((long)l * m + i) * ld;
     const __global signed char *b = bytes + b_start + ((long)l * n + j) * ld;
+    const int modulus = moduli[l % COUNT];
     int rest = 0;
     for (int first = 0; first < k; first += BLOCK) {
         const int end = min(BLOCK, k - first);
         uint sum = 0; // it may wrap for 256, which divides 2^32
         for (int p = 0; p < end; p++)
             sum += (uint)((int)a[p] * (int)b[p]);
-        rest = (rest + (int)sum % moduli[l] + moduli[l]) % moduli[l];
+        rest = (rest + (int)sum % modulus + modulus) % modulus;
         a += end;
         b += end;
     }
@@ -205,29 +218,19 @@ __constant const long fractions[COUNT] = {FRACTIONS};
 __constant const long weights[COUNT * LIMBS] = {WEIGHTS};
 __constant const long whole[LIMBS] = {WHOLE};
 
-__kernel void rebuild(const int m, const int n, const int k, __global const uchar *rests, const long rests_start,
-                      __global const int *scale, const long rows_start, const long columns_start,
-                      __global const real *a, const long a_start, const long lda,
-                      __global const real *b, const long b_start, const long ldb,
-                      __global real *c, const long c_start, const long ldc)
+// The number of residues, or the real (0) or imaginary (1) part of it, times 2^exponent; `plane` from plane to plane.
+real number_of(const __global uchar *rests, const long plane, const int imaginary, const int exponent)
 {
-    const int j = get_global_id(0), i = get_global_id(1);
-    if (i >= m || j >= n)
-        return;
-    const int of_row = scale[rows_start + i], of_column = scale[columns_start + j];
-    __global real *result = c + c_start + i * ldc + j;
-    if (of_row == SPECIAL || of_column == SPECIAL) {
-        real sum = 0;
-        for (int p = 0; p < k; p++)
-            sum += a[a_start + i * lda + p] * b[b_start + p * ldb + j];
-        *result = sum;
-        return;
-    }
     long sums[LIMBS], quotient = (long)1 << 49;
     for (int w = 0; w < LIMBS; w++)
         sums[w] = 0;
     for (int l = 0; l < COUNT; l++) {
-        const long rest = rests[rests_start + ((long)l * m + i) * n + j];
+        long rest = rests[l * plane];
+        if (REALS == 2) {
+            const int first = rests[l * plane], second = rests[(COUNT + l) * plane];
+            const int both = imaginary ? rests[(2 * COUNT + l) * plane] - first - second : first - second;
+            rest = (both + 2 * moduli[l]) % moduli[l];
+        }
         quotient += rest * fractions[l];
         for (int w = 0; w < LIMBS; w++)
             sums[w] += rest * weights[l * LIMBS + w];
@@ -247,5 +250,35 @@ __kernel void rebuild(const int m, const int n, const int k, __global const ucha
         limbs[w] = limb & 0xffffffff;
         carry = negative ? limb >> 32 : 0;
     }
-    *result = rounded(limbs, -(of_row + of_column), negative);
+    return rounded(limbs, exponent, negative);
+}
+
+__kernel void rebuild(const int m, const int n, const int k, __global const uchar *rests, const long rests_start,
+                      __global const int *scale, const long rows_start, const long columns_start,
+                      __global const real *a, const long a_start, const long lda,
+                      __global const real *b, const long b_start, const long ldb,
+                      __global real *c, const long c_start, const long ldc)
+{
+    const int j = get_global_id(0), i = get_global_id(1);
+    if (i >= m || j >= n)
+        return;
+    const int of_row = scale[rows_start + i], of_column = scale[columns_start + j];
+    __global real *result = c + c_start + i * ldc + REALS * j;
+    if (of_row == SPECIAL || of_column == SPECIAL) {
+        real sums[2] = {0, 0};
+        for (int p = 0; p < k; p++) {
+            const __global real *x = a + a_start + i * lda + REALS * p, *y = b + b_start + p * ldb + REALS * j;
+            if (REALS == 2) {
+                sums[0] += x[0] * y[0] - x[REALS - 1] * y[REALS - 1];
+                sums[1] += x[0] * y[REALS - 1] + x[REALS - 1] * y[0];
+            } else {
+                sums[0] += x[0] * y[0];
+            }
+        }
+        for (int part = 0; part < REALS; part++)
+            result[part] = sums[part];
+        return;
+    }
+    for (int part = 0; part < REALS; part++)
+        result[part] = number_of(rests + rests_start + (long)i * n + j, (long)m * n, part, -(of_row + of_column));
 }

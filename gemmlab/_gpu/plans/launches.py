@@ -20,7 +20,8 @@ MAX_GROUPS = 65535  # CUDA's limit on the y and z dimensions of a grid
 ALIGNMENT = 256  # bytes
 COPY_GROUP = (32, 8, 1)
 CLEAR_GROUP = 256
-COPIED_AS = {1: "char", 2: "short", 4: "int", 8: "long"}  # by bytes: no kernel may assign a half without cl_khr_fp16
+# What a number is copied as, by its bytes: no kernel may assign a half without cl_khr_fp16.
+COPIED_AS = {1: "char", 2: "short", 4: "int", 8: "long", 16: "uint4"}
 
 Groups: TypeAlias = tuple[int, int, int]  # work-groups or work-items, for each dimension
 
