@@ -1,4 +1,4 @@
-"""A program that only knows NumPy, bench/transformer.py, has every product from the backend that one line asks for."""
+"""A program that only knows NumPy, bench/programs/transformer.py, has every product from the backend that it names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AVAILABLE = [name for name, info in gemmlab.backends().items() if info.available
 
 @pytest.fixture(scope="module")
 def program():
-    spec = importlib.util.spec_from_file_location("transformer", ROOT / "bench" / "transformer.py")
+    spec = importlib.util.spec_from_file_location("transformer", ROOT / "bench" / "programs" / "transformer.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

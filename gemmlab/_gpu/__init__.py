@@ -54,6 +54,8 @@ class Source(Protocol):
 
 
 EMULATED = "emulated"  # the rung of products out of narrow ones, on every runtime
+OF_UNITS = "float16", "bfloat16", "int8", "float64"  # what a family's name gives to matrix units
+LEAST_OF_UNITS = 64  # extents, that fill some of a tile
 TENSOR = "tensor"  # the rung of matrix units, on every runtime, though few devices have them
 VENDORS = {"opencl": "clblast", "sycl": "onemkl", "cuda": "cublas"}
 
@@ -197,6 +199,12 @@ def choose_rung(runtime: str, device: Device, dtype: str, m: int, n: int, k: int
     """The rung that a runtime's family name selects for one product, and why: the fastest that can run it."""
     kind = "cpu" if device.kind == "cpu" else "gpu"
     reasons: list[str] = []
+    if device.compute_capability is not None and dtype in OF_UNITS and min(m, n, k) >= LEAST_OF_UNITS:
+        from gemmlab._gpu.tensor import trial
+
+        if trial.has_unit(device, dtype):
+            return TENSOR, f"{runtime}-{TENSOR} multiplies {dtype} by the matrix unit of {device.label}"
+        reasons.append(f"not {runtime}-{TENSOR}: {device.label} has no matrix unit for {dtype}")
     for name in FASTEST[kind]:
         rung = RUNGS[RUNG_NAMES.index(name)].on(kind)
         if dtype in NUMBERS and dtype not in rung.dtypes:

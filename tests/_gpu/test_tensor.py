@@ -16,6 +16,7 @@ from recorded_kernel import needs_compiler
 from sweeps import swept
 
 import gemmlab
+from gemmlab._gpu import choose_rung
 from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.cuda import Cuda, CudaQueue, compiled_for
 from gemmlab._gpu.plans.launches import Launch, Place
@@ -205,6 +206,19 @@ def test_a_product_of_host_arrays(dtype, cuda_tensor):
         problem = Problem.from_call(a, b, dtype=wide)
         backend.gemm(problem, **SMALL).wait()
         assert np.array_equal(problem.out, exact.astype(wide))
+
+
+@needs_compiler
+def test_a_familys_name_takes_the_unit_where_a_device_has_it(cuda_tensor, monkeypatch):
+    backend, _ = cuda_tensor
+    for dtype in ("float16", "float64", "int8"):
+        assert choose_rung("cuda", backend.device, dtype, 300, 300, 300)[0] == "tensor"
+        assert choose_rung("cuda", backend.device, dtype, 300, 300, 30)[0] == "tuned"
+    assert choose_rung("cuda", backend.device, "float32", 300, 300, 300)[0] == "tuned"
+    monkeypatch.setattr(trial, "has_unit", lambda device, kind: False)
+    rung, why = choose_rung("cuda", backend.device, "float64", 300, 300, 300)
+    assert rung == "tuned"
+    assert "not cuda-tensor: NVIDIA H200 has no matrix unit for float64" in why
 
 
 def test_float32_wants_its_precision_said(cuda_tensor):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_int, c_ssize_t, c_void_p
 from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,10 @@ def spread(rows: NDArray[Any], squares: Ints, count: int, threads: int) -> tuple
     """
     parts = 2 if rows.dtype.kind == "c" else 1
     size = rows.dtype.itemsize // parts
-    scales, found = np.empty(rows.shape[0], np.int64), np.empty((2 * parts - 1, count, *rows.shape), np.int8)
+    shape = 2 * parts - 1, count, *rows.shape
+    if prod(shape) > np.iinfo(np.intp).max:
+        raise MemoryError(f"no memory for residues of {rows.shape[0]} x {rows.shape[1]} numbers")
+    scales, found = np.empty(rows.shape[0], np.int64), np.empty(shape, np.int8)
     moduli = np.array(MODULI[:count], np.int32)
     arrays = (x.ctypes.data for x in (squares, moduli, scales, found))
     steps = [step // size for step in rows.strides]

@@ -1,6 +1,6 @@
 """An existing program with emulated products: a blocked Cholesky factorization, its time and its residual.
 
-    python bench/cholesky.py [--backend cpu-emulated] [--plain cpu-packed] [--sizes 1024,2048] [--rounds 5]
+    python bench/programs/cholesky.py [--backend cpu-emulated] [--plain cpu-packed] [--sizes 1024,2048] [--rounds 5]
 
 The program knows only NumPy. Its updates, which are nearly all of its work, go through gemmlab where its matrix is
 `gemmlab.asarray`; `gemmlab.use` says by which backend. Times are medians of interleaved rounds.

@@ -1,6 +1,7 @@
 """A block of a transformer, written for NumPy alone, under each backend by one line.
 
-    python bench/transformer.py [--batch 2] [--tokens 128] [--width 256] [--heads 4] [--dtype float32] [NAME ...]
+    python bench/programs/transformer.py [--batch 2] [--tokens 128] [--width 256] [--heads 4] [--dtype float32]
+                                         [NAME ...]
 
 `block` knows nothing of gemmlab: it multiplies by `@`, numpy.dot, numpy.einsum and numpy.tensordot. Its weights are
 passed through `gemmlab.asarray`, so that the backend of `gemmlab.use` computes its products. The table has the time of
