@@ -18,7 +18,8 @@ from sweeps import swept
 import gemmlab
 from gemmlab._gpu import choose_rung
 from gemmlab._gpu.batches import GemmSize, Layout
-from gemmlab._gpu.cuda import Cuda, CudaQueue, compiled_for
+from gemmlab._gpu.cuda import Cuda, CudaQueue, compile_source
+from gemmlab._gpu.kernels import kernel_text
 from gemmlab._gpu.plans.launches import Launch, Place
 from gemmlab._gpu.tensor import trial
 from gemmlab._gpu.tensor.backend import TensorBackend
@@ -30,6 +31,7 @@ DTYPES = {"bfloat16": np.dtype(ml_dtypes.bfloat16), TF32: np.dtype(np.float32)}
 DEVICE = SimpleNamespace(
     compute_capability=90, label="a GPU", group_limit=1024, most_local_bytes=232448, local_bytes=49152
 )
+ROWS = Layout(0, 3072), Layout(0, 3072), Layout(0, 3072)
 KINDS = ["float16", *(kind for kind in NUMBERS if kind != "float16")]
 LARGEST = 8  # of the whole numbers that are multiplied
 PRODUCTS = 3  # of each build
@@ -47,7 +49,7 @@ def drawn_params():
             "tile_x": int(RNG.choice([32, 64])), "tile_y": int(RNG.choice([16, 32])),
             "warps_x": int(RNG.choice([1, 2])), "warps_y": int(RNG.choice([1, 2])),
             "step_bytes": int(RNG.choice([64, 128])),
-            "stages": int(RNG.integers(2, 5)), "group_m": int(RNG.integers(1, 4)),
+            "stages": int(RNG.integers(2, 5)), "group_m": int(RNG.integers(1, 4)), "shares": int(RNG.integers(1, 9)),
         }  # fmt: skip
         if all(TENSOR.refusal(params, kind, DEVICE) is None for kind in KINDS):
             return params
@@ -108,6 +110,7 @@ def test_products_of_whole_numbers_are_exact(kind, tmp_path):
 )
 def test_a_race_is_seen(of_text, instead, tmp_path):
     params = {"tile_x": 32, "tile_y": 32, "warps_x": 2, "warps_y": 2, "step_bytes": 64, "stages": 3, "group_m": 1}
+    params["shares"] = 1
     with pytest.raises(AssertionError):
         check("float16", params, (False, True), tmp_path, lambda text: text.replace(of_text, instead))
 
@@ -117,14 +120,16 @@ def nvrtc():
     return nvrtc_here()
 
 
-@pytest.mark.parametrize("capability", [80, 90])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "capability"),
+    [("float16", 90), *((kind, 80) for kind in ("bfloat16", "int8 into int32", TF32, "float64")), ("float64", 90)],
+)
 def test_it_compiles_to_the_instructions_that_are_meant(kind, capability, nvrtc):
     params, n = TENSOR.resolve({}, "gpu"), 256
     layouts = [Layout(0, n), Layout(0, n, transposed=True), Layout(0, n)]
     device = SimpleNamespace(**{**vars(DEVICE), "compute_capability": capability})
     (launch,) = TENSOR.launches(params, kind, GemmSize(n, n, n, 1), layouts, device)
-    ptx, _ = compiled_for(f"sm_{capability}", launch.text, launch.macros)
+    ptx = compile_source(kernel_text("common/cuda.h") + launch.text, launch.macros, f"compute_{capability}").decode()
     shape, numbers = {
         "float16": ("m16n8k16", "f32.f16.f16.f32"), "bfloat16": ("m16n8k16", "f32.bf16.bf16.f32"),
         "int8": ("m16n8k32", "s32.s8.s8.s32"), TF32: ("m16n8k8", "f32.tf32.tf32.f32"),
@@ -244,6 +249,15 @@ def test_a_unit_that_gives_zeros_is_refused(cuda_tensor, monkeypatch):
     a = np.ones((4, 4), np.float16)
     with pytest.raises(gemmlab.UnsupportedProblem, match="use cuda-tuned"):
         backend.gemm(Problem.from_call(a, a))
+
+
+def test_tiles_that_fill_no_wave_are_shared():
+    usual = TENSOR.resolve({}, "gpu")
+    assert TENSOR.shares_for(usual, "float16", GemmSize(4096, 4096, 4096, 1), 132) == 1  # 512 tiles: nearly four waves
+    assert TENSOR.shares_for(usual, "float16", GemmSize(3072, 3072, 3072, 1), 132) == 132  # 288 tiles: 2.2 waves
+    assert TENSOR.shares_for(usual, "float16", GemmSize(256, 256, 256, 1), 132) == 1
+    launches = TENSOR.launches({**usual, "shares": 132}, "float16", GemmSize(3072, 3072, 3072, 1), ROWS, DEVICE)
+    assert [launch.name for launch in launches] == ["gemm", "add_shares"]
 
 
 def test_what_a_device_cannot_hold_is_refused():

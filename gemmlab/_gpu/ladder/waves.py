@@ -60,8 +60,11 @@ class Schedule:
         return -(-self.whole // at_a_time) * self.steps + -(-self.shares // at_a_time) * shared
 
 
-def shares_for(tiles: int, k: int, at_a_time: int) -> int:
-    """How many work-groups share tiles that are `k` deep, where a device holds so many at a time; 1: none do."""
-    shares = min(at_a_time, tiles * k // LEAST_DEPTH)
+def shares_for(tiles: int, k: int, at_a_time: int, least: int = LEAST_DEPTH) -> int:
+    """How many work-groups share tiles that are `k` deep, where a device holds so many at a time; 1: none do.
+
+    A share is at least so deep, and sharing saves at least as much.
+    """
+    shares = min(at_a_time, tiles * k // least)
     saved = Schedule.of(tiles, k, 1).depth(at_a_time) - Schedule.of(tiles, k, shares).depth(at_a_time)
-    return shares if saved >= LEAST_DEPTH else 1
+    return shares if saved >= least else 1

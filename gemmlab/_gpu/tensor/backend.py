@@ -11,6 +11,7 @@ from gemmlab._backend import Availability, ErrorBound, Param, Params
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._gpu.backend import RungBackend
 from gemmlab._gpu.batches import GemmSize, Layout
+from gemmlab._gpu.ladder.numbers import into
 from gemmlab._gpu.plans.table import Prepared
 from gemmlab._gpu.runtime import Queue, Runtime
 from gemmlab._gpu.tensor import trial
@@ -50,6 +51,10 @@ class TensorBackend(RungBackend):
             instead = f"pass that, or use {self.runtime.name}-tuned"
             raise UnsupportedProblem(f"{self.name} multiplies float32 with precision='tf32' alone: {instead}")
         found = super().resolve(problem, {name: x for name, x in params.items() if name != PRECISION.name})
+        kind = TF32 if precision else into(dtype, problem.dtype.name)
+        if not found["shares"]:
+            size, device = GemmSize(problem.m, problem.n, problem.k, problem.batch), self._queue_for(problem).device
+            found = {**found, "shares": TENSOR.shares_for(found, kind, size, device.compute_units)}
         return {**found, PRECISION.name: precision} if precision else found
 
     def prepared(

@@ -15,6 +15,8 @@ import numpy as np
 from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.kernels import kernel_text
 from gemmlab._gpu.ladder.rung import OPERANDS, Defines, Rung, choice, count, local_limit
+from gemmlab._gpu.ladder.tuned import GROUP_M, SHARES
+from gemmlab._gpu.ladder.waves import Schedule, shares_for
 from gemmlab._gpu.plans.launches import (
     COPIED_AS,
     MAX_GROUPS,
@@ -35,6 +37,7 @@ Params: TypeAlias = Mapping[str, int]
 WARP, VECTOR = 32, 16  # work-items; bytes that are copied at once
 LEAST_CAPABILITY = 80  # of the instructions
 TURNED = 32  # rows and columns of a tile that is transposed in local memory
+LEAST_SHARE_BYTES = 1024  # of k: a share is as deep, and sharing saves as much; else a second launch costs more
 MAX_REGISTERS = 192  # of sums, of a work-item: more would be spilled
 
 
@@ -116,7 +119,33 @@ class Tensor(Rung):
             if not _fits(sides[i][1], itemsize, along_k=_lies_along_k(sides[i][1], i)):
                 sides[i], copied = _copied(sides[i], i, (size.batch, *shape), itemsize, workspace)
                 kernels += copied
-        return Launches((*kernels, self.product(params, dtype, size, sides, device)), workspace.nbytes)
+        whole, schedule = self.product(params, dtype, size, sides, device), self.schedule(params, dtype, size)
+        if not schedule.shares:
+            return Launches((*kernels, whole), workspace.nbytes)
+        columns, rows = block(params, self.numbers[dtype].sum_size)
+        sums = workspace.take(2 * schedule.shares * columns * rows, self.numbers[dtype].sum_size)
+        counts = *map(np.int32, (schedule.tiles, schedule.whole, schedule.shares)), Place.WORKSPACE, np.int64(sums)
+        shared = replace(
+            whole, macros={**whole.macros, "EVEN_WAVES": 1}, arguments=(*whole.arguments, *counts),
+            groups=(schedule.groups, 1, 1),
+        )  # fmt: skip
+        adding = schedule.shared * params["tile_y"] // 16, 1, 1
+        added = replace(shared, name="add_shares", groups=adding, local_bytes=0)
+        return Launches((*kernels, shared, added), workspace.nbytes)
+
+    def schedule(self, params: Params, kind: str, size: GemmSize) -> Schedule:
+        """Which work-groups compute what."""
+        step = params["step_bytes"] // self.numbers[kind].itemsize
+        return Schedule.of(self._tiles(params, kind, size), -(-size.k // step), params["shares"])
+
+    def shares_for(self, params: Params, kind: str, size: GemmSize, compute_units: int) -> int:
+        """How many work-groups share the tiles of C that fill no wave, if `shares` is to be chosen."""
+        least = LEAST_SHARE_BYTES // self.numbers[kind].itemsize
+        return shares_for(self._tiles(params, kind, size), size.k, self.at_a_time(params, compute_units), least)
+
+    def _tiles(self, params: Params, kind: str, size: GemmSize) -> int:
+        columns, rows = block(params, self.numbers[kind].sum_size)
+        return -(-size.m // rows) * -(-size.n // columns) * size.batch
 
     def product(
         self, params: Params, kind: str, size: GemmSize, sides: Sequence[Side], device: Device, before: str = ""
@@ -126,10 +155,9 @@ class Tensor(Rung):
         macros = self.defines(params, kind) | {
             "A_ALONG_K": int(_lies_along_k(a, 0)), "B_ALONG_K": int(_lies_along_k(b, 1)),
             "PAIRS": int(not any(x % 2 for x in (c.start, c.ld, c.batch_stride))),
-            "CAPABILITY": device.compute_capability or LEAST_CAPABILITY,
+            "CAPABILITY": device.compute_capability or LEAST_CAPABILITY, "EVEN_WAVES": 0,
         }  # fmt: skip
-        columns, rows = block(params, self.numbers[kind].sum_size)
-        groups = -(-size.m // rows) * -(-size.n // columns) * size.batch, 1, 1
+        groups = self._tiles(params, kind, size), 1, 1
         arguments = [*map(np.int32, (size.m, size.n, size.k))]
         for side in sides:
             arguments += arguments_of(*side)
@@ -189,10 +217,12 @@ TENSOR = Tensor(
      count("warps_y", "warps of a work-group along a column of C", 1, 2, 4),
      choice("step_bytes", "bytes of k of a row of a tile in local memory", 64, 128),
      count("stages", "tiles in local memory, of each operand: all but one are on their way", 2, 3, 4, 5),
-     count("group_m", "tiles of C that groups compute down a column of C, before the next", 4, 8, 16)),
-    {"gpu": {"tile_x": 64, "tile_y": 64, "warps_x": 4, "warps_y": 2, "step_bytes": 64, "stages": 4, "group_m": 8}},
+     GROUP_M, SHARES),
+    {"gpu": {"tile_x": 64, "tile_y": 64, "warps_x": 4, "warps_y": 2, "step_bytes": 64, "stages": 4, "group_m": 8,
+             "shares": 0}},
     group=group, block=block, model=traffic, demand=no_unit,
     over={"tuned": "multiplies by matrix units"},
-    dtypes=("float16", "bfloat16", "int8", "float32", "float64"), numbers=NUMBERS, kept=("group_m",),
+    dtypes=("float16", "bfloat16", "int8", "float32", "float64"), numbers=NUMBERS, kept=("group_m", "shares"),
+    for_parts={"shares": 1},
     files=("common/units.h", "common/tile_order.h", "common/unit_tiles.h", "tensor.cl"),
 )  # fmt: skip

@@ -16,7 +16,9 @@ from gemmlab._gpu.runtime import Device
 from gemmlab._gpu.tensor.kinds import TF32
 from gemmlab._gpu.tensor.rung import TENSOR, no_unit
 
-SMALLEST = {"tile_x": 32, "tile_y": 16, "warps_x": 1, "warps_y": 1, "step_bytes": 64, "stages": 2, "group_m": 1}
+SMALLEST = {
+    "tile_x": 32, "tile_y": 16, "warps_x": 1, "warps_y": 1, "step_bytes": 64, "stages": 2, "group_m": 1, "shares": 1,
+}  # fmt: skip
 M, N, K = 16, 16, 64
 LARGEST = 4  # of the whole numbers that are multiplied: every kind of product is exact
 

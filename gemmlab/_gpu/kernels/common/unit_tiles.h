@@ -121,33 +121,40 @@ stored_c result_of(const real x, const int product)
 #endif
 }
 
-// Write this warp's part of a block of C, of which so many rows and columns are left: two neighbours at once where the
-// host says that they are aligned (PAIRS), as a PAIR.
+// Write 16 rows of this warp's part of a block of C, of which so many rows and columns are left: two neighbours at once
+// where the host says that they are aligned (PAIRS), as a PAIR.
+void write_rows(__global stored_c *block, const long ldc, real c[TILES_X][4], const int y, const int rows,
+                const int columns, const int product)
+{
+    const int first_y = WARP_NUMBER / WARPS_X * TILE_Y + y * 16 + LANE / 4;
+    const int first_x = WARP_NUMBER % WARPS_X * TILE_X + LANE % 4 * 2;
+    #pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+        const int row = first_y + i * 4;
+        if (row >= rows)
+            continue;
+        #pragma unroll
+        for (int x = 0; x < TILES_X; x++) {
+            const int left = columns - first_x - x * 8;
+            __global stored_c *to = block + row * ldc + first_x + x * 8;
+            const stored_c both[2] ALIGNED = {result_of(c[x][i], product), result_of(c[x][i + 1], product)};
+            if (PAIRS && left > 1) {
+                *(__global PAIR *)to = *(const PAIR *)both;
+                continue;
+            }
+            if (left > 0)
+                to[0] = both[0];
+            if (left > 1)
+                to[1] = both[1];
+        }
+    }
+}
+
+// All of it.
 void write_tile(__global stored_c *block, const long ldc, real c[TILES_Y][TILES_X][4], const int rows, const int columns,
                 const int product)
 {
-    const int first_y = WARP_NUMBER / WARPS_X * TILE_Y + LANE / 4;
-    const int first_x = WARP_NUMBER % WARPS_X * TILE_X + LANE % 4 * 2;
     #pragma unroll
     for (int y = 0; y < TILES_Y; y++)
-        #pragma unroll
-        for (int i = 0; i < 4; i += 2) {
-            const int row = first_y + y * 16 + i * 4;
-            if (row >= rows)
-                continue;
-            #pragma unroll
-            for (int x = 0; x < TILES_X; x++) {
-                const int left = columns - first_x - x * 8;
-                __global stored_c *to = block + row * ldc + first_x + x * 8;
-                const stored_c both[2] ALIGNED = {result_of(c[y][x][i], product), result_of(c[y][x][i + 1], product)};
-                if (PAIRS && left > 1) {
-                    *(__global PAIR *)to = *(const PAIR *)both;
-                    continue;
-                }
-                if (left > 0)
-                    to[0] = both[0];
-                if (left > 1)
-                    to[1] = both[1];
-            }
-        }
+        write_rows(block, ldc, c[y], y, rows, columns, product);
 }
