@@ -18,7 +18,7 @@ from gemmlab._errors import BackendUnavailable, DeviceError
 from gemmlab._gpu import cuda as module
 from gemmlab._gpu import runtime
 from gemmlab._gpu.backend import RungBackend
-from gemmlab._gpu.batches import GemmSize, Operand
+from gemmlab._gpu.batches import GemmSize, Layout, Operand
 from gemmlab._gpu.cuda import Cuda, CudaQueue, compile_source
 from gemmlab._gpu.kernels import kernel_text
 from gemmlab._gpu.ladder.rung import row_major
@@ -80,6 +80,19 @@ def test_the_copy_compiles(real, nvrtc):
 def test_the_clearing_compiles(nvrtc):
     text = kernel_text("common/cuda.h") + kernel_text("common/clear.cl")
     assert b".entry clear(" in compile_source(text, {}, "compute_90")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_matrix_by_a_vector_reads_it_in_vectors(dtype, transposed, nvrtc):
+    rung = RUNGS[RUNG_NAMES.index("tuned")]
+    layouts = Layout(0, 256, 0, transposed), Layout(0, 1), Layout(0, 1)
+    params = {**rung.resolve({}, "gpu"), "shares": 2}
+    launches = rung.launches(params, dtype, GemmSize(256, 1, 256, 1), layouts, H100)
+    assert [one.name for one in launches] == ["multiply_vector", "add_slices"]
+    for one in launches:
+        ptx = compile_source(kernel_text("common/cuda.h") + one.text, one.macros, "compute_80").decode()
+        assert re.search(r"ld\.global(\.nc)?\.v[24]\.", ptx)
 
 
 def flow(ptx):
