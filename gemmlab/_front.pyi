@@ -6,6 +6,7 @@ import numpy.typing as npt
 
 from gemmlab._cpu._driver import CompiledWay
 from gemmlab._cpu.packed_backend._packed import PackedOperand
+from gemmlab._emulated.operand import NarrowOperand
 from gemmlab._problem import AnyArray, Casting
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -127,7 +128,7 @@ def matmul(
 @overload
 def matmul(
     a: npt.NDArray[Any] | _Rows,
-    b: npt.NDArray[Any] | PackedOperand | _Rows,
+    b: npt.NDArray[Any] | PackedOperand | NarrowOperand | _Rows,
     /,
     out: None = None,
     *,

@@ -240,14 +240,9 @@ def test_float32_wants_its_precision_said(cuda_tensor):
 @needs_compiler
 def test_a_unit_that_gives_zeros_is_refused(cuda_tensor, monkeypatch):
     backend, _ = cuda_tensor
-    assert backend.probe().ok
-    trial.failure.cache_clear()
     monkeypatch.setattr(OnHost, "__call__", lambda *given: None)
-    found = backend.probe()
-    assert not found.ok
-    assert "gets a product of float16 by its matrix unit wrong" in found.reason
     a = np.ones((4, 4), np.float16)
-    with pytest.raises(gemmlab.UnsupportedProblem, match="use cuda-tuned"):
+    with pytest.raises(gemmlab.UnsupportedProblem, match=r"gets a product of float16 .* wrong: use cuda-tuned"):
         backend.gemm(Problem.from_call(a, a))
 
 

@@ -353,7 +353,7 @@ def _check_new_array(ours: Any, theirs: Any, dtype: np.dtype[Any], is_wrapped: b
     assert ours.shape == theirs.shape
     assert ours.dtype == dtype
     if isinstance(ours, np.ndarray):
-        assert ours.flags.writeable
+        assert ours.flags.writeable or ours is np.ma.masked
         owner = ours.base if is_wrapped else ours
         assert owner.flags.owndata or not theirs.flags.owndata, "a view, where NumPy's result owns its data"
 

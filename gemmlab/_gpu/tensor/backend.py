@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmlab._backend import Availability, ErrorBound, Param, Params
+from gemmlab._backend import ErrorBound, Param, Params
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._gpu.backend import RungBackend
 from gemmlab._gpu.batches import GemmSize, Layout
@@ -34,13 +34,6 @@ class TensorBackend(RungBackend):
     def __init__(self, runtime: Runtime, selector: str = "") -> None:
         super().__init__(runtime, TENSOR, selector)
         self.params = {**self.params, PRECISION.name: PRECISION}
-
-    def probe(self) -> Availability:
-        """Available if the device gets a small product of float16 right by its unit."""
-        found = super().probe()
-        if not found.ok or (why := trial.failure(self.device, "float16")) is None:
-            return found
-        return Availability(False, f"{found.device} {why}", f"use {self.runtime.name}-tuned")
 
     def resolve(self, problem: Problem, params: Params) -> Params:
         """The parameters in force; of float32, the precision too, which has no default."""
