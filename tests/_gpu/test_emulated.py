@@ -27,13 +27,13 @@ from gemmlab.verify.bounds import element_ratios
 
 CPU = "cpu-emulated"
 # Each is a program to compile.
-MODULI = {"float32": (4, 8), "float64": (15, 20), "complex64": (8,), "complex128": (15,)}
+MODULI = {"float32": (4,), "float64": (20,), "complex128": (15,)}
 GPU = SimpleNamespace(compute_capability=80, most_local_bytes=166912, local_bytes=49152, runtime="cuda")
 places = pytest.mark.parametrize("place", PLACES)
 
 
 @places
-@pytest.mark.parametrize("dtype", swept(["float64", "complex128", "float32", "complex64"]))
+@pytest.mark.parametrize("dtype", swept(["float64", "complex128", "float32"]))
 def test_residues_have_the_bits_of_the_cpus(place, dtype):
     for moduli in MODULI[dtype]:
         for _ in range(5):

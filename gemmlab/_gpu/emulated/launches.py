@@ -98,13 +98,13 @@ def of_parts(
         yield _along_rows(text, "exponents", macros, rows, side[2] == 1, numbers, found)
         target = *found, Place.WORKSPACE, np.int64(start), np.int64(ld)
         yield _launch(text, "split", macros, _spread_items(k, rows), SPREAD_GROUP, (*numbers, *target))
-    of_parts = Place.WORKSPACE, *map(np.int64, (*starts, ld))
+    where = Place.WORKSPACE, *map(np.int64, (*starts, ld))
     of_scales = Place.WORKSPACE, *map(np.int64, scale)
     if unit:
-        yield _by_unit(unit, parts, max(map(sum, pairs)), size, (*extents, *of_parts), layouts[2], device)
+        yield _by_unit(unit, parts, max(map(sum, pairs)), size, (*extents, *where), layouts[2], device)
         yield _launch(text, "finish", macros, (n, m, 1), TILE, (*extents, *of_scales, *_operands(layouts)))
     else:
-        arguments = *extents, *of_parts, *of_scales, *_operands(layouts)
+        arguments = *extents, *where, *of_scales, *_operands(layouts)
         yield _launch(text, "multiply_parts", macros, (n, m, 1), TILE, arguments)
 
 

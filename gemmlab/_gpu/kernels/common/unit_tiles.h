@@ -28,7 +28,8 @@ int vector_at(const int row, const int x, const int vectors)
     return row * vectors + (x ^ moved);
 }
 
-// Start to copy a tile, of which so many rows, and bytes of each row, are in the operand: a vector of each ROWS-th row.
+// Start to copy a tile, of which so many rows, and bytes of each row, are in the operand. A work-item copies one vector of
+// every row that is a multiple of `at_once` after its first.
 void start_copies(LOCAL_POINTER uint4 *tile, const __global uchar *from, const long ld, const int rows, const long bytes,
                   const int tile_rows, const int vectors)
 {
