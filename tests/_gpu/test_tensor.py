@@ -238,6 +238,11 @@ def test_float32_wants_its_precision_said(cuda_tensor):
     assert "multiplies" in backend.supports(Problem.from_call(a, a, dtype="complex64"))
 
 
+def test_a_trial_keeps_bfloat16_as_ml_dtypes_does():
+    x = RNG.integers(-trial.K, trial.K + 1, (5, 7))
+    assert np.array_equal(trial.as_kept(x, "bfloat16"), x.astype(DTYPES["bfloat16"]).view(np.uint16))
+
+
 @needs_compiler
 def test_a_unit_that_gives_zeros_is_refused(cuda_tensor, monkeypatch):
     backend, _ = cuda_tensor
