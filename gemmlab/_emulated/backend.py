@@ -21,7 +21,7 @@ class BySchemes(FullBackend):
 
     def scheme(self, problem: Problem, params: Params) -> Scheme:
         """The scheme of a product."""
-        given: dict[str, Any] = {name: x for name, x in params.items() if x is not None and name != INSTRUCTION}
+        given: dict[str, Any] = {name: x for name, x in params.items() if x is not None}
         check_params(self, given)
         scheme = schemes.scheme_for(_real_size(problem), problem.k, **given)
         if (packed := problem.packed) is not None:

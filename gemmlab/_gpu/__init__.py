@@ -12,7 +12,7 @@
     backend.py         the host code of a product, the same for every runtime
     plans/             a product, planned and then executed: the launchers of the runtimes, and the plans that are kept
     streaming/         large products, in tiles, with transfers beside the work
-    tensor/            a rung of its own kind, by the matrix units of NVIDIA's GPUs
+    tensor/            another kind of rung, by the matrix units of NVIDIA's GPUs
     vendor.py          oneMKL and cuBLAS; CLBlast in clblast.py
     emulated/          float32 and float64 out of products of narrow numbers
     device_arrays.py   device arrays of users, and DLPack; as operands of a product: operands.py
@@ -30,6 +30,7 @@ from gemmlab._gpu.ladder.numbers import NUMBERS
 from gemmlab._gpu.ladder.rung import Rung, RungParams, Shape
 from gemmlab._gpu.ladder.rungs import BEST_RUNG, FASTEST, RUNG_NAMES, RUNGS
 from gemmlab._gpu.ladder.traffic import Model, nothing
+from gemmlab._gpu.tensor.kinds import UNITS
 from gemmlab._name import RUNTIMES, BackendName
 
 __all__ = [
@@ -54,8 +55,7 @@ class Source(Protocol):
 
 
 EMULATED = "emulated"  # the rung of products out of narrow ones, on every runtime
-OF_UNITS = "float16", "bfloat16", "int8", "float64"  # what a family's name gives to matrix units
-LEAST_OF_UNITS = 64  # extents, that fill some of a tile
+LEAST_OF_UNITS = 64  # extents from which a family's name gives a product to matrix units: they fill some of a tile
 TENSOR = "tensor"  # the rung of matrix units, on every runtime, though few devices have them
 VENDORS = {"opencl": "clblast", "sycl": "onemkl", "cuda": "cublas"}
 
@@ -199,7 +199,7 @@ def choose_rung(runtime: str, device: Device, dtype: str, m: int, n: int, k: int
     """The rung that a runtime's family name selects for one product, and why: the fastest that can run it."""
     kind = "cpu" if device.kind == "cpu" else "gpu"
     reasons: list[str] = []
-    if device.compute_capability is not None and dtype in OF_UNITS and min(m, n, k) >= LEAST_OF_UNITS:
+    if device.compute_capability is not None and dtype in UNITS and min(m, n, k) >= LEAST_OF_UNITS:
         from gemmlab._gpu.tensor import trial
 
         if trial.has_unit(device, dtype):

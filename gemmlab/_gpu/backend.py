@@ -91,9 +91,12 @@ class DeviceBackend(FullBackend):
 
     def stored(self, problem: Problem) -> np.dtype[Any]:
         """The dtype of A and B as the device gets them: that of C, but where C has the sums as they are."""
-        given = self._of_sums(problem)
-        found: np.dtype[Any] = problem.dtype if given is None else given[0].dtype
-        return problem.on_device[0].dtype if problem.queue is not None else found
+        found: np.dtype[Any] = problem.dtype
+        if problem.queue is not None:
+            found = problem.on_device[0].dtype
+        elif (given := self._of_sums(problem)) is not None:
+            found = given[0].dtype
+        return found
 
     def _of_sums(self, problem: Problem) -> tuple[HostArray, HostArray] | None:
         """Host operands that are not converted, since C has their sums as they are."""

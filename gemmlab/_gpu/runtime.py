@@ -61,7 +61,7 @@ class Device:
     float64: bool
     handle: int = -1  # the number that the runtime itself gives the device
     compute_capability: int | None = None  # of NVIDIA's devices, such as 90
-    most_local_bytes: int = 0  # of a CUDA kernel that is told with its launch how much it has; else 0
+    most_local_bytes: int = 0  # of a CUDA kernel whose launch says how much it has; else 0
     sub_group: int | None = None  # work-items that a GPU computes as one
     vector_bits: int | None = None  # of a CPU's vectors, as the runtime sees them
 

@@ -25,7 +25,7 @@ from gemmlab._gpu import failures
 from gemmlab._gpu.backend import DeviceBackend
 from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.cuda import CudaQueue
-from gemmlab._gpu.ladder.numbers import NUMBERS, Numbers, of_both
+from gemmlab._gpu.ladder.numbers import NUMBERS, SUMS, Numbers, of_both
 from gemmlab._gpu.ladder.rungs import RUNGS
 from gemmlab._gpu.plans.launches import COPIED_AS
 from gemmlab._gpu.plans.table import Prepared
@@ -171,7 +171,7 @@ class CuBLAS(Vendor):
 
     library_name, source = "cublas", "NVIDIA cuBLAS"
     dtypes = "float32", "float64", "float16", "bfloat16", "int8"
-    sums: Mapping[str, str] = {"float16": "float32", "bfloat16": "float32", "int8": "int32"}
+    sums: Mapping[str, str] = SUMS
     compute_types: Mapping[str, str] = {
         "float32": "CUBLAS_COMPUTE_32F", "tf32": "CUBLAS_COMPUTE_32F_FAST_TF32", "float64": "CUBLAS_COMPUTE_64F",
         "int32": "CUBLAS_COMPUTE_32I",

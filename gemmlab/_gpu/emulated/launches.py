@@ -17,12 +17,11 @@ from gemmlab._emulated.schemes import CHUNK, PAIRS, SUMS, Scheme
 from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.kernels import kernel_text, with_header
 from gemmlab._gpu.ladder.numbers import NUMBERS, into
-from gemmlab._gpu.ladder.rung import local_limit
+from gemmlab._gpu.ladder.numbers import SUMS as SUMS_OF_NARROW
 from gemmlab._gpu.plans.launches import MAX_GROUPS, Argument, Launch, Place, Workspace
 from gemmlab._gpu.runtime import Defines, Device
 from gemmlab._gpu.tensor.kinds import RESIDUES, SUMS_OF_INT8
-from gemmlab._gpu.tensor.kinds import SUMS as SUMS_OF_NARROW
-from gemmlab._gpu.tensor.rung import TENSOR, VECTOR
+from gemmlab._gpu.tensor.rung import TENSOR, VECTOR, most_local_bytes
 from gemmlab._gpu.tensor.trial import has_unit
 
 TILE = (16, 16, 1)
@@ -121,8 +120,7 @@ def unit_for(scheme: Scheme, device: Device) -> Unit | None:
     kind, parts = into(stored, SUMS_OF_NARROW[stored]), 1 + max(i for i, _ in PAIRS[scheme.name])
     if not has_unit(device, kind):
         return None
-    local = device.most_local_bytes or local_limit(device)
-    stages = min(MOST_STAGES, local // (parts * TENSOR.stage_bytes(OF_PARTS, kind)))
+    stages = min(MOST_STAGES, most_local_bytes(device) // (parts * TENSOR.stage_bytes(OF_PARTS, kind)))
     return Unit(kind, {**OF_PARTS, "stages": stages}) if stages > 1 else None
 
 

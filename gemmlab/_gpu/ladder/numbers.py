@@ -22,6 +22,8 @@ NUMBERS = {
     "float64": Numbers(8, "double", 8, "double"),
     "float16": Numbers(2, "half", 4, "float"),
 }
+# Dtypes of A and B whose sums C may have as they are, in this one.
+SUMS = {"float16": "float32", "bfloat16": "float32", "int8": "int32"}
 _INTO = " into "
 
 

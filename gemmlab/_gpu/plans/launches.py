@@ -40,7 +40,7 @@ Side: TypeAlias = tuple[Place, Layout]  # an operand: where its memory comes fro
 class Launch:
     """One kernel: its text and macros, `groups` work-groups of `group` work-items, and its arguments in order.
 
-    `local_bytes` are those of its `LOCAL_ARRAY`, whose size CUDA is told with the launch.
+    `local_bytes` are those of its `LOCAL_ARRAY`, whose size CUDA learns with the launch.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""Products by the matrix units of NVIDIA's GPUs: as a rung of its own kind, which few devices have.
+"""Products by the matrix units of NVIDIA's GPUs: another kind of rung, which few devices have.
 
     kinds.py     what the unit multiplies, and how the kernel keeps it
     rung.py      the rung tensor: its tiles, what its kernel needs, and how its operands lie in memory

@@ -11,11 +11,11 @@ from gemmlab._backend import ErrorBound, Param, Params
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._gpu.backend import RungBackend
 from gemmlab._gpu.batches import GemmSize, Layout
-from gemmlab._gpu.ladder.numbers import into
+from gemmlab._gpu.ladder.numbers import SUMS, into
 from gemmlab._gpu.plans.table import Prepared
 from gemmlab._gpu.runtime import Queue, Runtime
 from gemmlab._gpu.tensor import trial
-from gemmlab._gpu.tensor.kinds import SUMS, TF32
+from gemmlab._gpu.tensor.kinds import TF32
 from gemmlab._gpu.tensor.rung import TENSOR
 from gemmlab._problem import Problem
 

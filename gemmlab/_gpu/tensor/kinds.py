@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gemmlab._gpu.ladder.numbers import Numbers, into
+from gemmlab._gpu.ladder.numbers import SUMS, Numbers, into, of_both
 
-SUMS = {"float16": "float32", "bfloat16": "float32", "int8": "int32"}  # of A and B, and C that has the sums
 TF32 = "tf32"
 
 
@@ -51,7 +50,5 @@ def stored_and_result(kind: str) -> tuple[str, str]:
     >>> stored_and_result("int8 into int32"), stored_and_result("tf32")
     (('int8', 'int32'), ('tf32', 'float32'))
     """
-    from gemmlab._gpu.ladder.numbers import of_both
-
     stored, result = of_both(kind)
     return stored, "float32" if result == TF32 else result

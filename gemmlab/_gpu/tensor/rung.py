@@ -67,6 +67,11 @@ def no_unit(device: Device) -> str | None:
     return None
 
 
+def most_local_bytes(device: Device) -> int:
+    """The local memory of a work-group: where a launch says how much, or where it is in the text."""
+    return device.most_local_bytes or local_limit(device)
+
+
 class Tensor(Rung):
     """The rung."""
 
@@ -90,7 +95,7 @@ class Tensor(Rung):
         if params["tile_x"] * params["tile_y"] // WARP > MAX_REGISTERS:
             return f"{named} keeps more than {MAX_REGISTERS} sums in the registers of a work-item"
         nbytes = params["stages"] * self.stage_bytes(params, dtype)
-        if nbytes > device.most_local_bytes and nbytes > (limit := max(local_limit(device), device.most_local_bytes)):
+        if nbytes > (limit := most_local_bytes(device)):
             return f"{named} needs {nbytes} bytes of local memory; {device.label} has {limit} a group"
         return None
 
