@@ -24,7 +24,6 @@ def triples() -> list[tuple[int, int, int]]:
     return list(zip(*columns, strict=True))
 
 
-@pytest.mark.filterwarnings("ignore:invalid value encountered in matmul:RuntimeWarning")  # NumPy's BLAS
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("rung", "place"), RUNG_AND_PLACE)
 def test_300_sizes_are_exact(rung: str, place: str, dtype: str) -> None:
