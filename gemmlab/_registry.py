@@ -20,7 +20,7 @@ from gemmlab._config import config
 from gemmlab._cpu import isa
 from gemmlab._cpu.rungs.ladder import RUNGS as CPU_RUNGS
 from gemmlab._errors import BackendUnavailable, UnknownBackend, UnsupportedProblem, suggestion
-from gemmlab._gpu import EMULATED, RUNG_NAMES, TENSOR, VENDORS, best_rung, choose_rung, runtime_named
+from gemmlab._gpu import EMULATED, OF_UNITS, RUNG_NAMES, VENDORS, best_rung, choose_rung, runtime_named
 from gemmlab._gpu.plans import table
 from gemmlab._name import JOINT, RUNTIMES, BackendName
 from gemmlab._problem import Problem
@@ -78,7 +78,7 @@ BUILT_IN: Mapping[str, Callable[[str], FullBackend]] = {
     "cpu-blis": _baseline,
     **{
         f"{runtime}-{name}": _on_device
-        for runtime in RUNTIMES for name in (*RUNG_NAMES, TENSOR, EMULATED, VENDORS[runtime])
+        for runtime in RUNTIMES for name in (*RUNG_NAMES, *OF_UNITS, EMULATED, VENDORS[runtime])
     },
 }
 # A family's name selects the first of these rungs that can run here.

@@ -12,7 +12,7 @@
     backend.py         the host code of a product, the same for every runtime
     plans/             a product, planned and then executed: the launchers of the runtimes, and the plans that are kept
     streaming/         large products, in tiles, with transfers beside the work
-    tensor/            another kind of rung, by the matrix units of NVIDIA's GPUs
+    tensor/            other rungs, by the matrix units of NVIDIA's GPUs
     vendor.py          oneMKL and cuBLAS; CLBlast in clblast.py
     emulated/          float32 and float64 out of products of narrow numbers
     device_arrays.py   device arrays of users, and DLPack; as operands of a product: operands.py
@@ -34,8 +34,8 @@ from gemmlab._gpu.tensor.kinds import UNITS
 from gemmlab._name import RUNTIMES, BackendName
 
 __all__ = [
-    "EMULATED", "RUNG_NAMES", "RUNTIMES", "TENSOR", "VENDORS", "backend_named", "best_rung", "choose_rung", "devices",
-    "opencl_rung", "runtime_named",
+    "EMULATED", "OF_UNITS", "RUNG_NAMES", "RUNTIMES", "TENSOR", "VENDORS", "backend_named", "best_rung", "choose_rung",
+    "devices", "opencl_rung", "runtime_named",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ class Source(Protocol):
 
 EMULATED = "emulated"  # the rung of products out of narrow ones, on every runtime
 LEAST_OF_UNITS = 64  # extents from which a family's name gives a product to matrix units: they fill some of a tile
-TENSOR = "tensor"  # the rung of matrix units, on every runtime, though few devices have them
+TENSOR = "tensor"  # the rung of matrix units that a family's name may stand for
+OF_UNITS = (TENSOR, "tensor-async")  # on every runtime, though few devices have them
 VENDORS = {"opencl": "clblast", "sycl": "onemkl", "cuda": "cublas"}
 
 
@@ -92,10 +93,11 @@ def backend_named(name: str) -> DeviceBackend:
         from gemmlab._gpu.emulated.backend import EmulatedOnDevice
 
         return EmulatedOnDevice(runtime, parsed.selector)
-    if parsed.rung == TENSOR:
+    if parsed.rung in OF_UNITS:
         from gemmlab._gpu.tensor.backend import TensorBackend
+        from gemmlab._gpu.tensor.trial import RUNGS as UNIT_RUNGS
 
-        return TensorBackend(runtime, parsed.selector)
+        return TensorBackend(runtime, UNIT_RUNGS[parsed.rung], parsed.selector)
     return RungBackend(runtime, RUNGS[RUNG_NAMES.index(parsed.rung)], parsed.selector)
 
 

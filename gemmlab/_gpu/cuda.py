@@ -20,6 +20,7 @@ from gemmlab._gpu import failures, runtime
 from gemmlab._gpu.kernels import kernel_text
 from gemmlab._gpu.operands import DeviceOperand
 from gemmlab._gpu.plans.table import Executor, Prepared
+from gemmlab._gpu.ptx import ARCHITECTURE
 from gemmlab._gpu.runtime import (
     CompiledLaunch,
     Defines,
@@ -316,10 +317,12 @@ def compile_source(source: str, defines: Defines, arch: str, *options: str) -> b
     """Compile a source that includes `kernels/cuda.h`. Needs NVRTC, but no GPU.
 
     For "sm_90" the result is machine code, which drivers older than NVRTC run too; for "compute_90" it is PTX.
+    A kernel with the instructions of one chip is compiled for that: see `ptx.py`.
     DeviceError with NVRTC's log if the source does not compile.
     """
     from cupy.cuda import nvrtc
 
+    arch = f"{arch.partition('_')[0]}_{defines.get(ARCHITECTURE, arch.partition('_')[2])}"
     program = nvrtc.createProgram(source, "kernel.cu", (), ())
     try:
         macros = [f"-D{macro}={value}" for macro, value in defines.items()]

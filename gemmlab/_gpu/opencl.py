@@ -13,12 +13,12 @@ from time import monotonic, sleep
 
 import numpy as np
 
-from gemmlab._errors import UnsupportedProblem
+from gemmlab._errors import DeviceError, UnsupportedProblem
 from gemmlab._gpu import failures
 from gemmlab._gpu.opencl_drivers import described, drivers_listed
 from gemmlab._gpu.operands import DeviceOperand
 from gemmlab._gpu.plans.table import Executor, Prepared
-from gemmlab._gpu.ptx import is_ptx, machine_code
+from gemmlab._gpu.ptx import ARCHITECTURE, is_ptx, machine_code, without_marks
 from gemmlab._gpu.runtime import (
     CompiledLaunch,
     Defines,
@@ -217,7 +217,13 @@ class OpenCLQueue(Queue):
             program = _build(cl.Program(self.context, source), options)
         except cl.RuntimeError as error:
             raise failures.build_failed(self.device, str(error), source) from None
-        return _kernel_of(program, name), program.binaries[0]
+        if ARCHITECTURE not in defines:
+            return _kernel_of(program, name), program.binaries[0]
+        try:
+            binary = without_marks(program.binaries[0], str(defines[ARCHITECTURE]))
+            return self._from_binary(binary, name), binary
+        except (ValueError, cl.RuntimeError) as error:
+            raise DeviceError(f"{self.device.label} cannot build {name} for {defines[ARCHITECTURE]}: {error}") from None
 
     def ptx_and_code(self, source: str, name: str, defines: Defines) -> tuple[str, bytes] | None:
         _, binary = self._from_source(source, name, defines)

@@ -1,21 +1,48 @@
-"""Compile PTX to machine code by NVIDIA's driver.
+"""PTX: compiled to machine code by NVIDIA's driver, and freed of marks.
 
 The binary of an OpenCL program is PTX on NVIDIA, and the driver compiles it again in every process. The driver also
 accepts machine code, which loads immediately; the linker of the CUDA driver API compiles PTX to it.
+
+A kernel with the instructions of one chip says so by a macro, ARCHITECTURE, such as 90a. NVRTC compiles for it.
+NVIDIA's OpenCL compiler does not: there, these instructions are comments of its PTX behind a mark, and the driver gets
+the PTX without the marks.
 """
 
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+ARCHITECTURE = "ARCHITECTURE"  # the macro
 _INPUT_PTX = 1  # CU_JIT_INPUT_PTX of <cuda.h>
 
 
 def is_ptx(binary: bytes) -> bool:
     """Whether a program's binary is PTX."""
     return b".target sm_" in binary[:4096]
+
+
+def without_marks(ptx: bytes, architecture: str) -> bytes:
+    """PTX for an architecture, in which marked instructions are no comments any more.
+
+    Raises
+    ------
+    ValueError
+        If there is no mark, or no target that the architecture is a form of: such a kernel would compute zeros.
+
+    Examples
+    --------
+    >>> without_marks(b".target sm_90, texmode_independent\\n// sm_90a: wgmma.fence.sync.aligned;\\n", "90a")
+    b'.target sm_90a, texmode_independent\\nwgmma.fence.sync.aligned;\\n'
+    """
+    usual = architecture.rstrip("af")
+    edited, marks = re.subn(rb"//\s*sm_%s:\s*" % architecture.encode(), b"", ptx)
+    edited, targets = re.subn(rb"(\.target sm_)%s\b" % usual.encode(), rb"\g<1>%s" % architecture.encode(), edited)
+    if not marks or targets != 1:
+        raise ValueError(f"the compiler's PTX has {marks} marks and {targets} targets sm_{usual}")
+    return edited
 
 
 def machine_code(ptx: bytes, bus_id: str) -> bytes:

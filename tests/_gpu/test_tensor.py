@@ -2,44 +2,30 @@
 
 from __future__ import annotations
 
-import ctypes
 from types import SimpleNamespace
 
-import ml_dtypes
 import numpy as np
 import pytest
+from cuda_on_host import OnHost, cuda_on_host
 from devices import nvrtc_here
-from fake_cuda import FakeCuda
-from on_host import aligned, run, start
 from randomness import RNG
 from recorded_kernel import needs_compiler
 from sweeps import swept
+from unit_products import DEVICE, DTYPES, LARGEST, check
 
 import gemmlab
 from gemmlab._gpu import choose_rung
 from gemmlab._gpu.batches import GemmSize, Layout
-from gemmlab._gpu.cuda import Cuda, CudaQueue, compile_source
+from gemmlab._gpu.cuda import compile_source
 from gemmlab._gpu.kernels import kernel_text
-from gemmlab._gpu.plans.launches import Launch, Place
 from gemmlab._gpu.tensor import trial
 from gemmlab._gpu.tensor.backend import TensorBackend
 from gemmlab._gpu.tensor.kinds import NUMBERS, RESIDUES, TF32, stored_and_result
 from gemmlab._gpu.tensor.rung import TENSOR
 from gemmlab._problem import Problem
 
-DTYPES = {"bfloat16": np.dtype(ml_dtypes.bfloat16), TF32: np.dtype(np.float32)}
-DEVICE = SimpleNamespace(
-    compute_capability=90, label="a GPU", group_limit=1024, most_local_bytes=232448, local_bytes=49152
-)
 ROWS = Layout(0, 3072), Layout(0, 3072), Layout(0, 3072)
 KINDS = ["float16", *(kind for kind in NUMBERS if kind not in ("float16", RESIDUES))]  # residues: test_emulated.py
-LARGEST = 8  # of the whole numbers that are multiplied
-PRODUCTS = 3  # of each build
-GAP = 7  # elements before and after C, which must stay
-
-
-def dtypes_of(kind):
-    return tuple(DTYPES.get(name) or np.dtype(name) for name in stored_and_result(kind))
 
 
 def drawn_params():
@@ -55,52 +41,12 @@ def drawn_params():
             return params
 
 
-def placed(values, dtype, transposed, is_aligned):
-    """A batch of matrices in poisoned memory, and its layout. Aligned: rows begin at multiples of 16 bytes."""
-    stored = np.swapaxes(values, 1, 2) if transposed else values
-    unit = 16 // dtype.itemsize if is_aligned else 1
-    batch, rows, columns = stored.shape
-    ld = (-(-columns // unit) + int(RNG.integers(2))) * unit
-    start_at, step = int(RNG.integers(3)) * unit, (rows + int(RNG.integers(2))) * ld
-    memory = aligned(start_at + batch * step + unit, dtype)
-    memory.view(np.uint8)[:] = 0xFF
-    for i in range(batch):
-        part = memory[start_at + i * step :][: rows * ld].reshape(rows, ld)
-        part[:, :columns] = stored[i].astype(dtype)
-    return memory, Layout(start_at, ld, step if batch > 1 else 0, transposed)
-
-
-def check(kind, params, layouts, folder, changed=lambda text: text):
-    """Random products of whole numbers by one build, each exact, and nothing written beside C."""
-    of_operands, of_c = dtypes_of(kind)
-    for _ in range(PRODUCTS):
-        batch, m, n, k = (int(x) for x in (RNG.integers(1, 3), *RNG.integers(1, 80, 2), RNG.integers(0, 200)))
-        a, b = (RNG.integers(-LARGEST, LARGEST + 1, (batch, *shape)) for shape in ((m, k), (k, n)))
-        flags = drawn_sides(layouts)
-        sides = [placed(x, of_operands, flag, layouts != "unaligned") for x, flag in zip((a, b), flags, strict=True)]
-        ld, gap = n + int(RNG.integers(3)), GAP if RNG.integers(2) else GAP + 1
-        c = aligned(2 * gap + batch * m * ld, of_c)
-        c.view(np.uint8)[:] = 0x5A
-        expected = c.copy()
-        part = expected[gap : gap + batch * m * ld].reshape(batch, m, ld)
-        part[..., :n] = (a @ b).astype(of_c)
-        size, layout = GemmSize(m, n, k, batch), Layout(gap, ld, m * ld)
-        launches = TENSOR.launches(params, kind, size, [*(x for _, x in sides), layout], DEVICE)
-        start(launches, [*(x for x, _ in sides), c], folder, backwards=RNG.integers(2), changed=changed)
-        assert np.array_equal(c.view(np.uint8), expected.view(np.uint8)), (kind, size, params)
-
-
-def drawn_sides(layouts):
-    """Whether A and B are transposed."""
-    return tuple(map(bool, RNG.integers(0, 2, 2))) if layouts == "unaligned" else layouts
-
-
 @needs_compiler
 @pytest.mark.parametrize("kind", swept(KINDS))
 def test_products_of_whole_numbers_are_exact(kind, tmp_path):
     layouts = [(False, True), (True, False), "unaligned"]
     for one in layouts if kind == KINDS[0] else [layouts[RNG.integers(3)]]:  # each is a program to compile
-        check(kind, drawn_params(), one, tmp_path)
+        check(TENSOR, kind, drawn_params(), one, tmp_path)
 
 
 @needs_compiler
@@ -113,7 +59,7 @@ def test_a_race_is_seen(of_text, instead, tmp_path):
     params = {"tile_x": 32, "tile_y": 32, "warps_x": 2, "warps_y": 2, "step_bytes": 64, "stages": 3, "group_m": 1}
     params["shares"] = 1
     with pytest.raises(AssertionError):
-        check("float16", params, (False, True), tmp_path, lambda text: text.replace(of_text, instead))
+        check(TENSOR, "float16", params, (False, True), tmp_path, lambda text: text.replace(of_text, instead))
 
 
 @pytest.fixture(scope="module")
@@ -155,39 +101,10 @@ def test_a_device_without_the_unit_says_so():
 # The whole way of a product on CUDA, by a stand-in for CuPy whose kernels run on the host
 
 
-class OnHost:
-    """A compiled kernel."""
-
-    ptr = 1234
-
-    def __init__(self, folder, text, name, macros):
-        self.folder, self.given, self.calls = folder, (text, name, macros), []
-
-    def __call__(self, groups, group, arguments, local_bytes, stream):
-        self.calls.append(local_bytes)
-        operands = [x for x in arguments if hasattr(x, "buffer")]
-        places = [Place.WORKSPACE if hasattr(x, "buffer") else x for x in arguments]
-        launch = Launch(*self.given, groups, group, tuple(places), local_bytes)
-        run(launch, [ctypes.addressof(x.buffer) for x in operands], self.folder)
-
-
 @pytest.fixture
 def cuda_tensor(monkeypatch, tmp_path):
-    fake, kernels = FakeCuda(), {}
-    fake.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
-    fake.driver.funcSetAttribute = lambda *given: fake.log.append(given)
-    runtime = Cuda()
-    runtime.cupy = SimpleNamespace(cuda=fake)
-    runtime.devices = tuple(runtime._find())
-    monkeypatch.setattr("gemmlab._gpu.runtime_named", lambda name: runtime)
-
-    def kernel(queue, text, name, macros):
-        return kernels.setdefault((text, name, *sorted(macros.items())), OnHost(tmp_path, text, name, macros))
-
-    monkeypatch.setattr(CudaQueue, "kernel", kernel)
-    trial.failure.cache_clear()
-    yield TensorBackend(runtime, "1"), fake
-    trial.failure.cache_clear()
+    with cuda_on_host(monkeypatch, tmp_path) as (runtime, fake):
+        yield TensorBackend(runtime, TENSOR, "1"), fake
 
 
 SMALL = {"tile_x": 32, "tile_y": 32, "warps_x": 2, "warps_y": 1, "step_bytes": 64, "stages": 3}

@@ -1,18 +1,21 @@
 /* The work-items of a work-group on the host: each is a fiber, and runs until its fellows must come too.
 
-   A warp's items run in turn to where they meet, then on; a warp runs to the next barrier before the next warp begins. So
-   one warp is as far ahead of the others as barriers allow. */
+   A warp's items run in turn to where they meet, then on; a warp runs until it must wait for others before the next warp
+   begins. So one warp is as far ahead of the others as barriers allow. */
 #include <cstdio>
 #include <cstdlib>
 #include <ucontext.h>
 #include <vector>
 
-enum Waits { NO, FOR_WARP, FOR_GROUP, ENDED };
+enum Waits { NO, FOR_WARP, FOR_GROUP, FOR_PHASE, ENDED };
 
 struct Item {
     ucontext_t context;
     int number, x, y, interval;
     Waits waits;
+    bool (*may_go_on)(const Item &);  // of FOR_PHASE, with the two after it
+    const void *barrier;
+    int parity;
 };
 static Item *self;
 static ucontext_t host;
@@ -52,7 +55,8 @@ static void run_warp(std::vector<Item> &items, int first, int count) {
     while (items[first].waits == FOR_WARP);
 }
 
-/* One work-group; `warp` items run together, the warps in order or, with `backwards`, from the last. */
+/* One work-group; `warp` items run together, the warps in order or, with `backwards`, from the last. Where no warp can go
+   on, all wait for the group, or for ever. */
 static void run_group(char *stacks, size_t stack, int warp, bool backwards) {
     const int count = GROUP_X * GROUP_Y;
     std::vector<Item> items(count);
@@ -64,8 +68,20 @@ static void run_group(char *stacks, size_t stack, int warp, bool backwards) {
         x.context.uc_link = &host;
         makecontext(&x.context, run_item, 0);
     }
-    while (items[0].waits != ENDED)
-        for (int first = 0; first < count; first += warp) run_warp(items, backwards ? count - warp - first : first, warp);
+    for (bool all_ended = false; !all_ended;) {
+        bool has_run = false, at_barrier = true;
+        all_ended = true;
+        for (int next = 0; next < count; next += warp) {
+            const int first = backwards ? count - warp - next : next;
+            const Item &x = items[first];
+            if (x.waits == NO || (x.waits == FOR_PHASE && x.may_go_on(x))) run_warp(items, first, warp), has_run = true;
+            all_ended &= x.waits == ENDED, at_barrier &= x.waits == ENDED || x.waits == FOR_GROUP;
+        }
+        if (has_run) continue;
+        if (!at_barrier) abort();
+        for (Item &x : items)
+            if (x.waits == FOR_GROUP) x.waits = NO;
+    }
 }
 
 /* All work-groups, one after the other. */

@@ -16,6 +16,7 @@
 #define __constant static
 #define LOCAL_POINTER
 #define GROUP
+#define INLINED
 #define CLK_LOCAL_MEM_FENCE 0
 #ifndef UNIT
 #define UNIT 0
@@ -86,32 +87,6 @@ static Brought brought[GROUP_X * GROUP_Y];
 static Brought *of_warp() { return brought + self->number / WARP_ITEMS * WARP_ITEMS; }
 static int lane() { return self->number % WARP_ITEMS; }
 
-struct Copy {
-    void *to;
-    const void *from;
-    int bytes;
-};
-static std::vector<Copy> begun[GROUP_X * GROUP_Y];
-static std::deque<std::vector<Copy>> groups_of[GROUP_X * GROUP_Y];
-
-static void copy_16(uint4 *to, const uchar *from, const int bytes) {
-    if ((uintptr_t)to % 16 || (bytes && (uintptr_t)from % 16)) abort();
-    memset(to, POISON, 16);
-    begun[self->number].push_back({to, from, bytes});
-}
-static void commit_copies() {
-    groups_of[self->number].push_back(std::move(begun[self->number]));
-    begun[self->number].clear();
-}
-static void wait_for_copies(size_t most) {
-    auto &groups = groups_of[self->number];
-    for (; groups.size() > most; groups.pop_front())
-        for (const Copy &x : groups.front()) {
-            memset(x.to, 0, 16);
-            if (x.bytes) memcpy(x.to, x.from, x.bytes);
-        }
-}
-
 /* The rows that a warp brings, eight for each of four matrices. */
 static const Brought *rows_of_warp(const uint4 *row) {
     of_warp()[lane()].row = (const uchar *)row;
@@ -178,6 +153,41 @@ static double added(double c, const double *terms, int count) {
 static int added(int c, const double *terms, int count) {
     for (int i = 0; i < count; i++) c += (int)terms[i];
     return c;
+}
+
+#if COPIERS  // of a kernel whose warpgroups multiply
+#include "warpgroup_unit.h"
+#else
+#define COPY_POISONS(to)
+#define ITEM_HAS_COPIED(copy)
+#endif
+
+struct Copy {
+    void *to;
+    const void *from;
+    int bytes;
+};
+static std::vector<Copy> begun[GROUP_X * GROUP_Y];
+static std::deque<std::vector<Copy>> groups_of[GROUP_X * GROUP_Y];
+
+static void copy_16(uint4 *to, const uchar *from, const int bytes) {
+    if ((uintptr_t)to % 16 || (bytes && (uintptr_t)from % 16)) abort();
+    memset(to, POISON, 16);
+    COPY_POISONS(to);
+    begun[self->number].push_back({to, from, bytes});
+}
+static void commit_copies() {
+    groups_of[self->number].push_back(std::move(begun[self->number]));
+    begun[self->number].clear();
+}
+static void wait_for_copies(size_t most) {
+    auto &groups = groups_of[self->number];
+    for (; groups.size() > most; groups.pop_front())
+        for (const Copy &x : groups.front()) {
+            memset(x.to, 0, 16);
+            if (x.bytes) memcpy(x.to, x.from, x.bytes);
+            ITEM_HAS_COPIED(x);
+        }
 }
 
 template <class Real> static void multiply_add(Real c[4], const part a[4], const part b[2]) {

@@ -24,7 +24,10 @@ def compiled(launch, folder, changed=lambda text: text):
         memory, numbers = memory + is_memory, numbers + (not is_memory)
     macros = {"GROUP_X": launch.group[0], "GROUP_Y": launch.group[1], **launch.macros}
     given = "".join(f"#define {name} {value}\n" for name, value in macros.items())
-    text = changed(launch.text.replace(kernel_text("common/units.h"), ""))
+    text = launch.text
+    for instructions in ("common/units.h", "common/warpgroups.h"):
+        text = text.replace(kernel_text(instructions), "")
+    text = changed(text)
     source = f'{given}#include "{UNIT}"\n{text}\n#define CALL {launch.name}({", ".join(call)})\nRUN\n'
     library = folder / sha256(source.encode()).hexdigest()[:16]
     if not library.exists():

@@ -21,8 +21,9 @@ from gemmlab._gpu.ladder.numbers import SUMS as SUMS_OF_NARROW
 from gemmlab._gpu.plans.launches import MAX_GROUPS, Argument, Launch, Place, Workspace
 from gemmlab._gpu.runtime import Defines, Device
 from gemmlab._gpu.tensor.kinds import RESIDUES, SUMS_OF_INT8
-from gemmlab._gpu.tensor.rung import TENSOR, VECTOR, most_local_bytes
+from gemmlab._gpu.tensor.rung import TENSOR
 from gemmlab._gpu.tensor.trial import has_unit
+from gemmlab._gpu.tensor.unit_rung import VECTOR, most_local_bytes
 
 TILE = (16, 16, 1)
 SCALING, NEIGHBOURS, SPREAD, SPREAD_GROUP = 128, 32, 32, (32, 8, 1)  # as in emulated.cl

@@ -2,7 +2,7 @@
 
     naive  private  local  local4  register  register_global      `.cl` all
     tuned        tuned.cl for GPUs, with tuned_vector.cl for vectors; tuned_cpu.cl for CPU devices
-    tensor  tensor_parts       by matrix units; what they ask of them is in common/units.h
+    tensor  tensor_async  tensor_parts     by matrix units; what they ask of them is in common/units.h and warpgroups.h
     emulated  emulated_parts   `.cl`: products out of narrow ones, no rungs
     common/      gemm.h, which all rungs share, cuda.h, which maps OpenCL C to CUDA, and kernels for copies and sums
 """

@@ -12,7 +12,7 @@
 // docs/precision/emulated.md explains the parts. Part i of A follows part i - 1, `ld` numbers a row; B lies by columns.
 
 // total += this warp's part of the products of two tiles' parts, in each slice the smallest first.
-void multiply_parts(real total[TILES_Y][TILES_X][4], const LOCAL_POINTER uint4 *tiles_a, const LOCAL_POINTER uint4 *tiles_b)
+INLINED void multiply_parts(real total[TILES_Y][TILES_X][4], const LOCAL_POINTER uint4 *tiles_a, const LOCAL_POINTER uint4 *tiles_b)
 {
     const int first_y = WARP_NUMBER / WARPS_X * TILE_Y, first_x = WARP_NUMBER % WARPS_X * TILE_X;
     #pragma unroll

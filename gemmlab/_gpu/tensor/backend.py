@@ -1,4 +1,4 @@
-"""RT-tensor: products by the matrix units of NVIDIA's GPUs."""
+"""RT-tensor and RT-tensor-async: products by the matrix units of NVIDIA's GPUs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gemmlab._gpu.plans.table import Prepared
 from gemmlab._gpu.runtime import Queue, Runtime
 from gemmlab._gpu.tensor import trial
 from gemmlab._gpu.tensor.kinds import TF32
-from gemmlab._gpu.tensor.rung import TENSOR
+from gemmlab._gpu.tensor.unit_rung import UnitRung
 from gemmlab._problem import Problem
 
 PRECISION = Param(
@@ -27,12 +27,13 @@ TF32_ROUNDING = 2.0**-10  # the unit leaves out what is beyond its 10 bits
 
 
 class TensorBackend(RungBackend):
-    """The rung tensor on a device."""
+    """A rung of matrix units on a device."""
 
     sums: Mapping[str, str] = SUMS
+    rung: UnitRung
 
-    def __init__(self, runtime: Runtime, selector: str = "") -> None:
-        super().__init__(runtime, TENSOR, selector)
+    def __init__(self, runtime: Runtime, rung: UnitRung, selector: str = "") -> None:
+        super().__init__(runtime, rung, selector)
         self.params = {**self.params, PRECISION.name: PRECISION}
 
     def resolve(self, problem: Problem, params: Params) -> Params:
@@ -47,14 +48,14 @@ class TensorBackend(RungBackend):
         kind = TF32 if precision else into(dtype, problem.dtype.name)
         if not found["shares"]:
             size, device = GemmSize(problem.m, problem.n, problem.k, problem.batch), self._queue_for(problem).device
-            found = {**found, "shares": TENSOR.shares_for(found, kind, size, device.compute_units)}
+            found = {**found, "shares": self.rung.shares_for(found, kind, size, device.compute_units)}
         return {**found, PRECISION.name: precision} if precision else found
 
     def prepared(
         self, queue: Queue, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout]
     ) -> Prepared:
         kind = TF32 if params.get(PRECISION.name) else dtype
-        if (why := trial.failure(queue.device, kind)) is not None:
+        if (why := trial.failure(queue.device, kind, self.rung.name)) is not None:
             raise UnsupportedProblem(f"{queue.device.label} {why}: use {self.runtime.name}-tuned")
         return super().prepared(queue, {k: x for k, x in params.items() if k != PRECISION.name}, kind, size, layouts)
 

@@ -15,13 +15,13 @@ from gemmlab._errors import GemmlabError
 from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.ladder.numbers import of_both
 from gemmlab._gpu.runtime import Device
+from gemmlab._gpu.tensor.async_rung import TENSOR_ASYNC
 from gemmlab._gpu.tensor.kinds import TF32
-from gemmlab._gpu.tensor.rung import TENSOR, no_unit
+from gemmlab._gpu.tensor.rung import TENSOR
+from gemmlab._gpu.tensor.unit_rung import UnitRung, no_unit
 
-SMALLEST = {
-    "tile_x": 32, "tile_y": 16, "warps_x": 1, "warps_y": 1, "step_bytes": 64, "stages": 2, "group_m": 1, "shares": 1,
-}  # fmt: skip
-M, N, K = 16, 16, 64
+RUNGS: dict[str, UnitRung] = {rung.name: rung for rung in (TENSOR, TENSOR_ASYNC)}
+M, N, K = 64, 128, 128
 LARGEST = 1  # of the whole numbers that are multiplied: every kind of product is exact, as bfloat16 too
 
 
@@ -31,25 +31,28 @@ def has_unit(device: Device, kind: str) -> bool:
 
 
 @cache
-def failure(device: Device, kind: str) -> str | None:
-    """Why the unit cannot multiply a kind of numbers, in half a sentence; None if it can."""
+def failure(device: Device, kind: str, name: str = TENSOR.name) -> str | None:
+    """Why the unit cannot multiply a kind of numbers by the rung of a name, in half a sentence; None if it can."""
     from gemmlab._gpu import runtime_named
 
-    runtime = runtime_named(device.runtime)
+    runtime, rung = runtime_named(device.runtime), RUNGS[name]
     if device not in runtime.devices:
         return "is not here"
     stored, result = of_both(kind)
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-LARGEST, LARGEST + 1, shape) for shape in ((M, K), (N, K)))
-    operands, expected = [as_kept(x, stored) for x in (a, b)], as_kept(a @ b.T, result)
-    c = np.zeros_like(expected)
-    layouts = Layout(0, K, M * K), Layout(0, K, N * K, transposed=True), Layout(0, N, M * N)
+    expected = as_kept(a @ b.T, result)
+    of_c, layouts = Layout(0, N, M * N), [Layout(0, K, M * K), Layout(0, K, N * K, transposed=True)]
+    if rung.numbers[kind].itemsize == 2:  # the operands that may lie across k do: that asks more of the unit
+        a, b = np.ascontiguousarray(a.T), np.ascontiguousarray(b.T)
+        layouts = [Layout(0, M, M * K, transposed=True), Layout(0, N, N * K)]
+    operands, c = [as_kept(x, stored) for x in (a, b)], np.zeros_like(expected)
     try:
         queue = runtime.queue(device).sibling()  # it may fail, and count as failed from then on
         memory = [queue.allocate(x.nbytes) for x in (*operands, c)]
         for place, x in zip(memory, operands, strict=False):
             queue.upload(place, x)
-        launches = TENSOR.launches(SMALLEST, kind, GemmSize(M, N, K, 1), layouts, device)
+        launches = rung.launches(rung.smallest, kind, GemmSize(M, N, K, 1), [*layouts, of_c], device)
         for event in queue.start(queue.prepared(launches), *memory):
             event.wait()
         queue.download(c, memory[2])

@@ -6,6 +6,8 @@
 #define LOCAL_POINTER
 #define LOCAL_ARRAY(type, name, count) extern __shared__ type name[] // the launch says how many
 #define LOCAL_ADDRESS(pointer) ((uint)__cvta_generic_to_shared(pointer))
+#define MARKED(instruction) instruction // NVRTC compiles for sm_90a
+#define INLINED __forceinline__
 #define GROUP __launch_bounds__(GROUP_X * GROUP_Y)
 #define CLK_LOCAL_MEM_FENCE
 #define barrier(fence) __syncthreads()

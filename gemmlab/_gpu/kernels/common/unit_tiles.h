@@ -1,5 +1,5 @@
-// What kernels of matrix units share: how tiles lie in local memory, how they come there and from there to a warp, and how
-// a warp's part of C is written. tensor.cl explains the ideas.
+// What kernels of matrix units share: the tiles in local memory, how they come there, and how a warp's part of C is written.
+// tensor.cl explains the ideas.
 //
 // A and B lie in local memory as in global memory: along k, or across it (A_ALONG_K, B_ALONG_K). Numbers of 16 bits are
 // transposed on their way to registers; others lie along k. Rows begin at a multiple of 16 bytes. Beyond the edges and
@@ -16,24 +16,32 @@
 #define VECTORS_A (BLOCK_Y * STEP_BYTES / 16) // of 16 bytes, in a tile
 #define VECTORS_B (BLOCK_X * STEP_BYTES / 16)
 
+// Before a function whose arrays are registers only where it is part of the kernel.
+#ifndef INLINED
+#define INLINED __attribute__((always_inline))
+#endif
+
 // How a tile lies in local memory: its rows, and the vectors of 16 bytes in each.
 #define ROWS(block, along_k) ((along_k) ? (block) : STEP_K)
 #define VECTORS(block, along_k) ((along_k) ? STEP_BYTES / 16 : (block) * SIZE / 16)
 
-// Where vector `x` of a row lies. Local memory has 128 bytes a line, eight vectors: any eight rows have the same vector
-// at eight places, and two rows have four neighbouring vectors at eight places.
-int vector_at(const int row, const int x, const int vectors)
-{
-    const int moved = vectors % 8 == 0 ? (row & 1) << 2 | (row >> 1 & 3) : vectors % 4 == 0 ? row >> 1 & 3 : row >> 2 & 1;
-    return row * vectors + (x ^ moved);
-}
+// Where vector `x` of a row lies, which warp_tiles.h or warpgroup_tiles.h says. Of rows 8 apart it is at the same place.
+int vector_at(const int row, const int x, const int tile_rows, const int vectors);
+
+// Which work-items copy: the last COPIERS, or all.
+#ifdef COPIERS
+#define COPIER ((int)get_local_id(0) % COPIERS)
+#else
+#define COPIERS GROUP_X
+#define COPIER ((int)get_local_id(0))
+#endif
 
 // Start to copy a tile, of which so many rows, and bytes of each row, are in the operand. A work-item copies one vector of
 // every row that is a multiple of `at_once` after its first.
-void start_copies(LOCAL_POINTER uint4 *tile, const __global uchar *from, const long ld, const int rows, const long bytes,
+INLINED void start_copies(LOCAL_POINTER uint4 *tile, const __global uchar *from, const long ld, const int rows, const long bytes,
                   const int tile_rows, const int vectors)
 {
-    const int at_once = GROUP_X / vectors, first = (int)get_local_id(0) / vectors, x = (int)get_local_id(0) % vectors;
+    const int at_once = COPIERS / vectors, first = COPIER / vectors, x = COPIER % vectors;
     const int left = (int)max((long)0, min((long)16, bytes - 16 * x));
     from += first * ld + 16 * x;
     #pragma unroll
@@ -41,55 +49,27 @@ void start_copies(LOCAL_POINTER uint4 *tile, const __global uchar *from, const l
         const int row = first + i * at_once;
         if (tile_rows % at_once != 0 && row >= tile_rows)
             return;
-        const int place = at_once % 8 == 0 ? vector_at(first, x, vectors) + i * at_once * vectors : vector_at(row, x, vectors);
+        const int place = at_once % 8 == 0
+                              ? vector_at(first, x, tile_rows, vectors) + vector_at(i * at_once, 0, tile_rows, vectors)
+                              : vector_at(row, x, tile_rows, vectors);
         copy_16(tile + place, from + i * at_once * ld, row < rows ? left : 0);
     }
 }
 
-#if UNIT == F64
-// Parts of rows that lie 8 apart, of A, or of columns of B: of each two neighbours. A unit adds products in some order of
-// k: any will do, if A and B have the same.
-void pick(part *to, const int step, const LOCAL_POINTER uint4 *tile, const int first, const int slice, const int vectors)
+// Start to copy the tiles of a step of k to a stage: so many rows of A, columns of B, and of k, are left.
+INLINED void start_step(LOCAL_POINTER uint4 *tiles, const int stage, const __global uchar *A, const long lda, const int rows,
+                const __global uchar *B, const long ldb, const int columns, const int depth)
 {
-    #pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const int place = vector_at(first + i * 8 + LANE / 4, slice * 4 + LANE % 4, vectors);
-        const double2 pair = *(const LOCAL_POINTER double2 *)(tile + place);
-        to[i * step] = pair.x;
-        to[i * step + 3 - step] = pair.y;
-    }
-}
-#endif
-
-// 16 rows of A from `first` on, in a slice of k.
-void pick_a(part a[4], const LOCAL_POINTER uint4 *tile, const int first, const int slice)
-{
-    const int vectors = VECTORS(BLOCK_Y, A_ALONG_K);
-#if UNIT == F64
-    pick(a, 1, tile, first, slice, vectors);
-#else
-    if (A_ALONG_K)
-        load_matrices(a, tile + vector_at(first + LANE % 16, slice * 2 + LANE / 16, vectors));
-    else
-        load_transposed(a, tile + vector_at(slice * 16 + LANE % 8 + LANE / 16 * 8, first / 8 + LANE / 8 % 2, vectors));
-#endif
+    start_copies(tiles + stage * VECTORS_A, A, lda * SIZE, A_ALONG_K ? rows : depth, (A_ALONG_K ? depth : rows) * (long)SIZE,
+                 ROWS(BLOCK_Y, A_ALONG_K), VECTORS(BLOCK_Y, A_ALONG_K));
+    start_copies(tiles + STAGES * VECTORS_A + stage * VECTORS_B, B, ldb * SIZE, B_ALONG_K ? columns : depth,
+                 (B_ALONG_K ? depth : columns) * (long)SIZE, ROWS(BLOCK_X, B_ALONG_K), VECTORS(BLOCK_X, B_ALONG_K));
 }
 
-// 16 columns of B from `first` on, as two times eight: four parts in a row.
-void pick_b(part b[4], const LOCAL_POINTER uint4 *tile, const int first, const int slice)
-{
-    const int vectors = VECTORS(BLOCK_X, B_ALONG_K);
-#if UNIT == F64
-    pick(b, 2, tile, first, slice, vectors);
-#else
-    if (B_ALONG_K)
-        load_matrices(b, tile + vector_at(first + LANE % 8 + LANE / 16 * 8, slice * 2 + LANE / 8 % 2, vectors));
-    else
-        load_transposed(b, tile + vector_at(slice * 16 + LANE % 16, first / 8 + LANE / 16, vectors));
-#endif
-}
+// From a number of k on, of an operand that lies along k or across it.
+#define FROM(at, operand, ld, along_k) ((operand) + (at) * ((along_k) ? 1 : (ld)) * SIZE)
 
-void clear(real c[TILES_Y][TILES_X][4])
+INLINED void clear(real c[TILES_Y][TILES_X][4])
 {
     #pragma unroll
     for (int y = 0; y < TILES_Y; y++)
@@ -124,7 +104,7 @@ stored_c result_of(const real x, const int product)
 
 // Write 16 rows of this warp's part of a block of C, of which so many rows and columns are left: two neighbours at once
 // where the host says that they are aligned (PAIRS), as a PAIR.
-void write_rows(__global stored_c *block, const long ldc, real c[TILES_X][4], const int y, const int rows,
+INLINED void write_rows(__global stored_c *block, const long ldc, real c[TILES_X][4], const int y, const int rows,
                 const int columns, const int product)
 {
     const int first_y = WARP_NUMBER / WARPS_X * TILE_Y + y * 16 + LANE / 4;
@@ -152,7 +132,7 @@ void write_rows(__global stored_c *block, const long ldc, real c[TILES_X][4], co
 }
 
 // All of it.
-void write_tile(__global stored_c *block, const long ldc, real c[TILES_Y][TILES_X][4], const int rows, const int columns,
+INLINED void write_tile(__global stored_c *block, const long ldc, real c[TILES_Y][TILES_X][4], const int rows, const int columns,
                 const int product)
 {
     #pragma unroll

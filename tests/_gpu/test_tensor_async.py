@@ -1,0 +1,153 @@
+"""tensor-async: its text multiplies right on the host, whose warpgroups and barriers are those of the PTX ISA."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+from contextlib import suppress
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from cuda_on_host import cuda_on_host
+from devices import nvrtc_here
+from randomness import RNG
+from recorded_kernel import needs_compiler
+from sweeps import swept
+from unit_products import DEVICE, LARGEST, check, check_one
+
+import gemmlab
+from gemmlab._errors import DeviceError
+from gemmlab._gpu.batches import GemmSize, Layout
+from gemmlab._gpu.cuda import compiled_for
+from gemmlab._gpu.ptx import without_marks
+from gemmlab._gpu.tensor.async_rung import TENSOR_ASYNC
+from gemmlab._gpu.tensor.backend import TensorBackend
+from gemmlab._gpu.tensor.kinds import RESIDUES, TF32, stored_and_result
+from gemmlab._problem import Problem
+from gemmlab.disassembly.occupancy import resources_of
+
+KINDS = ["float16", *(kind for kind in TENSOR_ASYNC.numbers if kind not in ("float16", RESIDUES))]
+MOST = 300  # rows and columns: some work-groups take several blocks of C
+
+
+def drawn_params():
+    while True:
+        params = {
+            "columns": int(RNG.choice([64, 128, 256])), "warpgroups": int(RNG.choice([1, 2])),
+            "stages": int(RNG.integers(3, 6)), "group_m": int(RNG.integers(1, 4)), "shares": int(RNG.integers(1, 6)),
+        }  # fmt: skip
+        if TENSOR_ASYNC.refusal(params, "float16", DEVICE) is None:
+            return params
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", swept(KINDS))
+def test_products_of_whole_numbers_are_exact(kind, tmp_path):
+    layouts = [(a, b) for a in (False, True) for b in (False, True)]
+    for one in (layouts[RNG.integers(4)], "unaligned"):  # each is a program to compile
+        check(TENSOR_ASYNC, kind, drawn_params(), one, tmp_path, most=MOST)
+
+
+FAULTS = {
+    "copies are not published": ("publish_copies();", ""),
+    "copies are handed over before they are there": ("wait_for_copies(1);", "wait_for_copies(2);"),
+    "products do not wait for copies": ("wait_for_phase(filled + at->stage, at->round);", ""),
+    "copies do not wait for products": ("wait_for_phase(emptied + at->stage, at->round ^ 1);", ""),
+    "a stage is released too early": ("release(emptied, before);\n        before = at->stage;",
+                                      "before = at->stage;\n        release(emptied, before);"),
+    "the exclusive or is another": ("x % LINE ^ row % LINE", "x % LINE ^ row / 2 % LINE"),
+    "tiles begin anywhere": (" + (-(int)(LOCAL_ADDRESS(local_memory) >> 4) & (8 * LINE - 1));", ";"),
+}  # fmt: skip
+
+
+@needs_compiler
+@pytest.mark.parametrize("fault", swept(list(FAULTS)))
+def test_a_fault_is_seen(fault, tmp_path):
+    """Each in a process of its own, since the stand-in ends a process whose barriers are used wrongly."""
+    of_text, instead = FAULTS[fault]
+    params = {"columns": 64, "warpgroups": 2, "stages": 3, "group_m": 1, "shares": 1}
+
+    def changed(text):
+        assert of_text in text
+        return text.replace(of_text, instead)
+
+    def multiply():
+        for backwards in (False, True):
+            size = GemmSize(300, 300, 400, 1)
+            check_one(TENSOR_ASYNC, "float16", params, size, (False, False), tmp_path, backwards, changed)
+
+    assert not ends_well(multiply)
+
+
+def ends_well(function):
+    """Whether a function returns, in a process of its own."""
+    child = os.fork()
+    if child == 0:
+        with suppress(AssertionError), open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 2)  # no traceback of what is meant to fail
+            faulthandler.disable()
+            function()
+            os._exit(0)
+        os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+@pytest.fixture(scope="module")
+def nvrtc():
+    return nvrtc_here()
+
+
+@pytest.mark.parametrize("kind", ["float16", *swept(["bfloat16", "int8 into int32", TF32])])
+def test_it_compiles_to_the_instructions_that_are_meant(kind, nvrtc):
+    params, n = TENSOR_ASYNC.resolve({"shares": 1}, "gpu"), 256
+    layouts = Layout(0, n), Layout(0, n, transposed=True), Layout(0, n)
+    (launch,) = TENSOR_ASYNC.launches(params, kind, GemmSize(n, n, n, 1), layouts, DEVICE)
+    ptx, code = compiled_for("sm_90", launch.text, launch.macros)
+    numbers = {
+        "float16": "k16.f32.f16.f16", "bfloat16": "k16.f32.bf16.bf16", "int8": "k32.s32.s8.s8",
+        TF32: "k8.f32.tf32.tf32",
+    }[stored_and_result(kind)[0]]  # fmt: skip
+    assert ptx.count(f"wgmma.mma_async.sync.aligned.m64n256{numbers} ") == 4  # 128 bytes of k
+    assert "cp.async.cg.shared.global" in ptx
+    assert ".local" not in ptx
+    assert resources_of(code, ptx).registers <= 168  # three warpgroups at a time
+
+
+@pytest.fixture
+def cuda(monkeypatch, tmp_path):
+    with cuda_on_host(monkeypatch, tmp_path) as (runtime, _):
+        yield TensorBackend(runtime, TENSOR_ASYNC, "1")
+
+
+@needs_compiler
+def test_a_product_of_host_arrays(cuda):
+    (m, k), n = RNG.integers(1, 200, 2), RNG.integers(1, 200)
+    a, b = (RNG.integers(-LARGEST, LARGEST + 1, shape).astype(np.float16) for shape in ((m, k), (k, n)))
+    problem = Problem.from_call(a, b, dtype="float32")
+    cuda.gemm(problem, columns=64, warpgroups=1).wait()
+    assert np.array_equal(problem.out, a.astype(np.float32) @ b.astype(np.float32))
+
+
+def test_what_it_cannot_have_is_refused(cuda):
+    assert cuda.probe().ok
+    usual = TENSOR_ASYNC.resolve({}, "gpu")
+    assert TENSOR_ASYNC.refusal(usual, "float16", DEVICE) is None
+    assert "at least 3" in TENSOR_ASYNC.refusal({**usual, "stages": 2}, "float16", DEVICE)
+    assert "bytes of local memory; a GPU has 232448" in TENSOR_ASYNC.refusal({**usual, "stages": 5}, "float16", DEVICE)
+    for capability, why in ((80, "8.0; the instructions are of 9.0"), (120, "capability 12.0"), (None, "PTX")):
+        device = SimpleNamespace(**{**vars(DEVICE), "compute_capability": capability})
+        assert why in TENSOR_ASYNC.refusal(usual, "float16", device)
+    assert "not float64" in cuda.supports(Problem.from_call(np.ones((4, 4)), np.ones((4, 4))))
+
+
+def test_a_kernel_whose_marks_stay_is_refused():
+    with pytest.raises(ValueError, match=r"0 marks and 1 targets sm_90$"):
+        without_marks(b".target sm_90, texmode_independent\nwgmma.fence.sync.aligned;\n", "90a")
+    with pytest.raises(ValueError, match=r"1 marks and 0 targets sm_90$"):
+        without_marks(b".target sm_80, texmode_independent\n\t// sm_90a: wgmma.fence.sync.aligned;\n", "90a")
+    if not (found := gemmlab.backends()["opencl-naive"]).available:
+        pytest.skip(found.reason)
+    queue = gemmlab.get_backend("opencl-naive").queue
+    with pytest.raises(DeviceError, match="cannot build nothing for 90a: the compiler's PTX has 0 marks"):
+        queue.kernel("__kernel void nothing() {}", "nothing", {"ARCHITECTURE": "90a"})
