@@ -1,6 +1,6 @@
 """How fast a device can be: a device is another machine than the CPU, and has separate ceilings.
 
-    fma         chains of multiply-adds in registers, for each dtype
+    fma         chains of multiply-adds in registers, for each dtype; those of a matrix unit are in unit.py
     bandwidth   local: a small window of local memory
                 L1: the same window of global memory, which the nearest cache then holds
                 DRAM: global memory, far more of it than a cache holds
@@ -26,16 +26,19 @@ from gemmlab._cpu.machine import caches
 from gemmlab._errors import DeviceError
 from gemmlab._gpu.kernels import kernel_text
 from gemmlab._gpu.ladder.numbers import NUMBERS
+from gemmlab._gpu.plans.launches import Launches
 from gemmlab._gpu.runtime import Device, Event, HostArray, Queue
 from gemmlab.measure.isolated.worker import seconds_a_call
 from gemmlab.measure.noise import summarise
 from gemmlab.measure.records import Record
+from gemmlab.roofline.ceilings import unit
 from gemmlab.roofline.ceilings.bandwidth import largest_working_set
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 MIN_SAMPLES, MAX_SAMPLES = 5, 50
 LAUNCH_S = 5e-3  # long against what a runtime does before and after a kernel
 GROUPS_A_UNIT = 8  # of a device's compute units
+MOST_ITEMS = 1024  # of a work-group
 CHAINS = (4, 8, 16)
 STEPS = 8  # loads in flight together
 PIECE_BYTES, WINDOW_BYTES = 256 * KIB, 8 * KIB
@@ -101,13 +104,32 @@ def measure_device_ceilings(queue: Queue, *, seconds: float = 4.0, bandwidth: bo
         If the device fails, or its driver does not say how long a kernel took. Where there is no pinned memory, only
         those ceilings are missing.
     """
-    dtypes = ("float32", "float64") if queue.device.float64 else ("float32",)
-    parts = len(dtypes) + (4 if bandwidth else 0)
+    dtypes, kinds = ("float32", "float64") if queue.device.float64 else ("float32",), unit.kinds_of(queue.device)
+    parts = len(dtypes) + len(kinds) + (4 if bandwidth else 0)
     found = [_multiply_adds(queue, dtype, seconds / parts) for dtype in dtypes]
+    found += [_by_unit(queue, kind, seconds / parts) for kind in kinds]
     if bandwidth:
         found += [*_windows(queue, seconds / parts), *_global_memory(queue, seconds / parts)]
         found += _transfers(queue, 2 * seconds / parts)
     return [{"kind": "ceiling", "isa": queue.device.runtime, "threads": None, **record} for record in found]
+
+
+def _by_unit(queue: Queue, kind: str, seconds: float) -> Record:
+    """The rate of a matrix unit, by the instruction that does best."""
+    groups = GROUPS_A_UNIT * queue.device.compute_units
+    out = queue.allocate(groups * MOST_ITEMS * 8)
+
+    def measured(loop: Launches, flop: int) -> Record:
+        def start(steps: int) -> Event:
+            return queue.start(queue.prepared(unit.with_steps(loop, steps)), out, None, None)[0]
+
+        steps = _steps_that_last(start)
+        timing = _time(lambda: start(steps).kernel_s, seconds / 2)
+        isa, rate = f"{queue.device.runtime} matrix unit", flop * steps / timing["min_s"] / 1e9
+        return {"ceiling": "fma", "isa": isa, "dtype": kind, "gflop_per_s": rate, **timing}
+
+    tried = [measured(loop, flop) for loop, flop in unit.loops(queue.device, kind, groups)]
+    return max(tried, key=lambda record: float(record["gflop_per_s"]))
 
 
 def _multiply_adds(queue: Queue, dtype: str, seconds: float) -> Record:
