@@ -14,13 +14,14 @@ from devices import nvrtc_here
 from randomness import RNG
 from recorded_kernel import needs_compiler
 from sweeps import swept
-from unit_products import DEVICE, LARGEST, check, check_one
+from unit_products import DEVICE, LARGEST, check, check_one, made_up_map
 
 import gemmlab
 from gemmlab._errors import DeviceError
 from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.cuda import compiled_for
 from gemmlab._gpu.ptx import without_marks
+from gemmlab._gpu.tensor import maps
 from gemmlab._gpu.tensor.async_rung import TENSOR_ASYNC
 from gemmlab._gpu.tensor.backend import TensorBackend
 from gemmlab._gpu.tensor.kinds import RESIDUES, TF32, stored_and_result
@@ -35,41 +36,54 @@ def drawn_params():
     while True:
         params = {
             "columns": int(RNG.choice([64, 128, 256])), "warpgroups": int(RNG.choice([1, 2])),
-            "stages": int(RNG.integers(3, 6)), "group_m": int(RNG.integers(1, 4)), "shares": int(RNG.integers(1, 6)),
+            "stages": int(RNG.integers(3, 6)), "boxes": 0, "group_m": int(RNG.integers(1, 4)),
+            "shares": int(RNG.integers(1, 6)),
         }  # fmt: skip
         if TENSOR_ASYNC.refusal(params, "float16", DEVICE) is None:
             return params
+
+
+@pytest.fixture(autouse=True)
+def made_up_maps(monkeypatch):
+    monkeypatch.setattr(maps, "encoded", made_up_map)
 
 
 @needs_compiler
 @pytest.mark.parametrize("kind", swept(KINDS))
 def test_products_of_whole_numbers_are_exact(kind, tmp_path):
     layouts = [(a, b) for a in (False, True) for b in (False, True)]
-    for one in (layouts[RNG.integers(4)], "unaligned"):  # each is a program to compile
-        check(TENSOR_ASYNC, kind, drawn_params(), one, tmp_path, most=MOST)
+    for boxes, one in enumerate((layouts[RNG.integers(4)], "unaligned")):  # each is a program to compile
+        check(TENSOR_ASYNC, kind, {**drawn_params(), "boxes": boxes}, one, tmp_path, most=MOST)
 
 
-FAULTS = {
-    "copies are not published": ("publish_copies();", ""),
-    "copies are handed over before they are there": ("wait_for_copies(1);", "wait_for_copies(2);"),
+OF_BOTH = {
     "products do not wait for copies": ("wait_for_phase(filled + at->stage, at->round);", ""),
     "copies do not wait for products": ("wait_for_phase(emptied + at->stage, at->round ^ 1);", ""),
     "a stage is released too early": ("release(emptied, before);\n        before = at->stage;",
                                       "before = at->stage;\n        release(emptied, before);"),
-    "the exclusive or is another": ("x % LINE ^ row % LINE", "x % LINE ^ row / 2 % LINE"),
     "tiles begin anywhere": (" + (-(int)(LOCAL_ADDRESS(local_memory) >> 4) & (8 * LINE - 1));", ";"),
 }  # fmt: skip
+OF_ITEMS = OF_BOTH | {
+    "copies are not published": ("publish_copies();", ""),
+    "copies are handed over before they are there": ("wait_for_copies(1);", "wait_for_copies(2);"),
+    "the exclusive or is another": ("x % LINE ^ row % LINE", "x % LINE ^ row / 2 % LINE"),
+}
+OF_BOXES = OF_BOTH | {
+    "half of the bytes are expected": ("(VECTORS_A + VECTORS_B) * 16", "(VECTORS_A + VECTORS_B) * 8"),
+    "panels are one line apart": ("x / (128 / SIZE) * STEP_K * LINE", "x / (128 / SIZE) * LINE"),
+}
 
 
 @needs_compiler
-@pytest.mark.parametrize("fault", swept(list(FAULTS)))
-def test_a_fault_is_seen(fault, tmp_path):
-    """Each in a process of its own, since the stand-in ends a process whose barriers are used wrongly."""
-    of_text, instead = FAULTS[fault]
-    params = {"columns": 64, "warpgroups": 2, "stages": 3, "group_m": 1, "shares": 1}
+@pytest.mark.parametrize(
+    ("boxes", "fault"), swept([*((0, fault) for fault in OF_ITEMS), *((1, fault) for fault in OF_BOXES)])
+)
+def test_a_fault_is_seen(boxes, fault, tmp_path):
+    """Each in a separate process, since the stand-in ends a process whose barriers are used wrongly."""
+    of_text, instead = (OF_ITEMS, OF_BOXES)[boxes][fault]
+    params = {"columns": 128, "warpgroups": 2, "stages": 3, "boxes": boxes, "group_m": 1, "shares": 1}
 
     def changed(text):
-        assert of_text in text
         return text.replace(of_text, instead)
 
     def multiply():
@@ -77,6 +91,7 @@ def test_a_fault_is_seen(fault, tmp_path):
             size = GemmSize(300, 300, 400, 1)
             check_one(TENSOR_ASYNC, "float16", params, size, (False, False), tmp_path, backwards, changed)
 
+    assert of_text in TENSOR_ASYNC.text_of(params)
     assert not ends_well(multiply)
 
 
@@ -84,7 +99,7 @@ def ends_well(function):
     """Whether a function returns, in a process of its own."""
     child = os.fork()
     if child == 0:
-        with suppress(AssertionError), open(os.devnull, "w") as nowhere:
+        with suppress(Exception), open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), 2)  # no traceback of what is meant to fail
             faulthandler.disable()
             function()
@@ -98,18 +113,22 @@ def nvrtc():
     return nvrtc_here()
 
 
+@pytest.mark.parametrize("boxes", [0, 1])
 @pytest.mark.parametrize("kind", ["float16", *swept(["bfloat16", "int8 into int32", TF32])])
-def test_it_compiles_to_the_instructions_that_are_meant(kind, nvrtc):
-    params, n = TENSOR_ASYNC.resolve({"shares": 1}, "gpu"), 256
+def test_it_compiles_to_the_instructions_that_are_meant(kind, boxes, nvrtc):
+    params, n = TENSOR_ASYNC.resolve({"shares": 1, "boxes": boxes}, "gpu"), 256
     layouts = Layout(0, n), Layout(0, n, transposed=True), Layout(0, n)
-    (launch,) = TENSOR_ASYNC.launches(params, kind, GemmSize(n, n, n, 1), layouts, DEVICE)
+    *before, launch = TENSOR_ASYNC.launches(params, kind, GemmSize(n, n, n, 1), layouts, DEVICE)
+    for one in before:
+        ptx, _ = compiled_for("sm_90", one.text, one.macros)
+        assert ptx.count("tensormap.replace.tile.global_address.global.b1024.b64 ") == 2
     ptx, code = compiled_for("sm_90", launch.text, launch.macros)
     numbers = {
         "float16": "k16.f32.f16.f16", "bfloat16": "k16.f32.bf16.bf16", "int8": "k32.s32.s8.s8",
         TF32: "k8.f32.tf32.tf32",
     }[stored_and_result(kind)[0]]  # fmt: skip
     assert ptx.count(f"wgmma.mma_async.sync.aligned.m64n256{numbers} ") == 4  # 128 bytes of k
-    assert "cp.async.cg.shared.global" in ptx
+    assert ("cp.async.bulk.tensor.3d" if boxes else "cp.async.cg.shared.global") in ptx
     assert ".local" not in ptx
     assert resources_of(code, ptx).registers <= 168  # three warpgroups at a time
 
@@ -125,7 +144,7 @@ def test_a_product_of_host_arrays(cuda):
     (m, k), n = RNG.integers(1, 200, 2), RNG.integers(1, 200)
     a, b = (RNG.integers(-LARGEST, LARGEST + 1, shape).astype(np.float16) for shape in ((m, k), (k, n)))
     problem = Problem.from_call(a, b, dtype="float32")
-    cuda.gemm(problem, columns=64, warpgroups=1).wait()
+    cuda.gemm(problem, columns=64, warpgroups=1, boxes=int(RNG.integers(2))).wait()
     assert np.array_equal(problem.out, a.astype(np.float32) @ b.astype(np.float32))
 
 

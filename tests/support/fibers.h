@@ -42,7 +42,7 @@ static void run_item() {
     self->waits = ENDED;
 }
 
-/* The items from `first` on until all wait for the group, or have ended. They must all do the same. */
+/* The items from `first` on until all wait for the group, or have ended. They must all do the same, or have ended. */
 static void run_warp(std::vector<Item> &items, int first, int count) {
     do
         for (int i = first; i < first + count; i++) {
@@ -50,14 +50,18 @@ static void run_warp(std::vector<Item> &items, int first, int count) {
             self = &items[i];
             self->waits = NO;
             swapcontext(&host, &self->context);
-            if (i > first && self->waits != items[first].waits) abort();
+            if (i > first && self->waits != items[first].waits && self->waits != ENDED) abort();
         }
     while (items[first].waits == FOR_WARP);
 }
 
+/* What happens when no warp can go on, if there is such a thing. */
+typedef bool (*LateWork)(bool last_first);
+static bool no_late_work(bool) { return false; }
+
 /* One work-group; `warp` items run together, the warps in order or, with `backwards`, from the last. Where no warp can go
    on, all wait for the group, or for ever. */
-static void run_group(char *stacks, size_t stack, int warp, bool backwards) {
+static void run_group(char *stacks, size_t stack, int warp, LateWork late_work, bool backwards) {
     const int count = GROUP_X * GROUP_Y;
     std::vector<Item> items(count);
     for (int i = 0; i < count; i++) {
@@ -77,7 +81,7 @@ static void run_group(char *stacks, size_t stack, int warp, bool backwards) {
             if (x.waits == NO || (x.waits == FOR_PHASE && x.may_go_on(x))) run_warp(items, first, warp), has_run = true;
             all_ended &= x.waits == ENDED, at_barrier &= x.waits == ENDED || x.waits == FOR_GROUP;
         }
-        if (has_run) continue;
+        if (has_run || late_work(backwards)) continue;
         if (!at_barrier) abort();
         for (Item &x : items)
             if (x.waits == FOR_GROUP) x.waits = NO;
@@ -85,11 +89,11 @@ static void run_group(char *stacks, size_t stack, int warp, bool backwards) {
 }
 
 /* All work-groups, one after the other. */
-static void run_grid(int warp, bool backwards = false) {
+static void run_grid(int warp, LateWork late_work = no_late_work, bool backwards = false) {
     const size_t stack = 1 << 16;
     char *stacks = (char *)malloc(GROUP_X * GROUP_Y * stack);
     for (group_z_now = 0; group_z_now < groups_z; group_z_now++)
         for (group_y_now = 0; group_y_now < groups_y; group_y_now++)
-            for (group_x_now = 0; group_x_now < groups_x; group_x_now++) run_group(stacks, stack, warp, backwards);
+            for (group_x_now = 0; group_x_now < groups_x; group_x_now++) run_group(stacks, stack, warp, late_work, backwards);
     free(stacks);
 }

@@ -1,4 +1,4 @@
-/* NVIDIA's matrix unit on the host: what kernels/common/units.h asks of a GPU, by the PTX ISA's description, so that the
+/* NVIDIA's matrix unit on the host: what kernels/units/units.h asks of a GPU, by the PTX ISA's description, so that the
    text of tensor, and of what is launched beside it, runs and can be checked where no GPU is.
 
    A copy to local memory makes its place poison at once, and happens as late as the kernel's waits allow: so a kernel
@@ -160,6 +160,7 @@ static int added(int c, const double *terms, int count) {
 #else
 #define COPY_POISONS(to)
 #define ITEM_HAS_COPIED(copy)
+#define LATE_WORK no_late_work
 #endif
 
 struct Copy {
@@ -207,6 +208,11 @@ template <class Real> static void multiply_add(Real c[4], const part a[4], const
     wait_for(FOR_WARP);
 }
 
+/* The address of a map, which is the first of its words. */
+static void set_address(long *map, const uchar *matrices) { *map = (long)matrices; }
+static void publish_maps() {}
+#define WORDS_OF_MAP 16
+
 /* An argument that is memory becomes a pointer of the type that the kernel has there. */
 struct Memory {
     char *begin;
@@ -224,5 +230,5 @@ struct Memory {
     extern "C" void run(const long *groups, int backwards, char *const *given, const long *others) {                  \
         memory = given, numbers = others;                                                                             \
         groups_x = groups[0], groups_y = groups[1], groups_z = groups[2];                                             \
-        run_grid(WARP_ITEMS, backwards);                                                                              \
+        run_grid(WARP_ITEMS, LATE_WORK, backwards);                                                                            \
     }

@@ -25,7 +25,7 @@ def compiled(launch, folder, changed=lambda text: text):
     macros = {"GROUP_X": launch.group[0], "GROUP_Y": launch.group[1], **launch.macros}
     given = "".join(f"#define {name} {value}\n" for name, value in macros.items())
     text = launch.text
-    for instructions in ("common/units.h", "common/warpgroups.h"):
+    for instructions in ("units/units.h", "units/maps.h", "units/warpgroups.h"):
         text = text.replace(kernel_text(instructions), "")
     text = changed(text)
     source = f'{given}#include "{UNIT}"\n{text}\n#define CALL {launch.name}({", ".join(call)})\nRUN\n'

@@ -1,9 +1,10 @@
-/* Products of warpgroups on the host: what kernels/common/warpgroups.h asks of a GPU, by the PTX ISA's description.
+/* Products of warpgroups on the host: what kernels/units/warpgroups.h asks of a GPU, by the PTX ISA's description.
 
    The unit sees local memory by another way than work-items (the "async proxy"): here, a second copy of it, in which is what
    was published. A copy to local memory poisons its place there at once. A product reads its operands when it is started and
    again when it is waited for, as late as that may be: if they are not the same, the program ends. */
 #include <array>
+#include <map>
 
 #define COPY_POISONS(to) memset(as_published(to), POISON, 16)
 #define ITEM_HAS_COPIED(copy) landed[self->number].push_back((copy).to)
@@ -20,13 +21,53 @@ static void publish_copies() {
     landed[self->number].clear();
 }
 
-/* A barrier's 64 bits: arrivals that a phase takes, arrivals still to come, and the phase's parity. */
+/* A barrier's 64 bits: arrivals that a phase takes, arrivals still to come, and the phase's parity. A phase does not end
+   before the bytes that it expects have come. */
+static std::map<ulong *, int> expected;
 static void init_barrier(ulong *barrier, const int arrivals) { *barrier = (ulong)arrivals << 32 | arrivals << 1; }
-static void arrive(ulong *barrier) {
-    const uint of_phase = *barrier >> 32, left = (uint)*barrier >> 1, parity = *barrier & 1;
-    if (left == 0) abort();
-    *barrier = (ulong)of_phase << 32 | (left == 1 ? of_phase << 1 | !parity : (left - 1) << 1 | parity);
+static void came(ulong *barrier, const int arrivals, const int bytes) {
+    const uint of_phase = *barrier >> 32, left = ((uint)*barrier >> 1) - arrivals, parity = *barrier & 1;
+    if ((int)left < 0) abort();
+    expected[barrier] -= bytes;
+    const bool ends = left == 0 && expected[barrier] == 0;
+    *barrier = (ulong)of_phase << 32 | (ends ? of_phase << 1 | !parity : left << 1 | parity);
 }
+static void arrive(ulong *barrier) { came(barrier, 1, 0); }
+static void expect_bytes(ulong *barrier, const int bytes) { came(barrier, 1, -bytes); }
+
+/* Boxes come when nothing else can go on: the first first, or the last. tests/support/unit_products.py makes the maps. */
+enum OfMap { ADDRESS, ITEMSIZE, NUMBERS, LINES, MATRICES, TO_LINE, TO_MATRIX, OF_LINE, OF_BOX };
+struct Box {
+    const long *map;
+    int x, y, z;
+    uchar *to;
+    ulong *barrier;
+};
+static std::deque<Box> boxes;
+static void use_map(const ulong *) {}
+static void copy_box(uint4 *to, const ulong *map, int x, int y, int product, ulong *barrier) {
+    const Box box{(const long *)map, x, y, product, as_published(to), barrier};
+    if (LOCAL_ADDRESS(to) % 1024 || box.map[OF_LINE] * box.map[ITEMSIZE] != 128) abort();
+    memset(box.to, POISON, box.map[OF_BOX] * 128);
+    boxes.push_back(box);
+}
+static bool late_work(bool last_first) {
+    if (boxes.empty()) return false;
+    const Box box = last_first ? boxes.back() : boxes.front();
+    last_first ? boxes.pop_back() : boxes.pop_front();
+    const long *map = box.map, size = map[ITEMSIZE];
+    for (int line = 0; line < map[OF_BOX]; line++)
+        for (int i = 0; i < 128; i += size) {
+            const long x = box.x + i / size, y = box.y + line;
+            const bool inside = x < map[NUMBERS] && y < map[LINES] && box.z < map[MATRICES];
+            const uchar *from = (const uchar *)map[ADDRESS] + x * size + y * map[TO_LINE] + box.z * map[TO_MATRIX];
+            uchar *to = box.to + line * 128 + ((i / 16 ^ line % 8) * 16 + i % 16);
+            inside ? memcpy(to, from, size) : memset(to, 0, size);
+        }
+    came(box.barrier, 0, map[OF_BOX] * 128);
+    return true;
+}
+#define LATE_WORK late_work
 static bool phase_has_ended(const Item &item) { return (int)(*(const ulong *)item.barrier & 1) != item.parity; }
 static void wait_for_phase(ulong *barrier, const int parity) {
     self->barrier = barrier, self->parity = parity, self->may_go_on = phase_has_ended;

@@ -2,8 +2,9 @@
 
     naive  private  local  local4  register  register_global      `.cl` all
     tuned        tuned.cl for GPUs, with tuned_vector.cl for vectors; tuned_cpu.cl for CPU devices
-    tensor  tensor_async  tensor_parts     by matrix units; what they ask of them is in common/units.h and warpgroups.h
+    tensor  tensor_async  tensor_parts     by matrix units
     emulated  emulated_parts   `.cl`: products out of narrow ones, no rungs
+    units/       what the kernels of matrix units share: the instructions, the tiles, copies, and who computes what
     common/      gemm.h, which all rungs share, cuda.h, which maps OpenCL C to CUDA, and kernels for copies and sums
 """
 

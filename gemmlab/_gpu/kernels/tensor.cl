@@ -19,7 +19,7 @@
 // Traffic: A is read n / BLOCK_X times and B m / BLOCK_Y times from global memory. From local memory come
 // (1 / TILE_Y + 1 / TILE_X) elements per multiply-add: TILE_Y and TILE_X are a warp's, not a work-item's.
 //
-// units.h has the instructions, unit_tiles.h the tiles.
+// units.h has the instructions, tiles.h the tiles.
 
 // c += this warp's part of the product of two tiles.
 INLINED void multiply_tiles(real c[TILES_Y][TILES_X][4], const LOCAL_POINTER uint4 *tile_a, const LOCAL_POINTER uint4 *tile_b)

@@ -2,14 +2,14 @@
 //
 //     warpgroup products    four warps multiply together, and the unit reads both operands from local memory itself
 //     asynchronous          a step's products are started before those of the step before have ended
-//     roles                 one warpgroup copies, the others multiply. They meet at two barriers a stage: it is filled, it
-//                           is empty again
+//     roles                 the last warps copy, the others multiply. They meet at two barriers a stage: it is filled, it is
+//                           empty again
 //     persistent            as many work-groups as the device holds: each takes one tile of C after the other, and the
 //                           tiles of the next are copied while those of C are written
 //
 //     each work-group, for its tiles of C, or shares of them:
 //         for p in 0..k by STEP_K, at the same time:
-//             the last warpgroup:   wait until a stage is empty; copy tile_a and tile_b of p; say that it is filled
+//             the last warps:       wait until a stage is empty; copy tile_a and tile_b of p; say that it is filled
 //             the others:           wait until a stage is filled; c += tile_a @ tile_b; say that the one before is empty
 //         the others:               C[i0:i0+BLOCK_Y, j0:j0+BLOCK_X] = c, rounded once
 //
@@ -17,46 +17,7 @@
 //
 // Traffic: as tensor's from global memory. From local memory the unit reads B once for 64 rows.
 //
-// warpgroups.h has the instructions, warpgroup_tiles.h says how tiles lie in local memory.
-
-// The next stage to fill or to use, and the parity of how often all were.
-typedef struct {
-    int stage, round;
-} Ring;
-
-INLINED void next(Ring *at)
-{
-    if (++at->stage == STAGES) {
-        at->stage = 0;
-        at->round ^= 1;
-    }
-}
-
-// What this work-item has copied to a stage is there for the unit.
-void hand_over(LOCAL_POINTER ulong *filled, const int stage)
-{
-    if (stage < 0)
-        return;
-    publish_copies();
-    arrive(filled + stage);
-}
-
-// Copy the tiles of all steps of a block of C. `before` is the stage whose copies are still on their way, or -1.
-INLINED void copy_steps(const __global uchar *A, const long lda, const int rows, const __global uchar *B, const long ldb,
-                const int columns, const int depth, LOCAL_POINTER uint4 *tiles, LOCAL_POINTER ulong *filled,
-                LOCAL_POINTER ulong *emptied, Ring *at, int *before)
-{
-    for (int p0 = 0; p0 < depth; p0 += STEP_K) {
-        wait_for_phase(emptied + at->stage, at->round ^ 1);
-        start_step(tiles, at->stage, FROM(p0, A, lda, A_ALONG_K), lda, rows, FROM(p0, B, ldb, B_ALONG_K), ldb, columns,
-                   depth - p0);
-        commit_copies();
-        wait_for_copies(1);
-        hand_over(filled, *before);
-        *before = at->stage;
-        next(at);
-    }
-}
+// units/ has the instructions (warpgroups.h), how tiles lie in local memory (warpgroup_tiles.h), and two ways of copies.
 
 // The products of a stage's tiles have ended, in this warp.
 void release(LOCAL_POINTER ulong *emptied, const int stage)
@@ -90,7 +51,7 @@ INLINED void multiply_steps(real c[TILES_Y][TILES_X][4], const int steps, const 
     release(emptied, before);
 }
 
-__kernel GROUP void gemm(OPERANDS, SHARES)
+__kernel GROUP void gemm(OPERANDS, SHARES MAPS)
 {
     LOCAL_ARRAY(uint4, local_memory, 8 * LINE + STAGES * (VECTORS_A + VECTORS_B + 1));
     // Panels begin where the exclusive or begins anew.
@@ -99,13 +60,13 @@ __kernel GROUP void gemm(OPERANDS, SHARES)
     LOCAL_POINTER ulong *emptied = filled + STAGES;
     const int steps = (k + STEP_K - 1) / STEP_K, id = (int)get_local_id(0);
     Ring at = {0, 0};
-    int before = -1;
 
     if (id < STAGES) {
-        init_barrier(filled + id, COPIERS);
+        init_barrier(filled + id, ARRIVALS);
         init_barrier(emptied + id, WORKERS / WARP);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
+    BEGIN_COPIES;
     for (int number = (int)get_group_id(0); number < whole + shares; number += (int)get_num_groups(0)) {
         const int share = number - whole, last = share < 0 ? steps : FIRST_PAIR(share + 1);
         int pair = share < 0 ? 0 : FIRST_PAIR(share);
@@ -114,9 +75,7 @@ __kernel GROUP void gemm(OPERANDS, SHARES)
             const int p0 = begin * STEP_K, depth = min(k, end * STEP_K) - p0;
             FIND_BLOCK(share < 0 ? number : whole + pair / steps);
             if (id >= WORKERS) {
-                copy_steps(FROM(p0, (const __global uchar *)block_of_a, lda, A_ALONG_K), lda, rows,
-                           FROM(p0, (const __global uchar *)block_of_b, ldb, B_ALONG_K), ldb, columns, depth, tiles, filled,
-                           emptied, &at, &before);
+                COPY_STEPS;
             } else {
                 real c[TILES_Y][TILES_X][4];
                 multiply_steps(c, end - begin, tiles, filled, emptied, &at);
@@ -129,7 +88,6 @@ __kernel GROUP void gemm(OPERANDS, SHARES)
         } while (pair < last);
     }
     if (id >= WORKERS) {
-        wait_for_copies(0);
-        hand_over(filled, before);
+        END_COPIES;
     }
 }

@@ -4,6 +4,7 @@
     unit_rung.py       what the rungs share: how operands lie in memory, which work-groups compute what, the launches
     rung.py            tensor: its tiles
     async_rung.py      tensor-async: its blocks
+    maps.py            maps of operands, by which one instruction copies a box
     trial.py           a small product with a known answer, by which a device shows that it has the unit
     backend.py         RT-tensor, RT-tensor-async
 """

@@ -55,7 +55,7 @@ class TensorBackend(RungBackend):
         self, queue: Queue, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout]
     ) -> Prepared:
         kind = TF32 if params.get(PRECISION.name) else dtype
-        if (why := trial.failure(queue.device, kind, self.rung.name)) is not None:
+        if (why := trial.failure(queue.device, kind, self.rung.name, **self.rung.tried(params))) is not None:
             raise UnsupportedProblem(f"{queue.device.label} {why}: use {self.runtime.name}-tuned")
         return super().prepared(queue, {k: x for k, x in params.items() if k != PRECISION.name}, kind, size, layouts)
 

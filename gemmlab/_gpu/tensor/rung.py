@@ -83,5 +83,5 @@ TENSOR = Tensor(
     over={"tuned": "multiplies by matrix units"},
     dtypes=("float16", "bfloat16", "int8", "float32", "float64"), numbers=NUMBERS, kept=("group_m", "shares"),
     for_parts={"shares": 1},
-    files=(*FILES, "common/warp_tiles.h", "tensor.cl"),
+    files=(*FILES, "units/warp_tiles.h", "tensor.cl"),
 )  # fmt: skip

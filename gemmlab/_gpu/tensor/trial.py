@@ -31,7 +31,7 @@ def has_unit(device: Device, kind: str) -> bool:
 
 
 @cache
-def failure(device: Device, kind: str, name: str = TENSOR.name) -> str | None:
+def failure(device: Device, kind: str, name: str = TENSOR.name, **more: int) -> str | None:
     """Why the unit cannot multiply a kind of numbers by the rung of a name, in half a sentence; None if it can."""
     from gemmlab._gpu import runtime_named
 
@@ -52,7 +52,7 @@ def failure(device: Device, kind: str, name: str = TENSOR.name) -> str | None:
         memory = [queue.allocate(x.nbytes) for x in (*operands, c)]
         for place, x in zip(memory, operands, strict=False):
             queue.upload(place, x)
-        launches = rung.launches(rung.smallest, kind, GemmSize(M, N, K, 1), [*layouts, of_c], device)
+        launches = rung.launches({**rung.smallest, **more}, kind, GemmSize(M, N, K, 1), [*layouts, of_c], device)
         for event in queue.start(queue.prepared(launches), *memory):
             event.wait()
         queue.download(c, memory[2])

@@ -20,6 +20,7 @@ from gemmlab._gpu.ladder.waves import Schedule, shares_for
 from gemmlab._gpu.plans.launches import (
     COPIED_AS,
     MAX_GROUPS,
+    Argument,
     Launch,
     Launches,
     Place,
@@ -38,7 +39,7 @@ WARP, VECTOR = 32, 16  # work-items; bytes that are copied at once
 LEAST_CAPABILITY = 80  # of the instructions
 TURNED = 32  # rows and columns of a tile that is transposed in local memory
 LEAST_SHARE_BYTES = 1024  # of k: a share is as deep, and sharing saves as much; else a second launch costs more
-FILES = "common/units.h", "common/tile_order.h", "common/unit_tiles.h", "common/unit_shares.h"
+FILES = "units/units.h", "common/tile_order.h", "units/tiles.h", "units/shares.h"
 
 
 def no_unit(device: Device) -> str | None:
@@ -91,6 +92,20 @@ class UnitRung(Rung):
     def gemm_of(self, whole: Launch, schedule: Schedule, sums: Place, start: int, device: Device) -> Launch:
         """The kernel `gemm` for a schedule whose shares keep their sums there."""
 
+    def tried(self, params: Params) -> Params:
+        """The parameters that ask something else of a device: each is tried."""
+        return {}
+
+    def text_of(self, params: Params) -> str:
+        """The kernel's text."""
+        return self.text
+
+    def maps(
+        self, params: Params, kind: str, size: GemmSize, sides: Sequence[Side], workspace: Workspace
+    ) -> tuple[list[Launch], tuple[Argument, ...]]:
+        """What is launched before `gemm` for the copies of operands, and its last arguments for them."""
+        return [], ()
+
     # what follows
 
     def stage_bytes(self, params: Params, kind: str) -> int:
@@ -129,18 +144,22 @@ class UnitRung(Rung):
         itemsize, workspace, kernels = self.numbers[dtype].itemsize, Workspace(), []
         sides, shapes = list(zip(OPERANDS, layouts, strict=True)), ((size.m, size.k), (size.k, size.n))
         for i, shape in enumerate(shapes):
-            if not _fits(sides[i][1], itemsize, along_k=_lies_along_k(sides[i][1], i)):
+            if not _fits(sides[i][1], itemsize, along_k=lies_along_k(sides[i][1], i)):
                 sides[i], copied = _copied(sides[i], i, (size.batch, *shape), itemsize, workspace)
                 kernels += copied
         whole, schedule = self.product(params, dtype, size, sides, device), self.schedule(params, dtype, size)
+        made, more = self.maps(params, dtype, size, sides, workspace)
+        kernels += made
         if not schedule.shares:
-            return Launches((*kernels, self.gemm_of(whole, schedule, Place.C, 0, device)), workspace.nbytes)
+            gemm = self.gemm_of(whole, schedule, Place.C, 0, device)
+            return Launches((*kernels, replace(gemm, arguments=(*gemm.arguments, *more))), workspace.nbytes)
         columns, rows = self.block_of(params, dtype)
         sums = workspace.take(2 * schedule.shares * columns * rows, self.numbers[dtype].sum_size)
         shared = self.gemm_of(whole, schedule, Place.WORKSPACE, sums, device)
         adding = schedule.shared * int(self.tiles(params, dtype)["TILE_Y"]) // 16, 1, 1
         added = replace(shared, name="add_shares", groups=adding, local_bytes=0)
-        return Launches((*kernels, shared, added), workspace.nbytes)
+        gemm = replace(shared, arguments=(*shared.arguments, *more))
+        return Launches((*kernels, gemm, added), workspace.nbytes)
 
     def schedule(self, params: Params, kind: str, size: GemmSize) -> Schedule:
         """Which work-groups compute what."""
@@ -162,7 +181,7 @@ class UnitRung(Rung):
         """The kernel, of operands that it takes as they lie in memory; text may come before its own."""
         (_, a), (_, b), (_, c) = sides
         macros = self.defines(params, kind) | {
-            "A_ALONG_K": int(_lies_along_k(a, 0)), "B_ALONG_K": int(_lies_along_k(b, 1)),
+            "A_ALONG_K": int(lies_along_k(a, 0)), "B_ALONG_K": int(lies_along_k(b, 1)),
             "PAIRS": int(not any(x % 2 for x in (c.start, c.ld, c.batch_stride))),
             "CAPABILITY": device.compute_capability or LEAST_CAPABILITY, "EVEN_WAVES": 0,
         }  # fmt: skip
@@ -171,7 +190,7 @@ class UnitRung(Rung):
         for side in sides:
             arguments += arguments_of(*side)
         local, group = self.local_bytes(params, kind), (*self.group(params), 1)
-        return Launch(before + self.text, "gemm", macros, groups, group, tuple(arguments), local)
+        return Launch(before + self.text_of(params), "gemm", macros, groups, group, tuple(arguments), local)
 
 
 def with_shares(whole: Launch, schedule: Schedule, sums: Place, start: int) -> Launch:
@@ -183,7 +202,7 @@ def with_shares(whole: Launch, schedule: Schedule, sums: Place, start: int) -> L
     )  # fmt: skip
 
 
-def _lies_along_k(x: Layout, side: int) -> bool:
+def lies_along_k(x: Layout, side: int) -> bool:
     """Whether an operand is contiguous along k: A by rows, B by columns."""
     return x.transposed == (side == 1)
 
@@ -200,7 +219,7 @@ def _copied(
     """A copy of an operand that the kernel takes, in the workspace, and what makes it."""
     (place, x), (batch, *extents) = given, shape
     rows, columns = extents[::-1] if x.transposed else extents  # as it lies in memory
-    turned = not _lies_along_k(x, side) and itemsize != 2
+    turned = not lies_along_k(x, side) and itemsize != 2
     if turned:
         rows, columns = columns, rows
     ld = -(-columns * itemsize // VECTOR) * VECTOR // itemsize

@@ -52,7 +52,7 @@ def _of_warps(kind: str, groups: int, macros: Defines) -> tuple[Launches, int]:
     (items, _), numbers = TENSOR.group(params), TENSOR.numbers[kind]
     depth = 8 * max(1, 4 // numbers.itemsize)  # eight parts of k, each of 4 bytes or a double
     macros = TENSOR.defines(params, kind) | ALONG_K | macros | {"CHAINS": CHAINS}
-    launch = _loop("multiply_adds", ("common/units.h",), macros, groups, items)
+    launch = _loop("multiply_adds", ("units/units.h",), macros, groups, items)
     return Launches((launch,)), 2 * OF_WARPS * depth * CHAINS * items // WARP * groups
 
 

@@ -20,3 +20,16 @@ ulong place_of(const LOCAL_POINTER uint4 *tile, const int tile_rows)
 
 // Vectors from a slice of k to the next: two of each row, or the rows of a slice.
 #define SLICE(along_k) ((along_k) ? 2 : 16 * LINE)
+
+// The next stage to fill or to use, and the parity of how often all were.
+typedef struct {
+    int stage, round;
+} Ring;
+
+INLINED void next(Ring *at)
+{
+    if (++at->stage == STAGES) {
+        at->stage = 0;
+        at->round ^= 1;
+    }
+}

@@ -5,18 +5,14 @@
 //     begin_products, commit_products, wait_for_products    what is before, between and after
 //     init_barrier, arrive, wait_for_phase    mbarrier: a phase ends when so many have arrived
 //     publish_copies        fence.proxy.async: what this work-item has copied is there for the unit too
+//     expect_bytes, copy_box    cp.async.bulk.tensor: one work-item copies a box of a matrix, in the unit's layout
 //
 // multiply_add_tiles adds the product of 64 rows of A and TILE_X columns of B, 32 bytes of k, to C. Of a tile it gets 64 bits
 // that say where it is: see warpgroup_tiles.h. Warp w of the four has rows 16 w to 16 w + 15 of C, as multiply_add does.
 //
-// NVIDIA's OpenCL compiler refuses wgmma, since it compiles for sm_90, not for sm_90a. There, MARKED leaves an instruction as
-// a comment of the PTX, which the host takes away (ptx.py) before it gives the PTX back to the driver.
+// maps.h says what MARKED is.
 //
 // Source: PTX ISA 8.5, "Asynchronous warpgroup level matrix instructions".
-
-#ifndef MARKED
-#define MARKED(instruction) "// sm_90a: " instruction
-#endif
 
 void init_barrier(LOCAL_POINTER ulong *barrier, const int arrivals)
 {
@@ -40,6 +36,22 @@ void wait_for_phase(LOCAL_POINTER ulong *barrier, const int parity)
 }
 
 void publish_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// As arrive; and the phase does not end before so many bytes of boxes have come.
+void expect_bytes(LOCAL_POINTER ulong *barrier, const int bytes)
+{
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1; }"
+                 :: "r"(LOCAL_ADDRESS(barrier)), "r"(bytes) : "memory");
+}
+
+// Copy the box of matrix `product` that begins at number x of row y. Beyond the matrix are zeros.
+void copy_box(LOCAL_POINTER uint4 *to, const __global ulong *map, const int x, const int y, const int product,
+              LOCAL_POINTER ulong *barrier)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];"
+                 :: "r"(LOCAL_ADDRESS(to)), "l"((ulong)map), "r"(x), "r"(y), "r"(product), "r"(LOCAL_ADDRESS(barrier))
+                 : "memory");
+}
 
 // The sums of a work-item as operands: four of each eight columns. First their constraints, then their names.
 #define SUMS_4(x) SUM(c[x][0]), SUM(c[x][1]), SUM(c[x][2]), SUM(c[x][3])
