@@ -4,7 +4,8 @@
 #     bench/gpu.sh --out DIR [--wheels DIR] STEP ...
 #
 # Steps, in as many runs as one likes: setup, tests, verify, roofline, report (of the GPU and its host), streaming,
-# products (the rung tuned beside the vendors' libraries), float64, counters (of the rung tuned, by Nsight Compute),
+# products (the rung tuned beside the vendors' libraries), drawn (tuned at 60 drawn shapes), units (matrix units, each
+# dtype beside cuBLAS), float64, counters (of the rung tuned, by Nsight Compute),
 # small, clblast (tuned by its own tuner), search, and the studies by name. For a machine without a package index,
 # --wheels names a folder with wheels (pyopencl and what it needs) and Debian packages (libclblast1, clblast-utils,
 # ocl-icd-libopencl1) that setup installs first; a built.tgz in it, of compiled modules (find gemmlab -name '*.so' |
@@ -72,6 +73,20 @@ products() {
     on_device cuda-cublas opencl-tuned cuda-tuned --cases 4096 --layouts NN NT TN TT padded
 }
 
+drawn() { on_device cuda-cublas opencl-tuned cuda-tuned --cases drawn:39:60 --rounds 5; }
+
+units() {
+    local asynchronous=(cuda-tensor-async opencl-tensor-async)
+    local rungs=(cuda-tensor opencl-tensor "${asynchronous[@]}" "${asynchronous[@]/%/[boxes=1]}") dtype
+    for dtype in float16 bfloat16 "int8 into int32"; do
+        on_device cuda-cublas "${rungs[@]}" --cases 4096 8192 --dtype "$dtype" --layouts NN NT --rounds 5
+    done
+    on_device cuda-cublas cuda-tensor opencl-tensor --cases 4096 8192 --dtype float64 --rounds 5
+    on_device "cuda-cublas[precision=tf32]" {cuda,opencl}-tensor"[precision=tf32]" \
+        {cuda,opencl}-tensor-async"[precision=tf32,boxes=1]" --cases 4096 8192 --layouts NN NT --rounds 5
+    on_device cuda-cublas "${rungs[@]}" --cases drawn:41:12 --dtype float16 --rounds 5
+}
+
 float64() {
     on_device cuda-cublas opencl-tuned cuda-tuned "opencl-tuned[quads=0]" "opencl-tuned[serpentine=0]" \
         "opencl-tuned[quads=0,serpentine=0]" --cases 2048 4096 8192 --dtype float64
@@ -114,8 +129,9 @@ for name in "${steps[@]}"; do
     case $name in
         setup) step setup ;;
         tests) step timeout 240 python3 -m pytest -q -p no:cacheprovider -m "" tests/_gpu ;;
-        verify) step verify "${rungs[@]/#/opencl-}" "${rungs[@]/#/cuda-}" opencl-clblast cuda-cublas ;;
-        products | float64 | counters | clblast | search) step $name ;;
+        verify) step verify "${rungs[@]/#/opencl-}" "${rungs[@]/#/cuda-}" opencl-clblast cuda-cublas \
+            {opencl,cuda}-{tensor,tensor-async,emulated} ;;
+        products | drawn | units | float64 | counters | clblast | search) step $name ;;
         small) step timeout 200 python3 bench/devices/small_products.py opencl-tuned cuda-tuned cuda-cublas ;;
         streaming) step timeout 200 python3 bench/scale/streaming.py cuda-cublas opencl-register --in-one-piece --cases \
             4096 8192 16384 32768@third 65536x65536x1024@third ;;

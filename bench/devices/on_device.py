@@ -2,10 +2,12 @@
 
     python bench/devices/on_device.py cuda-cublas opencl-tuned cuda-tuned --cases 2048 4096 --layouts NN NT TN TT padded
 
-A case is a square or m x n x k, or `odd` for the twelve odd, tall, wide and deep shapes below. The first backend is the
-one that the others are compared with. A backend may have parameters: opencl-tuned[tile_x=16,step_k=16]. Operands are
-uniform in -1 to 1; each product is checked against its error bound in some elements before it is timed. `padded`: rows
-of A, B and C with 64 elements between them.
+A case is a square or m x n x k, `odd` for the twelve odd, tall, wide and deep shapes below, or `drawn:SEED:COUNT`: a
+third of them squares, the others tall, wide, deep and thin, of 1e9 to 4e12 operations. The first backend is the one that the
+others are compared with. A backend may have parameters: opencl-tuned[tile_x=16,step_k=16]. A dtype may be of both, of
+the operands and of the result: "int8 into int32". Operands are uniform in -1 to 1, integers of their whole range; each
+product is checked against its error bound in some elements before it is timed. `padded`: rows of A, B and C with 64
+elements between them.
 
 CLBlast's tuner (Debian: clblast-utils) writes what it found to a file, which is used here with `--clblast-tuned`:
 
@@ -27,7 +29,9 @@ import numpy as np
 
 import gemmlab
 from gemmlab._gpu.batches import GemmSize, Operand
+from gemmlab._gpu.ladder.numbers import of_both
 from gemmlab._problem import Problem
+from gemmlab.verify.dtypes import dtype_of
 
 ODD = (
     (1000, 1000, 1000), (1023, 1025, 1027), (2049, 2047, 2051), (3001, 2999, 3003),
@@ -47,23 +51,28 @@ class Timed:
         self.label, self.dtype = given, dtype
         self.backend: Any = gemmlab.get_backend(name)
         self.queue = self.backend.queue
-        self.given = {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", params)}
+        found = re.findall(r"(\w+)=(\w+)", params)
+        self.given = {key: int(value) if value.isdigit() else value for key, value in found}
+        self.of_operands, self.of_result = map(dtype_of, of_both(dtype))
 
     def place(self, a: np.ndarray, b: np.ndarray, layout: str) -> None:
         m, n, k = len(a), b.shape[1], len(b)
         padding = PADDING if layout == "padded" else 0
         self.size = GemmSize(m, n, k, 1)
         self.a, self.b = (self._operand(x, side == "T", padding) for x, side in zip((a, b), layout[:2], strict=True))
-        out = np.full((m, n + padding), np.nan, self.dtype)
+        out = np.full((m, n + padding), 77, self.of_result)
         self.c = Operand(self.queue.allocate(out.nbytes), 0, n + padding)
         self.queue.upload(self.c.memory, out)
-        self.params = self.backend.resolve(Problem.from_call(a, b), self.given)
+        self.problem = Problem.from_call(a, b, dtype=self.of_result if self.of_result != self.of_operands else None)
+        if (refusal := self.backend.supports(self.problem)) is not True:
+            raise ValueError(refusal)
+        self.params = self.backend.resolve(self.problem, self.given)
         if "T" in layout and not self.backend.accepts_transposed(self.queue.device):
             raise ValueError("it takes row-major operands alone")
 
     def _operand(self, x: np.ndarray, transposed: bool, padding: int) -> Operand:
         held = x.T if transposed else x
-        rows = np.zeros((held.shape[0], held.shape[1] + padding), self.dtype)
+        rows = np.zeros((held.shape[0], held.shape[1] + padding), self.of_operands)
         rows[:, : held.shape[1]] = held
         memory = self.queue.allocate(rows.nbytes)
         self.queue.upload(memory, rows)
@@ -74,7 +83,7 @@ class Timed:
         return float(product.kernel_s)
 
     def result(self) -> np.ndarray:
-        out = np.empty((self.size.m, self.c.ld), self.dtype)
+        out = np.empty((self.size.m, self.c.ld), self.of_result)
         self.queue.download(out, self.c.memory)
         return out[:, : self.size.n]
 
@@ -88,14 +97,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--clblast-tuned", nargs="+", type=Path, metavar="FILE", help="what CLBlast's tuner wrote")
     options = parser.parse_args()
-    timed = [Timed(name, options.dtype) for name in options.backends]
+    timed = [one for name in options.backends if (one := available(name, options.dtype)) is not None]
     if options.clblast_tuned:
         tune_clblast(options.clblast_tuned)
     print(f"{options.dtype} on {timed[0].queue.device.label}, driver {timed[0].queue.device.driver}", flush=True)
     ratios: dict[str, list[float]] = {}
     for case in options.cases:
-        for m, n, k in ODD if case == "odd" else [parsed(case)]:
-            a, b = random(m, k, options.dtype), random(k, n, options.dtype)
+        for m, n, k in shapes(case):
+            a, b = (random(*shape, of_both(options.dtype)[0]) for shape in ((m, k), (k, n)))
             for layout in options.layouts:
                 found = measured(timed, a, b, layout, options.rounds)
                 said = []
@@ -111,6 +120,15 @@ def main() -> None:
                 print(f"{m} x {n} x {k} {layout}: " + "; ".join(said), flush=True)
     for what, every in ratios.items():
         print(f"{what} over {timed[0].label}, geometric mean of {len(every)}: {geometric_mean(every):.3f}", flush=True)
+
+
+def available(given: str, dtype: str) -> Timed | None:
+    """A backend; None, with a line, where it cannot run."""
+    try:
+        return Timed(given, dtype)
+    except gemmlab.BackendUnavailable as error:
+        print(f"{given}: {error}")
+        return None
 
 
 def tune_clblast(files: list[Path]) -> None:
@@ -139,7 +157,8 @@ def measured(
         try:
             one.place(a, b, layout)
             one.seconds()
-            error = gemmlab.verify.error_over_bound(a, b, one.result(), rows=rows, columns=columns)
+            bound = one.backend.error(one.problem, **one.given)
+            error = gemmlab.verify.error_over_bound(a, b, one.result(), rows=rows, columns=columns, error=bound)
             if not error <= 1:
                 print(f"{one.label} is wrong: {error:.2g} times its error bound")
                 continue
@@ -153,9 +172,34 @@ def measured(
     return found
 
 
-def parsed(case: str) -> tuple[int, int, int]:
+def shapes(case: str) -> list[tuple[int, int, int]]:
+    """What a case stands for."""
+    if case == "odd":
+        return list(ODD)
+    if case.startswith("drawn:"):
+        seed, count = map(int, case.split(":")[1:])
+        return drawn(np.random.default_rng(seed), count)
     m, n, k = map(int, case.split("x") if "x" in case else [case] * 3)
-    return m, n, k
+    return [(m, n, k)]
+
+
+def drawn(rng: np.random.Generator, count: int) -> list[tuple[int, int, int]]:
+    """Extents are log-uniform: squares from 200 to 12000, of which a third are odd, then tall, wide, deep and thin."""
+
+    def between(least: float, most: float) -> int:
+        return round(float(np.exp(rng.uniform(np.log(least), np.log(most)))))
+
+    found: list[tuple[int, int, int]] = []
+    while len(found) < count:
+        kind, large, small, other = len(found) % 6, between(4000, 65536), between(16, 1000), between(200, 12000)
+        square = other | 1 if rng.random() < 1 / 3 else other & ~1
+        shape = [
+            (square,) * 3, (square,) * 3, (large, small, other), (small, large, other), (small, other, large),
+            (other, large, between(8, 300)),
+        ][kind]  # fmt: skip
+        if 1e9 <= 2 * np.prod(shape, dtype=float) <= 4e12:
+            found.append(shape)
+    return found
 
 
 def some_of(extent: int, most: int) -> np.ndarray:
@@ -163,7 +207,11 @@ def some_of(extent: int, most: int) -> np.ndarray:
 
 
 def random(rows: int, columns: int, dtype: str) -> np.ndarray:
-    return np.random.default_rng().random((rows, columns), np.float32).astype(dtype) * 2 - 1
+    rng, numbers = np.random.default_rng(), dtype_of(dtype)
+    if numbers.kind == "i":
+        limits = np.iinfo(numbers)
+        return rng.integers(limits.min, limits.max, (rows, columns), numbers, endpoint=True)
+    return (rng.random((rows, columns), np.float32) * 2 - 1).astype(numbers)
 
 
 if __name__ == "__main__":
