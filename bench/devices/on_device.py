@@ -3,11 +3,11 @@
     python bench/devices/on_device.py cuda-cublas opencl-tuned cuda-tuned --cases 2048 4096 --layouts NN NT TN TT padded
 
 A case is a square or m x n x k, `odd` for the twelve odd, tall, wide and deep shapes below, or `drawn:SEED:COUNT`: a
-third of them squares, the others tall, wide, deep and thin, of 1e9 to 4e12 operations. The first backend is the one that the
-others are compared with. A backend may have parameters: opencl-tuned[tile_x=16,step_k=16]. A dtype may be of both, of
-the operands and of the result: "int8 into int32". Operands are uniform in -1 to 1, integers of their whole range; each
-product is checked against its error bound in some elements before it is timed. `padded`: rows of A, B and C with 64
-elements between them.
+third of them squares, the others tall, wide, deep and thin, of 1e9 to 4e12 operations. The first backend is the one
+that the others are compared with. A backend may have parameters: opencl-tuned[tile_x=16,step_k=16]. A dtype may be of
+both, the operands and the result: "int8 into int32". Operands are uniform in -1 to 1, integers of their whole range;
+each product is checked against its error bound in some elements before it is timed. `padded`: rows of A, B and C with
+64 elements between them.
 
 CLBlast's tuner (Debian: clblast-utils) writes what it found to a file, which is used here with `--clblast-tuned`:
 

@@ -60,7 +60,7 @@ FORMS = {form.name: form for form in (
     Form("fused", "the same product in tiles, each weighed while it is in cache"),
     Form("device-loops", "the original loops, a work-item for each row and band", on_device=True),
     Form("device-fused", "the product in tiles, each weighed while it is in registers", on_device=True),
-    Form("device-tensor", "the same by the tensor cores of NVIDIA's GPUs, from Hopper on", on_device=True),
+    Form("device-tensor", "the same by the matrix unit of an NVIDIA GPU that has one for float64", on_device=True),
     Form("device-library", "the product by cuBLAS, stored whole; then the weights", on_device=True),
     Form("split", "rows divided among CPU (fused) and device (device-fused) by their measured rates", on_device=True),
 )}  # fmt: skip

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from time import perf_counter
 from typing import Any
@@ -19,12 +19,13 @@ from gemmlab._gpu import RUNTIMES, runtime_named
 from gemmlab._gpu.kernels import kernel_text
 from gemmlab._gpu.plans.launches import MAX_GROUPS
 from gemmlab._gpu.runtime import Defines, Event, Memory, Native
+from gemmlab._gpu.tensor.trial import has_unit
+from gemmlab._gpu.tensor.unit_rung import LEAST_CAPABILITY
 from gemmlab._gpu.transfers.memory_modes import MODES, Region
 from gemmlab._name import BackendName
 from gemmlab.workloads.gpp_problem import Numbers, Problem, groups_of_bands
 
 MATRICES = ("aqsm", "aqsn", "eps", "wt")
-FOR_TENSOR_CORES = 90  # the compute capability from which NVIDIA's tensor cores take tiles of 16 x 8 in float64
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Variant:
         return int(self.defines["GROUP_X"]), int(self.defines["GROUP_Y"]), 1
 
 
-def _fused(rows: int, columns: int, **defines: int) -> Variant:
+def _fused(rows: int, columns: int, **defines: int | str) -> Variant:
     return Variant("fused", {"ROWS": rows, "COLUMNS": columns, **defines}, (rows, columns))
 
 
@@ -56,8 +57,8 @@ VARIANTS = {
         "cpu": _fused(4, 64, GROUP_X=16, GROUP_Y=1, TILE_X=4, TILE_Y=4, DEPTH=16, TOGETHER=1, UNROLL=1),
     },
     "device-tensor": {
-        "gpu": _fused(64, 64, GROUP_X=512, GROUP_Y=1, WARP_X=2, WARP_Y=1, DEPTH=8, TOGETHER=4, UNROLL=2,
-                      TENSOR_CORES=1),
+        "gpu": _fused(64, 64, GROUP_X=512, GROUP_Y=1, WARP_X=2, WARP_Y=1, DEPTH=8, TOGETHER=4, UNROLL=2, UNIT="F64",
+                      CAPABILITY=LEAST_CAPABILITY),
     },
     "device-library": {
         "gpu": _fused(32, 64, GROUP_X=32, GROUP_Y=8, TILE_X=2, TILE_Y=4, TOGETHER=4, UNROLL=2, STORED=1),
@@ -144,13 +145,13 @@ class DeviceProblem:
         """The kernel of a form; UnsupportedProblem, in one line, if this device has none."""
         kinds = VARIANTS[form]
         label = self.device.label
-        if form == "device-tensor" and (self.queue.device.compute_capability or 0) < FOR_TENSOR_CORES:
-            raise UnsupportedProblem(
-                f"{form} needs an NVIDIA GPU of compute capability 9.0 or later, not {label}: choose device-fused"
-            )
+        if form == "device-tensor" and not has_unit(self.queue.device, "float64"):
+            raise UnsupportedProblem(f"{form} needs a matrix unit for float64, not {label}: choose device-fused")
         if form == "device-library" and self.device.runtime != "cuda":
             raise UnsupportedProblem(f"{form} needs cuBLAS: choose backend cuda, or device-fused on {label}")
-        return kinds["cpu" if self.device.kind == "cpu" and "cpu" in kinds else "gpu"]
+        found = kinds["cpu" if self.device.kind == "cpu" and "cpu" in kinds else "gpu"]
+        capability = self.queue.device.compute_capability
+        return replace(found, defines={**found.defines, "CAPABILITY": capability}) if "UNIT" in found.defines else found
 
     def start(self, form: str, rows: range | None = None) -> Pending:
         """Start computing the sums of some rows of eps, or of all."""
@@ -247,7 +248,7 @@ class _Launches:
         return products[0], products[1], events
 
     def _kernel(self, name: str, defines: Defines) -> Any:
-        return self.queue.kernel(source_of(name), name, defines)
+        return self.queue.kernel(source_of(name, "UNIT" in defines), name, defines)
 
 
 def _product(a: Native, b: Native, bands: npt.NDArray[np.int32], out: Native) -> Callable[[Native], None]:
@@ -263,10 +264,11 @@ def _product(a: Native, b: Native, bands: npt.NDArray[np.int32], out: Native) ->
 
 
 @cache
-def source_of(kernel: str) -> str:
+def source_of(kernel: str, by_unit: bool = False) -> str:
     """The source of one kernel: some compilers take seconds for each kernel of a program."""
     names = "device.h", "weights.h", "gpp_sums.h", f"gpp_{kernel}.cl"
-    return "".join(kernel_text(name, "gemmlab.workloads") for name in names)
+    own = [kernel_text(name, "gemmlab.workloads") for name in names]
+    return "".join([own[0], kernel_text("units/units.h") if by_unit else "", *own[1:]])
 
 
 def _check(problem: Problem, device: Any) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import tracemalloc
 
 import numpy as np
 import pytest
 from devices import FIRST_PLACES, PLACES, nvrtc_here
+from on_host import aligned, run
 from randomness import RNG, fresh_seed
+from recorded_kernel import needs_compiler
 
 from gemmlab import BackendUnavailable, UnsupportedProblem
 from gemmlab._gpu.cuda import compile_source
 from gemmlab._gpu.kernels import kernel_text
+from gemmlab._gpu.plans.launches import Launch, Place
 from gemmlab._gpu.transfers.memory_modes import MODES
 from gemmlab.workloads import gpp, gpp_problem
 from gemmlab.workloads.gpp import DeviceProblem, Problem, frequencies, self_energy
@@ -236,5 +240,32 @@ def test_the_kernels_compile_for_nvidias_gpus():
     nvrtc_here()
     for form, variants in VARIANTS.items():
         for variant in variants.values():
-            text = kernel_text("common/cuda.h") + source_of(variant.kernel)
+            text = kernel_text("common/cuda.h") + source_of(variant.kernel, "UNIT" in variant.defines)
             assert compile_source(text, variant.defines, "sm_90"), form
+
+
+@needs_compiler
+def test_a_matrix_unit_gives_what_multiply_adds_give(tmp_path):
+    bands, occupied, rows, columns, nend = 19, 5, 70, 90, 2
+
+    def complexes(*shape):
+        x = aligned(2 * math.prod(shape), np.float64)
+        x[:] = RNG.random(x.size) - 0.5
+        return x
+
+    left, aqsn, eps = complexes(bands, rows), complexes(bands, columns), complexes(rows, columns)
+    wt, vcoul, wx = complexes(rows, columns) + 9.0, RNG.random(rows), RNG.random(nend)
+    found = []
+    for form in ("device-fused", "device-tensor"):
+        variant = VARIANTS[form]["gpu"]
+        groups = -(-rows // variant.tile[0]), -(-columns // variant.tile[1]), 1
+        sums = complexes(groups[0] * groups[1] * (2 * nend + 1))
+        memory = [left, aqsn, np.arange(bands, dtype=np.int32), eps, wt, vcoul, wx, sums]
+        counts = (bands, occupied, 0, rows, columns, nend)
+        arguments = (*counts, *[Place.A] * len(memory))
+        text = source_of("fused", "UNIT" in variant.defines)
+        launch = Launch(text, "fused", variant.defines, groups, variant.group, arguments)
+        run(launch, [x.ctypes.data for x in memory], tmp_path)
+        found.append(sums.copy())
+    assert np.all(np.isfinite(found[0]))
+    assert np.allclose(*found, rtol=1e-9, atol=1e-9 * abs(found[0]).max())

@@ -2,11 +2,15 @@
 
 #ifdef __CUDACC__
 #define FUNCTION __device__ __forceinline__
-#define LOCAL  // before a pointer to local memory: CUDA's compiler finds out by itself
 #else
 #define FUNCTION static inline
-#define LOCAL __local
 #endif
+
+// Before a pointer to local memory: CUDA's compiler finds out by itself.
+#ifndef LOCAL_POINTER
+#define LOCAL_POINTER __local
+#endif
+#define LOCAL LOCAL_POINTER
 
 // The size of the work-groups is known at compile time, which lets the compiler optimise for it.
 #ifndef GROUP

@@ -7,7 +7,7 @@
 //                 multiply what came the step before, and add to the work-item's elements
 //             weigh the elements: for asx after the occupied bands, for ach and achs after all
 //
-// TENSOR_CORES: multiplied by NVIDIA's tensor cores in double precision (mma.m16n8k4, from compute capability 9.0 on).
+// UNIT: multiplied by a matrix unit in double precision, by the instruction of tensor (units.h is before this text).
 // STORED: M is in memory, over the occupied bands as `left` and over all bands as `aqsn`, and is only weighed.
 //
 // Traffic from global memory: 32 / ROWS + 32 / COLUMNS bytes of the factors a complex multiply-add, eps and wt twice.
@@ -15,7 +15,7 @@
 #define FREQUENCIES 4  // weighed together, so that eps and wt are read once for all of them
 
 // Element i of a work-item is at row ROW(i) and column COLUMN(i) of the tile.
-#ifdef TENSOR_CORES
+#if UNIT
 // A warp has WARP_Y x WARP_X tiles of 16 x 8; each of its 32 lanes holds four elements of a tile.
 #define WARPS_X (COLUMNS / (8 * WARP_X))
 #define LANE (ITEM % 32)
@@ -45,37 +45,37 @@
 #define MEMORY (TILES > OWN ? TILES : OWN)
 #endif
 
-#ifdef TENSOR_CORES
-// c += a b: 16 x 8 and 16 x 4 and 4 x 8 numbers, spread over the lanes of a warp.
-FUNCTION void multiply_add(double *c, const double *a, const double b)
-{
-    asm("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-        : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3]) : "d"(a[0]), "d"(a[1]), "d"(b));
-}
-
+#if UNIT
 FUNCTION void multiply(double *re, double *im, LOCAL const double2 *left, LOCAL const double2 *right)
 {
     #pragma unroll
-    for (int k = 0; k < DEPTH; k += 4) {
-        double a_re[WARP_Y][2], a_im[WARP_Y][2];
+    for (int k = 0; k < DEPTH; k += 8) {
+        double a_re[WARP_Y][4], a_im[WARP_Y][4];
         #pragma unroll
-        for (int i = 0; i < 2 * WARP_Y; i++) {
-            const double2 a = left[(k + LANE % 4) * LEFT_WIDTH + WARP_ROW + i * 8 + LANE / 4];
-            a_re[i / 2][i % 2] = a.x;
-            a_im[i / 2][i % 2] = a.y;
+        for (int i = 0; i < 4 * WARP_Y; i++) {
+            const int row = WARP_ROW + i / 4 * 16 + i % 2 * 8 + LANE / 4, n = k + i % 4 / 2 * 4 + LANE % 4;
+            a_re[i / 4][i % 4] = left[n * LEFT_WIDTH + row].x;
+            a_im[i / 4][i % 4] = left[n * LEFT_WIDTH + row].y;
         }
         #pragma unroll
         for (int x = 0; x < WARP_X; x++) {
-            const double2 b = right[(k + LANE % 4) * RIGHT_WIDTH + WARP_COLUMN + x * 8 + LANE / 4];
+            double b_re[2], b_im[2], minus_b_im[2];
             #pragma unroll
-            for (int y = 0; y < WARP_Y; y++) {
-                multiply_add(re + 4 * (y * WARP_X + x), a_re[y], b.x);
-                multiply_add(im + 4 * (y * WARP_X + x), a_re[y], b.y);
+            for (int i = 0; i < 2; i++) {
+                const double2 b = right[(k + i * 4 + LANE % 4) * RIGHT_WIDTH + WARP_COLUMN + x * 8 + LANE / 4];
+                b_re[i] = b.x;
+                b_im[i] = b.y;
+                minus_b_im[i] = -b.y;
             }
             #pragma unroll
             for (int y = 0; y < WARP_Y; y++) {
-                multiply_add(re + 4 * (y * WARP_X + x), a_im[y], -b.y);
-                multiply_add(im + 4 * (y * WARP_X + x), a_im[y], b.x);
+                multiply_add(re + 4 * (y * WARP_X + x), a_re[y], b_re);
+                multiply_add(im + 4 * (y * WARP_X + x), a_re[y], b_im);
+            }
+            #pragma unroll
+            for (int y = 0; y < WARP_Y; y++) {
+                multiply_add(re + 4 * (y * WARP_X + x), a_im[y], minus_b_im);
+                multiply_add(im + 4 * (y * WARP_X + x), a_im[y], b_re);
             }
         }
     }

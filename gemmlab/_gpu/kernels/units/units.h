@@ -47,7 +47,7 @@ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 #define wait_for_copies(groups) asm volatile("cp.async.wait_group %0;" :: "n"(groups) : "memory")
 
 #if UNIT == F64
-void multiply_add(real c[4], const part a[4], const part b[2])
+void multiply_add(part c[4], const part a[4], const part b[2])
 {
 #if CAPABILITY >= 90
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
