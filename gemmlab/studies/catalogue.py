@@ -16,7 +16,7 @@ from gemmlab.analysis.groups import is_baseline
 from gemmlab.measure.records import Record
 from gemmlab.studies import cache_model, cold_start, gpp, memory_modes, pair_counts, postings
 from gemmlab.studies.judges import EACH, MORE, At, Faster, best_at, builds_within, cpu_ladder, passes
-from gemmlab.studies.rungs import emulation, tuned_steps
+from gemmlab.studies.rungs import emulation, steps
 from gemmlab.studies.scale import co_execution
 from gemmlab.studies.study import COUNTED, KERNELS, ON_CPU, Entry, Study, X, label_of, rung_of
 
@@ -328,15 +328,25 @@ CO_EXECUTION = Study(
 
 TUNED_STEPS = Study(
     "tuned-steps", "", "What does the rung tuned lose without each of its ideas?",
-    f"{KERNELS} N is that of a square product, and the other has a C of N / {tuned_steps.DEEPER} rows and columns.",
+    f"{KERNELS} N is that of a square product, and the other has a C of N / {steps.DEEPER} rows and columns.",
     entries=(Entry("RT-tuned"),), sizes=(4096,), quick_sizes=(512,),
-    x=label_of, x_name="without", series=tuned_steps.shape_of, over_x=tuned_steps.NOTHING, sizes_apart=False,
-    by_kernel=True, cap_s=tuned_steps.CAP_S, measure=tuned_steps.measure, judges=(),
+    x=label_of, x_name="without", series=steps.shape_of, over_x=steps.NOTHING, sizes_apart=False,
+    by_kernel=True, cap_s=steps.CAP_S, measure=steps.measure, judges=(),
+)  # fmt: skip
+
+# tensor-steps
+
+TENSOR_STEPS = Study(
+    "tensor-steps", "", "What do the rungs of matrix units lose without each of their ideas?",
+    f"{KERNELS} float16. N is that of a square product, and the other has a C of N / {steps.DEEPER} rows and columns.",
+    entries=(Entry("RT-tensor"), Entry("RT-tensor-async")), sizes=(4096,), quick_sizes=(512,), dtype="float16",
+    x=label_of, x_name="without", series=steps.rung_and_shape_of, over_x=steps.NOTHING, sizes_apart=False,
+    by_kernel=True, cap_s=steps.CAP_S, measure=steps.measure, judges=(),
 )  # fmt: skip
 
 STUDIES = {
     study.name: study
     for study in (CPU_LADDER, GPU_LADDER, CPU_VS_GPU, WORK_GROUP_SIZE, PLATFORMS, TILE_SIZE, INPUT_REGISTERS,
                   COLD_START, MEMORY_MODES, GPP, POSTINGS, PAIR_COUNTS, CACHE_MODEL, EMULATION,
-                  CO_EXECUTION, TUNED_STEPS)
+                  CO_EXECUTION, TUNED_STEPS, TENSOR_STEPS)
 }  # fmt: skip

@@ -205,7 +205,7 @@ def _measure(
     progress: Progress,
 ) -> None:  # fmt: skip
     sizes = options.sizes or (study.quick_sizes if options.quick else study.sizes)
-    cases = sized(sizes, suite=study.name)
+    cases = sized(sizes, study.dtype, suite=study.name)
     run_id = uuid.uuid4().hex[:12]
     facts = environment(pools=[])
 

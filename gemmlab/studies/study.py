@@ -90,6 +90,7 @@ class Study:
     sizes: tuple[int, ...]
     quick_sizes: tuple[int, ...]
     judges: tuple[Judge, ...]
+    dtype: str = "float32"
     x: Callable[[Record], X] = n_of
     x_name: str = "N"
     series: Callable[[Record], str] = rung_of

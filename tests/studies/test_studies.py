@@ -81,7 +81,8 @@ def text(study, records):
 
 
 def test_there_are_eleven_of_the_sources_and_five_of_our_own():
-    assert tuple(STUDIES) == (*NAMES, "pair-counts", "cache-model", "emulation", "co-execution", "tuned-steps")
+    ours = "pair-counts", "cache-model", "emulation", "co-execution", "tuned-steps", "tensor-steps"
+    assert tuple(STUDIES) == (*NAMES, *ours)
     for study in map(STUDIES.get, NAMES):
         assert study.question.endswith("?")
         assert study.timed.endswith(".")

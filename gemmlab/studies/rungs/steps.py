@@ -1,8 +1,8 @@
-"""The rung tuned with one of its ideas less at a time, on squares and on a small C with a long k.
+"""A GPU rung with one of its ideas less at a time, on squares and on a small C with a long k.
 
 The label of a record is what its configuration lacks. "nothing" is the configuration that the rung takes for the
-product on the device by itself: its fastest of `gemmlab tune`, or its defaults. All others differ from it by one idea.
-An idea that it does not use is left out.
+product on the device by itself, its fastest of `gemmlab tune`, or its defaults, with what `WITH` adds. All others
+differ from it by one idea. An idea that it does not use is left out.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from gemmlab.measure.problems import Case
 from gemmlab.measure.records import Record
 from gemmlab.measure.session import Session, Settings
 from gemmlab.studies import isolated
+from gemmlab.studies.study import rung_of
 
 if TYPE_CHECKING:
     from gemmlab._gpu.backend import RungBackend
@@ -29,27 +30,50 @@ NOTHING = "nothing"
 DEEPER = 16  # C of the deep product has so many times fewer rows and columns than the square, and k is as much longer
 CAP_S, QUICK_CAP_S = 5.0, 1.0
 
-# What changes if an idea is left out, by the kind of device.
-WITHOUT: Mapping[str, Mapping[str, Callable[[Configuration], Configuration]]] = {
-    "gpu": {
-        "wide accesses": lambda best: {"vector_bytes": 8},
-        "double buffers": lambda best: {"buffers": 1},
-        "quads": lambda best: {"quads": 0},
-        "serpentine": lambda best: {"serpentine": 0},
-        "warp tiles": lambda best: {
-            "warp_y": 1, "quads": 0, "warps_x": 1, "warps_y": best["warps_x"] * best["warps_y"]
+Ideas: TypeAlias = Mapping[str, Callable[[Configuration], Configuration]]
+
+# What changes if an idea is left out, by rung and kind of device.
+WITHOUT: Mapping[str, Mapping[str, Ideas]] = {
+    "tuned": {
+        "gpu": {
+            "wide accesses": lambda best: {"vector_bytes": 8},
+            "double buffers": lambda best: {"buffers": 1},
+            "quads": lambda best: {"quads": 0},
+            "serpentine": lambda best: {"serpentine": 0},
+            "warp tiles": lambda best: {
+                "warp_y": 1, "quads": 0, "warps_x": 1, "warps_y": best["warps_x"] * best["warps_y"]
+            },
+            "large tiles": lambda best: {"tile_x": 4, "tile_y": 4},
+            "padding": lambda best: {"pad": 0},
+            "tile order": lambda best: {"group_m": 1},
+            "even waves": lambda best: {"shares": 1},
         },
-        "large tiles": lambda best: {"tile_x": 4, "tile_y": 4},
-        "padding": lambda best: {"pad": 0},
-        "tile order": lambda best: {"group_m": 1},
-        "even waves": lambda best: {"shares": 1},
+        "cpu": {
+            "wide vectors": lambda best: {"vector_bytes": 32},
+            "rows of a tile": lambda best: {"tile_y": 1},
+            "tile order": lambda best: {"group_m": 1},
+        },
     },
-    "cpu": {
-        "wide vectors": lambda best: {"vector_bytes": 32},
-        "rows of a tile": lambda best: {"tile_y": 1},
-        "tile order": lambda best: {"group_m": 1},
+    "tensor": {
+        "gpu": {
+            "stages": lambda best: {"stages": 2},
+            "large tiles": lambda best: {"tile_x": 32, "tile_y": 32},
+            "tile order": lambda best: {"group_m": 1},
+            "even waves": lambda best: {"shares": 1},
+        },
+    },
+    "tensor-async": {
+        "gpu": {
+            "boxes": lambda best: {"boxes": 0},
+            "a stage more": lambda best: {"stages": best["stages"] - 1},
+            "wide products": lambda best: {"columns": best["columns"] // 2},
+            "two warpgroups": lambda best: {"warpgroups": 1},
+            "tile order": lambda best: {"group_m": 1},
+            "even waves": lambda best: {"shares": 1},
+        },
     },
 }
+WITH: Mapping[str, Configuration] = {"tensor-async": {"boxes": 1}}  # ideas that are no default
 
 
 def measure(task: Task) -> None:
@@ -101,12 +125,17 @@ def configurations(backend: RungBackend, case: Case) -> dict[str, Configuration]
     """The rung's configuration for a product, and those that lack one idea of it, by what they lack."""
     zero = np.zeros(1, case.dtype)
     a, b = np.broadcast_to(zero, (case.m, case.k)), np.broadcast_to(zero, (case.k, case.n))
-    best = dict(backend.resolve(Problem.from_call(a, b), {}))
-    ideas = WITHOUT["cpu" if backend.queue.device.kind == "cpu" else "gpu"]
+    best = dict(backend.resolve(Problem.from_call(a, b), WITH.get(backend.rung.name, {})))
+    ideas = WITHOUT[backend.rung.name]["cpu" if backend.queue.device.kind == "cpu" else "gpu"]
     return {NOTHING: best} | {idea: less for idea, change in ideas.items() if (less := best | change(best)) != best}
 
 
 def shape_of(record: Record) -> str:
-    """The extents of a product: a line of the study."""
+    """The extents of a product: a line of the study of one rung."""
     problem = record["problem"]
     return f"{problem['m']} x {problem['n']} x {problem['k']}"
+
+
+def rung_and_shape_of(record: Record) -> str:
+    """The same with the rung: a line of a study of several."""
+    return f"{rung_of(record)}, {shape_of(record)}"

@@ -1,4 +1,4 @@
-"""The study tuned-steps: which configurations it compares, and what it draws and says of them."""
+"""The studies tuned-steps and tensor-steps: which configurations it compares, and what it draws and says of them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from types import SimpleNamespace
 import made_up_records as made
 import pytest
 from devices import FIRST_PLACES
+from unit_products import DEVICE as UNITS
 
 from gemmlab import studies
 from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.ladder.rungs import RUNG_NAMES, RUNGS
 from gemmlab._gpu.runtime import Device
+from gemmlab._gpu.tensor.async_rung import TENSOR_ASYNC
+from gemmlab._gpu.tensor.rung import TENSOR
 from gemmlab.measure import read
 from gemmlab.measure.problems import sized
 from gemmlab.studies import STUDIES, Options
 from gemmlab.studies.curves import scenarios
-from gemmlab.studies.rungs.tuned_steps import NOTHING, WITHOUT, configurations, deep
+from gemmlab.studies.rungs.steps import NOTHING, WITHOUT, configurations, deep
 
 pytestmark = [
     pytest.mark.usefixtures("quick_builds"),
@@ -67,6 +70,22 @@ def test_a_small_result_with_a_long_k_is_shared_out():
     assert (deep(SQUARE).m, deep(SQUARE).n, deep(SQUARE).k) == (256, 256, 65536)
 
 
+@pytest.mark.parametrize("rung", [TENSOR, TENSOR_ASYNC], ids=lambda rung: rung.name)
+def test_each_row_of_matrix_units_lacks_one_idea_and_can_run(rung):
+    def resolve(problem, params):
+        size = GemmSize(problem.m, problem.n, problem.k, 1)
+        found = rung.resolve(params, "gpu")
+        return {**found, "shares": rung.shares_for(found, "float16", size, 132)}
+
+    backend = SimpleNamespace(rung=rung, queue=SimpleNamespace(device=UNITS), resolve=resolve)
+    square = replace(SQUARE, m=3072, n=3072, k=3072, dtype="float16")
+    rows = configurations(backend, square)
+    assert list(rows) == [NOTHING, *WITHOUT[rung.name]["gpu"]]
+    for params in rows.values():
+        assert all(param.constraint(params[param.name]) for param in rung.params)
+        assert rung.refusal(params, "float16", UNITS) is None
+
+
 def test_an_idea_that_is_not_used_has_no_row():
     assert "padding" not in configurations(backend_on("gpu", pad=0), SQUARE)
 
@@ -108,4 +127,4 @@ def test_the_study_on_a_device(tmp_path):
     records = [record for record in read(tmp_path / "records.jsonl") if record["kind"] == "gemm"]
     done = {(record["problem"]["label"], record["problem"]["m"]) for record in records if record["status"] == "ok"}
     assert {(NOTHING, 96), (NOTHING, 6)} <= done
-    assert {label for label, _ in done} - {NOTHING} <= {idea for ideas in WITHOUT.values() for idea in ideas}
+    assert {label for label, _ in done} - {NOTHING} <= {idea for ideas in WITHOUT["tuned"].values() for idea in ideas}
