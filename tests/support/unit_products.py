@@ -14,7 +14,8 @@ from gemmlab._gpu.tensor.kinds import TF32, stored_and_result
 
 DTYPES = {"bfloat16": np.dtype(ml_dtypes.bfloat16), TF32: np.dtype(np.float32)}
 DEVICE = SimpleNamespace(
-    compute_capability=90, kind="gpu", label="a GPU", group_limit=1024, most_local_bytes=232448, local_bytes=49152, compute_units=3,
+    compute_capability=90, kind="gpu", label="a GPU", group_limit=1024, most_local_bytes=232448, local_bytes=49152,
+    compute_units=3,
 )
 LARGEST = 8  # of the whole numbers that are multiplied
 PRODUCTS = 3  # of each build
