@@ -4,7 +4,7 @@
 #     bench/gpu.sh --out DIR [--wheels DIR] STEP ...
 #
 # Steps, in as many runs as one likes: setup, tests, verify, roofline, report (of the GPU and its host), streaming,
-# products (the rung tuned beside the vendors' libraries), drawn (tuned at 60 drawn shapes), units (matrix units, each
+# products (the rung tuned beside the vendors' libraries), drawn (tuned at 60 drawn shapes), thin, units (matrix units, each
 # dtype beside cuBLAS), float64, counters (of the rung tuned, by Nsight Compute),
 # small, clblast (tuned by its own tuner), search, and the studies by name. For a machine without a package index,
 # --wheels names a folder with wheels (pyopencl and what it needs) and Debian packages (libclblast1, clblast-utils,
@@ -75,6 +75,11 @@ products() {
 
 drawn() { on_device cuda-cublas opencl-tuned cuda-tuned --cases drawn:39:60 --rounds 5; }
 
+thin() {  # a matrix of 1 GiB by few vectors, in both orders
+    on_device cuda-cublas opencl-tuned cuda-tuned --cases {1,4,8,16}x16384x16384 16384x{1,4,8,16}x16384 \
+        --layouts NN TN NT --rounds 5
+}
+
 units() {
     local asynchronous=(cuda-tensor-async opencl-tensor-async)
     local rungs=(cuda-tensor opencl-tensor "${asynchronous[@]}" "${asynchronous[@]/%/[boxes=1]}") dtype
@@ -131,7 +136,7 @@ for name in "${steps[@]}"; do
         tests) step timeout 240 python3 -m pytest -q -p no:cacheprovider -m "" tests/_gpu ;;
         verify) step verify "${rungs[@]/#/opencl-}" "${rungs[@]/#/cuda-}" opencl-clblast cuda-cublas \
             {opencl,cuda}-{tensor,tensor-async,emulated} ;;
-        products | drawn | units | float64 | counters | clblast | search) step $name ;;
+        products | drawn | thin | units | float64 | counters | clblast | search) step $name ;;
         small) step timeout 200 python3 bench/devices/small_products.py opencl-tuned cuda-tuned cuda-cublas ;;
         streaming) step timeout 200 python3 bench/scale/streaming.py cuda-cublas opencl-register --in-one-piece --cases \
             4096 8192 16384 32768@third 65536x65536x1024@third ;;

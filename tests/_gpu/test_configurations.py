@@ -296,7 +296,7 @@ def test_the_model_counts_waves():
         own_s = 2e-9 * 4 * rows * 256 * 64 / 0.1
         for (m, n, k, batch), times in (
             ((4 * rows, 256, 64, 1), 1), ((4 * rows + 1, 256, 64, 1), 2), ((rows, 128, 64, 17), 3),
-            ((2, 2, 640, 1), 5), ((4 * rows, 384, 640, 1), 15),  # k is shared by two groups, and by eight
+            ((18, 18, 640, 1), 5), ((4 * rows, 384, 640, 1), 15),  # k is shared by two groups, and by eight
         ):  # 8 groups are one wave
             expected = model.START_S + times * (own_s - model.START_S)
             assert model.predicted_s(one, rung, gpu(at_a_time), GemmSize(m, n, k, batch)) == pytest.approx(expected)

@@ -84,15 +84,17 @@ def test_the_clearing_compiles(nvrtc):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 @pytest.mark.parametrize("transposed", [False, True])
-def test_a_matrix_by_a_vector_reads_it_in_vectors(dtype, transposed, nvrtc):
+@pytest.mark.parametrize("few", [1, 11])
+def test_a_thin_product_reads_its_matrix_in_vectors(few, dtype, transposed, nvrtc):
     rung = RUNGS[RUNG_NAMES.index("tuned")]
-    layouts = Layout(0, 256, 0, transposed), Layout(0, 1), Layout(0, 1)
+    layouts = Layout(0, 256, 0, transposed), Layout(0, few), Layout(0, few)
     params = {**rung.resolve({}, "gpu"), "shares": 2}
-    launches = rung.launches(params, dtype, GemmSize(256, 1, 256, 1), layouts, H100)
-    assert [one.name for one in launches] == ["multiply_vector", "add_slices"]
+    launches = rung.launches(params, dtype, GemmSize(256, few, 256, 1), layouts, H100)
+    assert [one.name for one in launches] == ["multiply_thin", "add_slices"]
     for one in launches:
         ptx = compile_source(kernel_text("common/cuda.h") + one.text, one.macros, "compute_80").decode()
         assert re.search(r"ld\.global(\.nc)?\.v[24]\.", ptx)
+        assert ".local" not in ptx  # sums stay in registers
 
 
 def flow(ptx):

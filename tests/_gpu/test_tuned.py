@@ -19,7 +19,7 @@ import gemmlab
 from gemmlab._gpu import runtime_named
 from gemmlab._gpu.backend import RungBackend
 from gemmlab._gpu.batches import GemmSize, Layout
-from gemmlab._gpu.ladder import tuned, vectors, waves
+from gemmlab._gpu.ladder import thin, tuned, waves
 from gemmlab._gpu.ladder.rungs import RUNG_NAMES, RUNGS
 from gemmlab._gpu.runtime import Device
 from gemmlab._registry import registered
@@ -82,24 +82,24 @@ def test_products_are_exact(dtype: str, change: dict[str, int], on_a_gpu: str) -
 
 @on_a_device
 @pytest.mark.parametrize(("dtype", "shares"), [
-    ("float32", 1), *(pytest.param(dtype, shares, marks=pytest.mark.exhaustive)
+    ("float32", 0), *(pytest.param(dtype, shares, marks=pytest.mark.exhaustive)
                       for dtype, shares in (("float32", 3), ("float64", 2), ("float16", 3))),
 ], ids=str)  # fmt: skip
-def test_a_matrix_by_a_vector_is_exact(dtype: str, shares: int, on_opencl: str, queue: Any) -> None:
-    for _ in range(3):
+def test_thin_products_are_exact(dtype: str, shares: int, on_opencl: str, queue: Any) -> None:
+    for few in (1, 1, int(RNG.integers(2, thin.MOST_VECTORS + 1))):
         rows, k = int(RNG.integers(1, 300)), int(RNG.integers(0, 200))
-        for (m, n), layout in product_of(((rows, 1), (1, rows), (1, 1)), LAYOUTS):
+        for (m, n), layout in product_of(((rows, few), (few, rows), (few, few)), LAYOUTS):
             a, b = integers((m, k), dtype), integers((k, n), dtype)
             x, y = placed(queue, a, layout), placed(queue, b, layout)
             found = gemmlab.matmul(x, y, backend=on_opencl, shares=shares)
             assert np.array_equal(found.get(), (a.astype(float) @ b.astype(float)).astype(dtype)), (m, n, k, layout)
-    a, b = integers((5, 3, 70), dtype), integers((70, 1), dtype)
+    a, b = integers((5, 30, 70), dtype), integers((70, 3), dtype)
     assert np.array_equal(gemmlab.matmul(a, b, backend=on_opencl, shares=shares), a @ b)
 
 
-def test_a_vectors_k_is_cut_where_the_matrix_has_few_rows() -> None:
-    assert [vectors.slices_for(GemmSize(m, 1, 1 << 16, 1), 132) for m in (10, 1000, 100_000)] == [64, 64, 1]
-    assert vectors.slices_for(GemmSize(1, 10, 500, 1), 132) == 1
+def test_k_is_cut_where_the_matrix_has_few_rows() -> None:
+    assert [thin.slices_for(GemmSize(m, 1, 1 << 16, 1), 132) for m in (10, 1000, 200_000)] == [64, 64, 0]
+    assert thin.slices_for(GemmSize(1, 10, 500, 1), 132) == 0
     resolved = ON_A_GPU.resolve({}, "gpu", GemmSize(1, 1000, 1 << 16, 1), 132)
     assert resolved["shares"] == 64
 

@@ -1,7 +1,7 @@
 """The sources of the rungs, in OpenCL C, one file each, in the order of the ladder.
 
     naive  private  local  local4  register  register_global      `.cl` all
-    tuned        tuned.cl for GPUs, with tuned_vector.cl for vectors; tuned_cpu.cl for CPU devices
+    tuned        tuned.cl for GPUs, with tuned_thin.cl for thin products; tuned_cpu.cl for CPU devices
     tensor  tensor_async  tensor_parts     by matrix units
     emulated  emulated_parts   `.cl`: products out of narrow ones, no rungs
     units/       what the kernels of matrix units share: the instructions, the tiles, copies, and who computes what

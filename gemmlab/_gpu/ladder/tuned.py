@@ -17,7 +17,7 @@ from gemmlab._backend import Params as Given
 from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.ladder import waves
 from gemmlab._gpu.ladder.rung import OPERANDS, Defines, Rung, choice, count, is_count
-from gemmlab._gpu.ladder.vectors import VectorProduct, slices_for
+from gemmlab._gpu.ladder.thin import ThinProduct, is_thin, slices_for
 from gemmlab._gpu.ladder.waves import Schedule
 from gemmlab._gpu.plans.launches import Launch, Launches, Place, Side, Workspace, arguments_of, copies
 
@@ -37,7 +37,7 @@ TILE_Y = count("tile_y", "rows of C per work-item", 1, 2, 4, 8, 16)
 GROUP_M = count("group_m", "tiles of C that groups compute down a column of C, before the next", 1, 4, 8, 16)
 SHARES = Param(
     "shares", None, (0, 1),
-    "work-groups that share the tiles of C that fill no wave, or slices of k of a vector's product; 0 chooses",
+    "work-groups that share the tiles of C that fill no wave, or slices of k of a thin product; 0 chooses",
     f"an integer from 0 to {MAX_SHARES}", lambda value: is_count(value, 0, MAX_SHARES),
 )  # fmt: skip
 VECTOR_BYTES = choice("vector_bytes", "bytes that are read or written at once", 8, 16, 32, 64)
@@ -104,7 +104,7 @@ class Tuned(Wide):
         params = super().resolve(given, kind, size, compute_units)
         if size is None or params.get("shares", 1):  # the form for CPU devices has none
             return params
-        if 1 in (size.m, size.n):
+        if is_thin(size):
             return {**params, "shares": slices_for(size, compute_units)}
         chosen = waves.shares_for(self._tiles(params, size), size.k, self.at_a_time(params, compute_units))
         return {**params, "shares": chosen}
@@ -114,7 +114,7 @@ class Tuned(Wide):
         return -(-size.m // rows) * -(-size.n // columns) * size.batch
 
     def depth(self, params: Params, size: GemmSize, device: Device) -> float:
-        if 1 in (size.m, size.n):
+        if is_thin(size):
             return size.k  # whatever the tiles are
         schedule = self.schedule(params, size)
         return schedule.depth(self.at_a_time(params, device.compute_units)) * params["step_k"]
@@ -126,10 +126,10 @@ class Tuned(Wide):
     def launches(
         self, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout], device: Device
     ) -> Launches:
-        if 1 in (size.m, size.n):
+        if is_thin(size) and params["shares"] != 1:  # 1: each tile of C is one chain, as in blocks of a larger product
             macros, wide = self.defines(params, dtype), self.wide(params, dtype)
             slices, itemsize = max(1, params["shares"]), self.numbers[dtype].sum_size
-            return VectorProduct.of(size, layouts).launches(macros, wide, slices, itemsize)
+            return ThinProduct.of(size, layouts).launches(macros, wide, slices, itemsize)
         workspace, given = Workspace(), list(zip(OPERANDS, layouts, strict=True))
         kernels, sides = self.packed(params, dtype, size, given, workspace, device)
         macros = self.defines(params, dtype) | self.layout(params, dtype, size, *(x for _, x in sides))
