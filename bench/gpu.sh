@@ -4,8 +4,8 @@
 #     bench/gpu.sh --out DIR [--wheels DIR] STEP ...
 #
 # Steps, in as many runs as one likes: setup, tests, verify, roofline, report (of the GPU and its host), streaming,
-# products (the rung tuned beside the vendors' libraries), drawn (tuned at 60 drawn shapes), thin, units (matrix units, each
-# dtype beside cuBLAS), float64, counters (of the rung tuned, by Nsight Compute),
+# products (the rung tuned beside the vendors' libraries), drawn (tuned at 60 drawn shapes), thin (a matrix by a few
+# vectors), units (matrix units, each dtype beside cuBLAS), float64, counters (of the rung tuned, by Nsight Compute),
 # small, clblast (tuned by its own tuner), search, and the studies by name. For a machine without a package index,
 # --wheels names a folder with wheels (pyopencl and what it needs) and Debian packages (libclblast1, clblast-utils,
 # ocl-icd-libopencl1) that setup installs first; a built.tgz in it, of compiled modules (find gemmlab -name '*.so' |

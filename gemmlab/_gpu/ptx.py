@@ -39,7 +39,7 @@ def without_marks(ptx: bytes, architecture: str) -> bytes:
     """
     usual = architecture.rstrip("af")
     edited, marks = re.subn(rb"//\s*sm_%s:\s*" % architecture.encode(), b"", ptx)
-    edited, targets = re.subn(rb"(\.target sm_)%s\b" % usual.encode(), rb"\g<1>%s" % architecture.encode(), edited)
+    edited, targets = re.subn(rb"(\.target sm_)%s[af]?\b" % usual.encode(), rb"\g<1>%s" % architecture.encode(), edited)
     if not marks or targets != 1:
         raise ValueError(f"the compiler's PTX has {marks} marks and {targets} targets sm_{usual}")
     return edited

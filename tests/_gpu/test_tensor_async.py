@@ -64,12 +64,13 @@ OF_BOTH = {
     "tiles begin anywhere": (" + (-(int)(LOCAL_ADDRESS(local_memory) >> 4) & (8 * LINE - 1));", ";"),
 }  # fmt: skip
 OF_ITEMS = OF_BOTH | {
-    "copies are not published": ("publish_copies();", ""),
+    "copies are not published": ("publish_writes();", ""),
     "copies are handed over before they are there": ("wait_for_copies(1);", "wait_for_copies(2);"),
     "the exclusive or is another": ("x % LINE ^ row % LINE", "x % LINE ^ row / 2 % LINE"),
 }
 OF_BOXES = OF_BOTH | {
     "half of the bytes are expected": ("(VECTORS_A + VECTORS_B) * 16", "(VECTORS_A + VECTORS_B) * 8"),
+    "barriers are not published": ("        publish_writes();\n    }\n", "    }\n"),
     "panels are one line apart": ("x / (128 / SIZE) * STEP_K * LINE", "x / (128 / SIZE) * LINE"),
 }
 

@@ -5,6 +5,7 @@
    again when it is waited for, as late as that may be: if they are not the same, the program ends. */
 #include <array>
 #include <map>
+#include <set>
 
 #define COPY_POISONS(to) memset(as_published(to), POISON, 16)
 #define ITEM_HAS_COPIED(copy) landed[self->number].push_back((copy).to)
@@ -16,7 +17,9 @@ static std::vector<void *> landed[GROUP_X];
     type *name = (type *)(local_bytes + FIRST_BYTE)
 #define LOCAL_ADDRESS(pointer) ((uint)((const uchar *)(pointer) - local_bytes))
 static uchar *as_published(const void *place) { return published + LOCAL_ADDRESS(place); }
-static void publish_copies() {
+static std::set<const void *> unpublished;  // barriers
+static void publish_writes() {
+    unpublished.clear();
     for (void *place : landed[self->number]) memcpy(as_published(place), place, 16);
     landed[self->number].clear();
 }
@@ -24,7 +27,10 @@ static void publish_copies() {
 /* A barrier's 64 bits: arrivals that a phase takes, arrivals still to come, and the phase's parity. A phase does not end
    before the bytes that it expects have come. */
 static std::map<ulong *, int> expected;
-static void init_barrier(ulong *barrier, const int arrivals) { *barrier = (ulong)arrivals << 32 | arrivals << 1; }
+static void init_barrier(ulong *barrier, const int arrivals) {
+    *barrier = (ulong)arrivals << 32 | arrivals << 1;
+    unpublished.insert(barrier);
+}
 static void came(ulong *barrier, const int arrivals, const int bytes) {
     const uint of_phase = *barrier >> 32, left = ((uint)*barrier >> 1) - arrivals, parity = *barrier & 1;
     if ((int)left < 0) abort();
@@ -47,7 +53,7 @@ static std::deque<Box> boxes;
 static void use_map(const ulong *) {}
 static void copy_box(uint4 *to, const ulong *map, int x, int y, int product, ulong *barrier) {
     const Box box{(const long *)map, x, y, product, as_published(to), barrier};
-    if (LOCAL_ADDRESS(to) % 1024 || box.map[OF_LINE] * box.map[ITEMSIZE] != 128) abort();
+    if (unpublished.count(barrier) || LOCAL_ADDRESS(to) % 1024 || box.map[OF_LINE] * box.map[ITEMSIZE] != 128) abort();
     memset(box.to, POISON, box.map[OF_BOX] * 128);
     boxes.push_back(box);
 }

@@ -64,6 +64,7 @@ __kernel GROUP void gemm(OPERANDS, SHARES MAPS)
     if (id < STAGES) {
         init_barrier(filled + id, ARRIVALS);
         init_barrier(emptied + id, WORKERS / WARP);
+        publish_writes();
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     BEGIN_COPIES;

@@ -61,7 +61,7 @@ __kernel GROUP void multiply_tiles(const int steps, __global real *out)
     clear(c);
     for (int i = id; i < (VECTORS_A + VECTORS_B) * 4; i += GROUP_X)
         ((LOCAL_POINTER uint *)tiles)[i] = some_numbers(i);
-    publish_copies();
+    publish_writes();
     barrier(CLK_LOCAL_MEM_FENCE);
     const ulong a = place_of(tiles + id / WARPGROUP * 64 * LINE, BLOCK_Y), b = place_of(tiles + VECTORS_A, BLOCK_X);
     for (int step = 0; step < steps; step++) {

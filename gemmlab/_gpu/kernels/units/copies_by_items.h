@@ -20,7 +20,7 @@ void hand_over(LOCAL_POINTER ulong *filled, const int stage)
 {
     if (stage < 0)
         return;
-    publish_copies();
+    publish_writes();
     arrive(filled + stage);
 }
 

@@ -4,7 +4,8 @@
 //     multiply_add_tiles    wgmma.mma_async: C += A @ B of a warpgroup, both in local memory
 //     begin_products, commit_products, wait_for_products    what is before, between and after
 //     init_barrier, arrive, wait_for_phase    mbarrier: a phase ends when so many have arrived
-//     publish_copies        fence.proxy.async: what this work-item has copied is there for the unit too
+//     publish_writes        fence.proxy.async: what this work-item has written to local memory is there for the unit, and for
+//                           copies of boxes
 //     expect_bytes, copy_box    cp.async.bulk.tensor: one work-item copies a box of a matrix, in the unit's layout
 //
 // multiply_add_tiles adds the product of 64 rows of A and TILE_X columns of B, 32 bytes of k, to C. Of a tile it gets 64 bits
@@ -35,7 +36,7 @@ void wait_for_phase(LOCAL_POINTER ulong *barrier, const int parity)
     while (!has_ended);
 }
 
-void publish_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+void publish_writes() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // As arrive; and the phase does not end before so many bytes of boxes have come.
 void expect_bytes(LOCAL_POINTER ulong *barrier, const int bytes)
