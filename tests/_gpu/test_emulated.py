@@ -23,12 +23,15 @@ from gemmlab._gpu.emulated.backend import error_by_unit
 from gemmlab._gpu.emulated.launches import of_parts, of_residues
 from gemmlab._gpu.kernels import kernel_text
 from gemmlab._gpu.plans.launches import Launches, Workspace
+from gemmlab._gpu.ptx import ARCHITECTURE
 from gemmlab.verify.bounds import element_ratios
 
 CPU = "cpu-emulated"
 # Each is a program to compile.
 MODULI = {"float32": (4,), "float64": (20,), "complex128": (15,)}
-GPU = SimpleNamespace(compute_capability=80, most_local_bytes=166912, local_bytes=49152, runtime="cuda")
+GPU = SimpleNamespace(
+    compute_capability=80, most_local_bytes=232448, local_bytes=49152, runtime="cuda", compute_units=3
+)
 places = pytest.mark.parametrize("place", PLACES)
 
 
@@ -96,9 +99,11 @@ def test_what_is_refused_and_traced(place):
 
 
 @needs_compiler
-@pytest.mark.parametrize("dtype", swept(["float64", "float32", "complex128"]))
-def test_residues_by_a_matrix_unit_have_the_bits_of_the_cpus(dtype, monkeypatch, tmp_path):
-    monkeypatch.setattr("gemmlab._gpu.emulated.launches.has_unit", lambda device, kind: True)
+@pytest.mark.parametrize(("dtype", "rung"), swept([
+    ("float64", "tensor-async"), ("float32", "tensor-async"), *((x, "tensor") for x in ("float64", "complex128")),
+]))  # fmt: skip
+def test_residues_by_a_matrix_unit_have_the_bits_of_the_cpus(dtype, rung, monkeypatch, tmp_path):
+    monkeypatch.setattr("gemmlab._gpu.emulated.launches.has_unit", lambda device, kind, name: name == rung)
     scheme = Scheme("residues", MODULI[dtype][0])
     for _ in range(3):
         a, b = drawn(dtype)
@@ -119,7 +124,7 @@ def test_residues_by_a_matrix_unit_have_the_bits_of_the_cpus(dtype, monkeypatch,
 @needs_compiler
 @pytest.mark.parametrize("scheme", swept(["bf16x6", "bf16x9", "f16-pairs"]))
 def test_parts_by_a_matrix_unit_keep_their_bound(scheme, monkeypatch, tmp_path):
-    monkeypatch.setattr("gemmlab._gpu.emulated.launches.has_unit", lambda device, kind: True)
+    monkeypatch.setattr("gemmlab._gpu.emulated.launches.has_unit", lambda device, kind, name="tensor": True)
     (m, n), k, workspace = RNG.integers(1, 140, 2), int(RNG.integers(1, 150)), Workspace()
     a = (RNG.standard_normal((m, k)) * 2.0 ** RNG.integers(-9, 9, (m, k))).astype("f4")
     b = (RNG.standard_normal((k, n)) * 2.0 ** RNG.integers(-9, 9, (k, n))).astype("f4")
@@ -145,9 +150,12 @@ def test_the_programs_compile_for_cuda(scheme, architecture, monkeypatch):
 
     dtype = "float64" if scheme.moduli == 15 else "float32"
     first, launches = of_residues if scheme.moduli else of_parts, []
-    for unit in (False, True):
-        monkeypatch.setattr("gemmlab._gpu.emulated.launches.has_unit", lambda device, kind, unit=unit: unit)
+    for unit in ("", "tensor", "tensor-async"):
+        monkeypatch.setattr(
+            "gemmlab._gpu.emulated.launches.has_unit", lambda device, kind, name="tensor", unit=unit: name == unit
+        )
         launches += first(scheme, dtype, GemmSize(8, 8, 8, 1), [Layout(0, 8)] * 3, Workspace(), GPU)
     texts = {(one.text, tuple(one.macros.items())) for one in launches}
     for text, macros in texts:
-        assert compile_source(kernel_text("common/cuda.h") + text, dict(macros), architecture)
+        if architecture != "sm_80" or ARCHITECTURE not in dict(macros):
+            assert compile_source(kernel_text("common/cuda.h") + text, dict(macros), architecture)

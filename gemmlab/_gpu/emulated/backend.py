@@ -14,11 +14,12 @@ from gemmlab._errors import UnsupportedProblem
 from gemmlab._gpu import EMULATED
 from gemmlab._gpu.backend import DeviceBackend
 from gemmlab._gpu.batches import GemmSize, Layout
-from gemmlab._gpu.emulated.launches import MOST_ROWS, REAL_OF, by_unit, of_parts, of_residues, unit_for
+from gemmlab._gpu.emulated.launches import MOST_ROWS, REAL_OF, of_parts, of_residues, rung_of_residues, unit_for
 from gemmlab._gpu.ladder.numbers import of_both
 from gemmlab._gpu.plans.launches import Launches, Workspace
 from gemmlab._gpu.plans.table import Prepared
 from gemmlab._gpu.runtime import Device, Queue, Runtime
+from gemmlab._gpu.tensor.rung import TENSOR
 from gemmlab._problem import Problem
 
 WORKSPACE_PART, LEAST_EDGE = 4, 256  # of a device's memory; rows and columns of a piece of C
@@ -55,9 +56,10 @@ class EmulatedOnDevice(BySchemes, DeviceBackend):
         """Which narrow numbers are multiplied, and by what."""
         device = self._queue_for(problem).device
         if scheme.moduli:
-            return f"int8 by {'mma.sync' if by_unit(problem.k, device) else 'plain integers'}"
+            rung = rung_of_residues(problem.k, device)
+            return f"int8 by {rung.instruction if rung else 'plain integers'}"
         unit = unit_for(scheme, device)
-        return f"{of_both(unit.kind)[0]} by mma.sync" if unit else "float32 by plain code"
+        return f"{of_both(unit.kind)[0]} by {TENSOR.instruction}" if unit else "float32 by plain code"
 
     def error(self, problem: Problem, **params: Any) -> ErrorBound:
         """The bound of the scheme in force, by the unit that multiplies its parts."""

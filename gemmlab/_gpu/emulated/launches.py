@@ -20,10 +20,11 @@ from gemmlab._gpu.ladder.numbers import NUMBERS, into
 from gemmlab._gpu.ladder.numbers import SUMS as SUMS_OF_NARROW
 from gemmlab._gpu.plans.launches import MAX_GROUPS, Argument, Launch, Place, Workspace
 from gemmlab._gpu.runtime import Defines, Device
+from gemmlab._gpu.tensor.async_rung import TENSOR_ASYNC
 from gemmlab._gpu.tensor.kinds import RESIDUES, SUMS_OF_INT8
 from gemmlab._gpu.tensor.rung import TENSOR
 from gemmlab._gpu.tensor.trial import has_unit
-from gemmlab._gpu.tensor.unit_rung import VECTOR, most_local_bytes
+from gemmlab._gpu.tensor.unit_rung import VECTOR, UnitRung, most_local_bytes
 
 TILE = (16, 16, 1)
 SCALING, NEIGHBOURS, SPREAD, SPREAD_GROUP = 128, 32, 32, (32, 8, 1)  # as in emulated.cl
@@ -59,11 +60,13 @@ def of_residues(
         yield _along_rows(text, "scales", macros, rows, side[2] == reals, numbers, (*norm, *found))
         yield _launch(text, "spread", macros, _spread_items(k, rows), SPREAD_GROUP, (*numbers, *target))
     extents = tuple(map(np.int32, (m, n, k)))
-    if by_unit(k, device):
+    if (rung := rung_of_residues(k, device)) is not None:
         of_a, of_b = Layout(bytes_[0], ld, m * ld), Layout(bytes_[1], ld, n * ld, transposed=True)
         sides = [(Place.WORKSPACE, x) for x in (of_a, of_b, Layout(rests, n, m * n))]
-        params, listed = TENSOR.resolve({}, "gpu"), ", ".join(map(str, MODULI[:count] * (products // count)))
-        yield TENSOR.product(params, RESIDUES, GemmSize(m, n, k, products), sides, device, f"#define MODULI {listed}\n")
+        params, listed = rung.resolve({}, "gpu"), ", ".join(map(str, MODULI[:count] * (products // count)))
+        of_all, before = GemmSize(m, n, k, products), f"#define MODULI {listed}\n"
+        whole = rung.product(params, RESIDUES, of_all, sides, device, before)
+        yield rung.gemm_of(whole, rung.schedule(params, RESIDUES, of_all), Place.C, 0, device)
     else:
         starts = Place.WORKSPACE, *map(np.int64, (*bytes_, ld)), Place.WORKSPACE, np.int64(rests)
         yield _launch(text, "multiply", macros, (n, m, products), TILE, (*extents, *starts))
@@ -72,9 +75,10 @@ def of_residues(
                    *_operands(layouts, reals)))  # fmt: skip
 
 
-def by_unit(k: int, device: Device) -> bool:
-    """Whether a matrix unit multiplies residues."""
-    return k <= MOST_K and has_unit(device, SUMS_OF_INT8)
+def rung_of_residues(k: int, device: Device) -> UnitRung | None:
+    """The rung of matrix units that multiplies residues, the faster instruction first; None: plain integers do."""
+    able = (rung for rung in (TENSOR_ASYNC, TENSOR) if has_unit(device, SUMS_OF_INT8, rung.name))
+    return next(able, None) if k <= MOST_K else None
 
 
 def of_parts(

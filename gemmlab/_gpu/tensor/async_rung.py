@@ -80,6 +80,7 @@ def no_warpgroups(device: Device) -> str | None:
 class TensorAsync(UnitRung):
     """The rung."""
 
+    instruction = "wgmma"
     smallest: Params = {"columns": 128, "warpgroups": 1, "stages": LEAST_STAGES, "boxes": 0, "group_m": 1, "shares": 1}  # noqa: RUF012
 
     def block_of(self, params: Params, kind: str) -> tuple[int, int]:

@@ -37,6 +37,7 @@ def traffic(m: int, n: int, k: int, params: Params) -> dict[str, float]:
 class Tensor(UnitRung):
     """The rung."""
 
+    instruction = "mma.sync"
     smallest: Params = {  # noqa: RUF012
         "tile_x": 32, "tile_y": 16, "warps_x": 1, "warps_y": 1, "step_bytes": 64, "stages": 2, "group_m": 1,
         "shares": 1,

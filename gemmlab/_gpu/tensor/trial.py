@@ -18,16 +18,16 @@ from gemmlab._gpu.runtime import Device
 from gemmlab._gpu.tensor.async_rung import TENSOR_ASYNC
 from gemmlab._gpu.tensor.kinds import TF32
 from gemmlab._gpu.tensor.rung import TENSOR
-from gemmlab._gpu.tensor.unit_rung import UnitRung, no_unit
+from gemmlab._gpu.tensor.unit_rung import UnitRung
 
 RUNGS: dict[str, UnitRung] = {rung.name: rung for rung in (TENSOR, TENSOR_ASYNC)}
 M, N, K = 64, 128, 128
 LARGEST = 1  # of the whole numbers that are multiplied: every kind of product is exact, as bfloat16 too
 
 
-def has_unit(device: Device, kind: str) -> bool:
-    """Whether a device multiplies a kind of numbers by a matrix unit."""
-    return no_unit(device) is None and failure(device, kind) is None
+def has_unit(device: Device, kind: str, name: str = TENSOR.name) -> bool:
+    """Whether a device multiplies a kind of numbers by the rung of a name."""
+    return RUNGS[name].demand(device) is None and failure(device, kind, name) is None
 
 
 @cache

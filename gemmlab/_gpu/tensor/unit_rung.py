@@ -66,6 +66,7 @@ class UnitRung(Rung):
 
     # what each rung says
 
+    instruction: str  # of its products, in PTX
     smallest: Params  # parameters of the smallest block, by which a device is tried
 
     @abstractmethod
