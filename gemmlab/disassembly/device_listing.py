@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from math import prod
 from textwrap import fill
@@ -18,8 +18,10 @@ from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.cuda import compiled_for
 from gemmlab._gpu.kernels import kernel_text
 from gemmlab._gpu.ladder.rung import Rung, launch_without_device, row_major
-from gemmlab._gpu.ladder.rungs import BEST_RUNG, RUNG_NAMES, RUNGS
+from gemmlab._gpu.ladder.rungs import BEST_RUNG, RUNGS
 from gemmlab._gpu.plans.launches import Launch
+from gemmlab._gpu.tensor.kinds import TF32
+from gemmlab._gpu.tensor.trial import RUNGS as OF_UNITS
 from gemmlab._name import BackendName
 from gemmlab._problem import Problem
 from gemmlab._words import size
@@ -30,6 +32,7 @@ from gemmlab.disassembly.ptx import counts, inner_loop, kernel_in
 from gemmlab.measure.table import WIDTH
 
 ARCHITECTURE = re.compile(r"sm_\d+a?")
+SHOWN = *RUNGS, *OF_UNITS.values()
 ALIKE = 4  # instructions of one name in a row are one line
 
 
@@ -103,9 +106,10 @@ def on_nvidia(backend: str, dtype: str, isa: str | None) -> DeviceListing | None
         Where there is no device and no architecture is given, or no NVRTC.
     """
     name = BackendName.of(backend)
-    rung = next((one for one in RUNGS if one.name == (name.rung or BEST_RUNG)), None)
+    rung = next((one for one in SHOWN if one.name == (name.rung or BEST_RUNG)), None)
     if rung is None or name.shares:
-        raise UnsupportedProblem(f"{backend} is no rung: gemmlab asm shows {', '.join(RUNG_NAMES)} of a runtime")
+        names = ", ".join(one.name for one in SHOWN)
+        raise UnsupportedProblem(f"{backend} is no rung: gemmlab asm shows {names} of a runtime")
     if dtype not in rung.dtypes:
         raise UnsupportedProblem(f"{backend} multiplies {', '.join(rung.dtypes)}, not {dtype}")
     if isa is None:
@@ -113,22 +117,33 @@ def on_nvidia(backend: str, dtype: str, isa: str | None) -> DeviceListing | None
     if name.runtime != "cuda" or not ARCHITECTURE.fullmatch(isa):
         raise UnsupportedProblem(f"--isa {isa} is not for {backend}: cuda rungs take an architecture such as sm_90")
     params = rung.resolve({"shares": 1} if "shares" in rung.defaults["gpu"] else {}, "gpu")
-    launch = launch_without_device(rung, params, dtype, EDGE)
-    return _listing(name, rung, dtype, isa, params, launch, *compiled_for(isa, launch.text, launch.macros))
+    kind = _kind(rung, dtype)
+    launch = launch_without_device(rung, params, kind, EDGE, capability=_capability(isa))
+    return _listing(name, rung, kind, isa, params, launch, *compiled_for(isa, launch.text, launch.macros))
+
+
+def _kind(rung: Rung, dtype: str) -> str:
+    """How a rung calls products of a dtype: matrix units multiply float32 as TF32."""
+    return dtype if dtype in rung.numbers else TF32
+
+
+def _capability(architecture: str) -> int:
+    return int("".join(filter(str.isdigit, architecture)))
 
 
 def _on_device_here(name: BackendName, rung: Rung, dtype: str) -> DeviceListing | None:
     found: Any = _registry.get(name.of_rung(rung.name))
     queue = found.queue  # raises where there is none
     operand = np.empty((EDGE, EDGE), dtype)
-    params = found.resolve(Problem.from_call(operand, operand), {})
-    edges = GemmSize(EDGE, EDGE, EDGE, 1)
-    launches = rung.on(queue.device.kind).launches(params, dtype, edges, row_major(edges), queue.device)
+    kind, edges = _kind(rung, dtype), GemmSize(EDGE, EDGE, EDGE, 1)
+    params = found.resolve(Problem.from_call(operand, operand), {"precision": TF32} if kind == TF32 else {})
+    values = {name: value for name, value in params.items() if name != "precision"}
+    launches = rung.on(queue.device.kind).launches(values, kind, edges, row_major(edges), queue.device)
     launch = next(one for one in launches if one.name == "gemm")
     made = queue.ptx_and_code(launch.text, launch.name, launch.macros)
     if made is None:
         return None
-    return _listing(name, rung, dtype, f"sm_{queue.device.compute_capability}", params, launch, *made)
+    return _listing(name, rung, kind, f"sm_{queue.device.compute_capability}", params, launch, *made)
 
 
 def _listing(
@@ -138,5 +153,7 @@ def _listing(
     texts = ("common/cuda.h",) * (name.runtime == "cuda") + rung.texts
     files = [(one, kernel_text(one).count("\n")) for one in texts]
     loop, resources, group = inner_loop(kernel_in(ptx, launch.name, files)), resources_of(code, ptx), prod(launch.group)
-    occupancy = occupancy_of(resources, group, int("".join(filter(str.isdigit, architecture))))
+    if name.runtime == "cuda":
+        resources = replace(resources, local_bytes=resources.local_bytes + launch.local_bytes)
+    occupancy = occupancy_of(resources, group, _capability(architecture))
     return DeviceListing(str(name), dtype, architecture, params, loop, resources, group, occupancy)

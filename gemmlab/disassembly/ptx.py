@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from gemmlab.disassembly.code import Function, Instruction
@@ -15,12 +15,13 @@ PLACE = re.compile(r"^\.loc\s+\d+\s+(\d+)")
 BRANCH = re.compile(r"^(?:@!?%\w+\s+)?bra(?:\.uni)?\s+(\$?\w+);")
 INSTRUCTION = re.compile(r"^((?:@!?%\w+\s+)?[a-z][\w.:]*(?:\s.*)?);")
 KINDS = {  # of an instruction, by how it begins
-    "multiply-adds": re.compile(r"(fma|mad)\.r\w+\.[fb]\w+|mma\.|wgmma\."),
+    "multiply-adds": re.compile(r"(fma|mad)\.r\w+\.[fb]\w+|mma\.|wgmma\.mma"),
     "reads of global memory": re.compile(r"ld\.global"),
     "writes to global memory": re.compile(r"st\.global"),
     "reads of local memory": re.compile(r"ld\.shared|ldmatrix"),
     "writes to local memory": re.compile(r"st\.shared"),
-    "barriers": re.compile(r"bar(rier)?\."),
+    "asynchronous copies": re.compile(r"cp\.async\.(c[ag]|bulk)\."),
+    "barriers": re.compile(r"m?bar(rier)?\."),
     "spills": re.compile(r"(ld|st)\.local"),
 }
 OTHER = "other"
@@ -34,7 +35,7 @@ def kernel_in(ptx: str, name: str, files: Sequence[tuple[str, int]]) -> Function
     rows: list[tuple[str, str]] = []
     labels: dict[str, int] = {}
     source = ""
-    for line in map(str.strip, found[1].splitlines()):
+    for line in _statements(found[1]):
         if label := LABEL.match(line):
             labels[label[1]] = len(rows)
         elif place := PLACE.match(line):
@@ -48,6 +49,15 @@ def kernel_in(ptx: str, name: str, files: Sequence[tuple[str, int]]) -> Function
     ])  # fmt: skip
 
 
+def _statements(text: str) -> Iterator[str]:
+    """The lines of a kernel; those of a block that inline assembly has in one line, one after another."""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("{ "):
+            yield from (f"{part.strip()};" for part in line.strip("{} ").split(";"))
+        else:
+            yield line
+
+
 def _source(line: int, files: Sequence[tuple[str, int]], ends: Sequence[int]) -> str:
     for (name, lines), end in zip(files, ends, strict=True):
         if 0 < line <= end:
@@ -56,10 +66,13 @@ def _source(line: int, files: Sequence[tuple[str, int]], ends: Sequence[int]) ->
 
 
 def inner_loop(function: Function) -> Loop:
-    """The loop, of those without another in them, that has the most multiply-adds; without loops all of it."""
+    """The loop with the most multiply-adds, of those without another one that multiplies; without any, all of it."""
     whole = Loop(function, function.instructions)
-    innermost = leaves(list(loops_of(function)))
-    return max(innermost, key=lambda loop: counts(loop.body)["multiply-adds"], default=whole)
+
+    def work(loop: Loop) -> int:
+        return counts(loop.body)["multiply-adds"]
+
+    return max(leaves([loop for loop in loops_of(function) if work(loop)]), key=work, default=whole)
 
 
 def counts(body: Sequence[Instruction]) -> dict[str, int]:

@@ -98,6 +98,22 @@ def test_every_rung_is_compiled_for_an_architecture_that_is_not_here(rung, archi
     assert "limited by" in text
 
 
+@pytest.mark.parametrize(
+    ("rung", "dtype", "expected"), [
+        ("tensor", "float16",
+         {"multiply-adds": 64, "reads of local memory": 16, "asynchronous copies": 6, "barriers": 1}),
+        ("tensor-async", "float32", {"multiply-adds": 4, "barriers": 2}),  # others copy
+    ],
+)  # fmt: skip
+def test_the_inner_loops_of_matrix_units(rung, dtype, expected, command):
+    nvrtc_here()
+    found = json.loads(command("asm", f"cuda-{rung}", "--dtype", dtype, "--isa", "sm_90", "--json").out)
+    assert {kind: found["counts"][kind] for kind in expected} == expected
+    assert found["dtype"] == ("tf32" if dtype == "float32" else dtype)
+    assert found["counts"]["spills"] == 0
+    assert found["local_bytes"] > 96_000
+
+
 def test_spilled_registers_are_seen(command):
     nvrtc_here()
     from gemmlab._gpu.cuda import compiled_for

@@ -207,10 +207,12 @@ class Rung:
                 yield Launch(self.text, "gemm", macros, groups, (*self.group(params), 1), arguments)
 
 
-def launch_without_device(rung: Rung, params: RungParams, dtype: str, n: int, pad: int = 0) -> Launch:
+def launch_without_device(
+    rung: Rung, params: RungParams, dtype: str, n: int, pad: int = 0, capability: int | None = None
+) -> Launch:
     """The kernel `gemm` of a product of n x n matrices, whose rows are `pad` numbers longer: as on a GPU that copies
     nothing first."""
-    device: Any = SimpleNamespace(memory_bytes=0)
+    device: Any = SimpleNamespace(memory_bytes=0, compute_capability=capability, compute_units=1)
     layouts = [Layout(0, n + pad, n * (n + pad))] * 3
     launches = rung.launches(params, dtype, GemmSize(n, n, n, 1), layouts, device)
     return next(launch for launch in launches if launch.name == "gemm")

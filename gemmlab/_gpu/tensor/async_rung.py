@@ -41,8 +41,6 @@ WARPGROUP, ROWS = 128, 64  # work-items, and the rows of C that they compute
 STEP_BYTES = 128  # of k: a row of a tile, which the unit's exclusive or is made for
 ALIGNED_TO = 1024  # bytes: tiles begin where that begins anew
 LEAST_STAGES = 3  # one is copied, one is on its way, one is multiplied
-
-
 BEFORE = *FILES, "units/maps.h", "units/warpgroups.h", "units/warpgroup_tiles.h"  # the two ways of copies
 WAYS = "units/copies_by_items.h", "units/copies_by_boxes.h"
 
@@ -81,7 +79,9 @@ class TensorAsync(UnitRung):
     """The rung."""
 
     instruction = "wgmma"
-    smallest: Params = {"columns": 128, "warpgroups": 1, "stages": LEAST_STAGES, "boxes": 0, "group_m": 1, "shares": 1}  # noqa: RUF012
+    smallest: Params = {  # noqa: RUF012
+        "columns": 128, "warpgroups": 1, "stages": LEAST_STAGES, "boxes": 0, "group_m": 1, "shares": 1,
+    }  # fmt: skip
 
     def block_of(self, params: Params, kind: str) -> tuple[int, int]:
         return block(params)
