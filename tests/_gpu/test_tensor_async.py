@@ -149,6 +149,17 @@ def test_a_product_of_host_arrays(cuda):
     assert np.array_equal(problem.out, a.astype(np.float32) @ b.astype(np.float32))
 
 
+def test_work_groups_are_as_many_as_compute_units():
+    params, n = TENSOR_ASYNC.resolve({}, "gpu"), 4096
+    size, layouts = GemmSize(n, n, n, 1), [Layout(0, n)] * 3
+    device = SimpleNamespace(**{**vars(DEVICE), "compute_units": 132})
+    (launch,) = TENSOR_ASYNC.launches(params, "float16", size, layouts, device)
+    assert launch.groups == (132, 1, 1)
+    assert TENSOR_ASYNC.depth(params, size, device) == 4 * n  # 512 blocks of C: four for each of most work-groups
+    shares = TENSOR_ASYNC.shares_for(params, "float16", GemmSize(3072, 3072, 3072, 1), 132)
+    assert TENSOR_ASYNC.depth({**params, "shares": shares}, GemmSize(3072, 3072, 3072, 1), device) < 2.2 * 3072
+
+
 def test_what_it_cannot_have_is_refused(cuda):
     assert cuda.probe().ok
     usual = TENSOR_ASYNC.resolve({}, "gpu")

@@ -162,6 +162,12 @@ class UnitRung(Rung):
         gemm = replace(shared, arguments=(*shared.arguments, *more))
         return Launches((*kernels, gemm, added), workspace.nbytes)
 
+    def depth(self, params: Params, size: GemmSize, device: Device) -> float:
+        kind = self.dtypes[0]  # whose k is as deep for the unit as any other's
+        schedule = self.schedule(params, kind, size)
+        step = self.step_bytes(params) // self.numbers[kind].itemsize
+        return schedule.depth(self.at_a_time(params, device.compute_units)) * step
+
     def schedule(self, params: Params, kind: str, size: GemmSize) -> Schedule:
         """Which work-groups compute what."""
         step = self.step_bytes(params) // self.numbers[kind].itemsize
