@@ -639,7 +639,7 @@ bool check(const Kernel &real, long products, bool covers) {
     const auto all_ways = [&] {
         for (int way = 0; way < WAYS; way++)
             if (is_possible(way) && !done.ways[way]) return false;
-        return true;
+        return !kernel.dot || (kernel.dot_taken && kernel.dots_taken);
     };
     for (int attempt = 0; attempt < 2000 && !all_ways(); attempt++) {  // what no product has taken by chance
         Asked x = asked(kernel, (Shape)(attempt % (int)Shape::COUNT));
@@ -651,7 +651,6 @@ bool check(const Kernel &real, long products, bool covers) {
     for (int way = 0; way < WAYS; way++)
         if (is_possible(way)) printf(" %ld %s,", done.ways[way], NAMES[way]);
     bool all = !missing && all_ways();
-    all = all && (!kernel.dot || (kernel.dot_taken && kernel.dots_taken));
     for (int i = 0; i < 4; i++) all = all && !is_missing(i);
     printf(" %d of %d tiles%s\n", tiles - missing, tiles, all ? "" : covers ? ": WRONG, some were never taken" : ", not all ways");
     return all || !covers;

@@ -100,7 +100,7 @@ def test_what_is_refused_and_traced(place):
 
 @needs_compiler
 @pytest.mark.parametrize(("dtype", "rung"), swept([
-    ("float64", "tensor-async"), ("float32", "tensor-async"), *((x, "tensor") for x in ("float64", "complex128")),
+    ("float64", "tensor-async"), ("float32", "tensor"), ("complex128", "tensor"),
 ]))  # fmt: skip
 def test_residues_by_a_matrix_unit_have_the_bits_of_the_cpus(dtype, rung, monkeypatch, tmp_path):
     monkeypatch.setattr("gemmlab._gpu.emulated.launches.has_unit", lambda device, kind, name: name == rung)

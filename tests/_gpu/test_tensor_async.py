@@ -24,12 +24,12 @@ from gemmlab._gpu.ptx import without_marks
 from gemmlab._gpu.tensor import maps
 from gemmlab._gpu.tensor.async_rung import TENSOR_ASYNC
 from gemmlab._gpu.tensor.backend import TensorBackend
-from gemmlab._gpu.tensor.kinds import RESIDUES, TF32, stored_and_result
+from gemmlab._gpu.tensor.kinds import TF32, stored_and_result
 from gemmlab._problem import Problem
 from gemmlab.disassembly.occupancy import resources_of
 
-KINDS = ["float16", *(kind for kind in TENSOR_ASYNC.numbers if kind not in ("float16", RESIDUES))]
-MOST = 300  # rows and columns: some work-groups take several blocks of C
+KINDS = "float16", "bfloat16", "int8 into int32", TF32  # how sums are rounded is tensor's
+MOST = 160  # rows and columns: some work-groups take several blocks of C
 
 
 def drawn_params():
@@ -52,23 +52,24 @@ def made_up_maps(monkeypatch):
 @pytest.mark.parametrize("kind", swept(KINDS))
 def test_products_of_whole_numbers_are_exact(kind, tmp_path):
     layouts = [(a, b) for a in (False, True) for b in (False, True)]
-    for boxes, one in enumerate((layouts[RNG.integers(4)], "unaligned")):  # each is a program to compile
-        check(TENSOR_ASYNC, kind, {**drawn_params(), "boxes": boxes}, one, tmp_path, most=MOST)
+    boxes = int(RNG.integers(2))
+    check(TENSOR_ASYNC, kind, {**drawn_params(), "boxes": boxes}, layouts[RNG.integers(4)], tmp_path, most=MOST)
+    if kind == KINDS[0]:
+        check(TENSOR_ASYNC, kind, {**drawn_params(), "boxes": 1 - boxes, "shares": 1}, "unaligned", tmp_path, most=MOST)
 
 
-OF_BOTH = {
+OF_ITEMS = {
     "products do not wait for copies": ("wait_for_phase(filled + at->stage, at->round);", ""),
     "copies do not wait for products": ("wait_for_phase(emptied + at->stage, at->round ^ 1);", ""),
     "a stage is released too early": ("release(emptied, before);\n        before = at->stage;",
                                       "before = at->stage;\n        release(emptied, before);"),
     "tiles begin anywhere": (" + (-(int)(LOCAL_ADDRESS(local_memory) >> 4) & (8 * LINE - 1));", ";"),
-}  # fmt: skip
-OF_ITEMS = OF_BOTH | {
     "copies are not published": ("publish_writes();", ""),
     "copies are handed over before they are there": ("wait_for_copies(1);", "wait_for_copies(2);"),
     "the exclusive or is another": ("x % LINE ^ row % LINE", "x % LINE ^ row / 2 % LINE"),
-}
-OF_BOXES = OF_BOTH | {
+}  # fmt: skip
+OF_BOXES = {
+    "copies do not wait for products": ("wait_for_phase(emptied + at->stage, at->round ^ 1);", ""),
     "half of the bytes are expected": ("(VECTORS_A + VECTORS_B) * 16", "(VECTORS_A + VECTORS_B) * 8"),
     "barriers are not published": ("        publish_writes();\n    }\n", "    }\n"),
     "panels are one line apart": ("x / (128 / SIZE) * STEP_K * LINE", "x / (128 / SIZE) * LINE"),
@@ -89,7 +90,7 @@ def test_a_fault_is_seen(boxes, fault, tmp_path):
 
     def multiply():
         for backwards in (False, True):
-            size = GemmSize(300, 300, 400, 1)
+            size = GemmSize(160, 300, 400, 1)
             check_one(TENSOR_ASYNC, "float16", params, size, (False, False), tmp_path, backwards, changed)
 
     assert of_text in TENSOR_ASYNC.text_of(params)
@@ -114,8 +115,9 @@ def nvrtc():
     return nvrtc_here()
 
 
-@pytest.mark.parametrize("boxes", [0, 1])
-@pytest.mark.parametrize("kind", ["float16", *swept(["bfloat16", "int8 into int32", TF32])])
+@pytest.mark.parametrize(
+    ("kind", "boxes"), [("float16", 0), *swept([("float16", 1), *((kind, 0) for kind in KINDS[1:])])]
+)
 def test_it_compiles_to_the_instructions_that_are_meant(kind, boxes, nvrtc):
     params, n = TENSOR_ASYNC.resolve({"shares": 1, "boxes": boxes}, "gpu"), 256
     layouts = Layout(0, n), Layout(0, n, transposed=True), Layout(0, n)

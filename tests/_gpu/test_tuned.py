@@ -86,7 +86,7 @@ def test_products_are_exact(dtype: str, change: dict[str, int], on_a_gpu: str) -
                       for dtype, shares in (("float32", 3), ("float64", 2), ("float16", 3))),
 ], ids=str)  # fmt: skip
 def test_thin_products_are_exact(dtype: str, shares: int, on_opencl: str, queue: Any) -> None:
-    for few in (1, 1, int(RNG.integers(2, thin.MOST_VECTORS + 1))):
+    for few in (1, int(RNG.integers(2, thin.MOST_VECTORS + 1))):
         rows, k = int(RNG.integers(1, 300)), int(RNG.integers(0, 200))
         for (m, n), layout in product_of(((rows, few), (few, rows), (few, few)), LAYOUTS):
             a, b = integers((m, k), dtype), integers((k, n), dtype)

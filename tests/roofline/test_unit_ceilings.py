@@ -33,7 +33,7 @@ def publishing_all(text):
 
 
 @needs_compiler
-@pytest.mark.parametrize("kind", swept(["int8", "float16", "bfloat16", "float64"]))
+@pytest.mark.parametrize("kind", swept(["int8", "float64"]))
 def test_each_step_adds_the_same(kind, has_units, tmp_path):
     dtype = {"int8": np.int32, "float64": np.float64}.get(kind, np.float32)
     found = list(unit.loops(DEVICE, kind, GROUPS))
