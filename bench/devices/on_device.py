@@ -60,7 +60,8 @@ class Timed:
         padding = PADDING if layout == "padded" else 0
         self.size = GemmSize(m, n, k, 1)
         self.a, self.b = (self._operand(x, side == "T", padding) for x, side in zip((a, b), layout[:2], strict=True))
-        out = np.full((m, n + padding), 77, self.of_result)
+        out = np.empty((m, n + padding), self.of_result)
+        out.view(np.uint8)[:] = 0xFF  # NaN, where there is one
         self.c = Operand(self.queue.allocate(out.nbytes), 0, n + padding)
         self.queue.upload(self.c.memory, out)
         self.problem = Problem.from_call(a, b, dtype=self.of_result if self.of_result != self.of_operands else None)

@@ -113,8 +113,12 @@ class Tuned(Wide):
         columns, rows = self.block(params)
         return -(-size.m // rows) * -(-size.n // columns) * size.batch
 
+    def _reads_once(self, params: Params, size: GemmSize) -> bool:
+        """Whether it is a thin product. With shares=1 each tile of C is one chain, as in blocks of a larger product."""
+        return is_thin(size) and params["shares"] != 1
+
     def depth(self, params: Params, size: GemmSize, device: Device) -> float:
-        if is_thin(size):
+        if self._reads_once(params, size):
             return size.k  # whatever the tiles are
         schedule = self.schedule(params, size)
         return schedule.depth(self.at_a_time(params, device.compute_units)) * params["step_k"]
@@ -126,7 +130,7 @@ class Tuned(Wide):
     def launches(
         self, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout], device: Device
     ) -> Launches:
-        if is_thin(size) and params["shares"] != 1:  # 1: each tile of C is one chain, as in blocks of a larger product
+        if self._reads_once(params, size):
             macros, wide = self.defines(params, dtype), self.wide(params, dtype)
             slices, itemsize = max(1, params["shares"]), self.numbers[dtype].sum_size
             return ThinProduct.of(size, layouts).launches(macros, wide, slices, itemsize)
