@@ -63,7 +63,7 @@ OF_ITEMS = {
     "copies do not wait for products": ("wait_for_phase(emptied + at->stage, at->round ^ 1);", ""),
     "a stage is released too early": ("release(emptied, before);\n        before = at->stage;",
                                       "before = at->stage;\n        release(emptied, before);"),
-    "tiles begin anywhere": (" + (-(int)(LOCAL_ADDRESS(local_memory) >> 4) & (8 * LINE - 1));", ";"),
+    "tiles begin anywhere": (" + (-(int)(LOCAL_ADDRESS(memory) >> 4) & (8 * LINE - 1))", ""),
     "copies are not published": ("publish_writes();", ""),
     "copies are handed over before they are there": ("wait_for_copies(1);", "wait_for_copies(2);"),
     "the exclusive or is another": ("x % LINE ^ row % LINE", "x % LINE ^ row / 2 % LINE"),

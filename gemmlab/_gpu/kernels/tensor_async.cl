@@ -54,8 +54,7 @@ INLINED void multiply_steps(real c[TILES_Y][TILES_X][4], const int steps, const 
 __kernel GROUP void gemm(OPERANDS, SHARES MAPS)
 {
     LOCAL_ARRAY(uint4, local_memory, 8 * LINE + STAGES * (VECTORS_A + VECTORS_B + 1));
-    // Panels begin where the exclusive or begins anew.
-    LOCAL_POINTER uint4 *tiles = local_memory + (-(int)(LOCAL_ADDRESS(local_memory) >> 4) & (8 * LINE - 1));
+    LOCAL_POINTER uint4 *tiles = FIRST_TILE(local_memory);
     LOCAL_POINTER ulong *filled = (LOCAL_POINTER ulong *)(tiles + STAGES * (VECTORS_A + VECTORS_B));
     LOCAL_POINTER ulong *emptied = filled + STAGES;
     const int steps = (k + STEP_K - 1) / STEP_K, id = (int)get_local_id(0);

@@ -55,7 +55,7 @@ __kernel GROUP void multiply_adds(const int steps, __global real *out)
 __kernel GROUP void multiply_tiles(const int steps, __global real *out)
 {
     LOCAL_ARRAY(uint4, local_memory, 8 * LINE + VECTORS_A + VECTORS_B);
-    LOCAL_POINTER uint4 *tiles = local_memory + (-(int)(LOCAL_ADDRESS(local_memory) >> 4) & (8 * LINE - 1));
+    LOCAL_POINTER uint4 *tiles = FIRST_TILE(local_memory);
     const int id = (int)get_local_id(0);
     real c[TILES_Y][TILES_X][4], sum = 0;
     clear(c);

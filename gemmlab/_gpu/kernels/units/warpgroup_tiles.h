@@ -18,6 +18,9 @@ ulong place_of(const LOCAL_POINTER uint4 *tile, const int tile_rows)
     return SWIZZLE | (ulong)(8 * LINE) << 32 | (ulong)(tile_rows * LINE) << 16 | LOCAL_ADDRESS(tile) >> 4;
 }
 
+// Where tiles begin in an array that has 8 LINE vectors more than they take: where the exclusive or begins anew.
+#define FIRST_TILE(memory) ((memory) + (-(int)(LOCAL_ADDRESS(memory) >> 4) & (8 * LINE - 1)))
+
 // Vectors from a slice of k to the next: two of each row, or the rows of a slice.
 #define SLICE(along_k) ((along_k) ? 2 : 16 * LINE)
 
