@@ -7,7 +7,8 @@
 A configuration is what a rung of the GPU ladder was fastest with on one shape:
 
     {"parameters": {"<parameter>": value}, "shape": [m, n, k], "gflop_per_s": rate, "driver": "<driver>",
-     "compute_units": those of the device that was measured}
+     "compute_units": those of the device that was measured,
+     "cost": {"start_s": seconds, "alone_s": seconds, "busy_s": seconds}, of a GPU}
 
 Files of version 1, which have no devices, are read too, and those that name a GPU besides its compute capability.
 Configurations that were measured elsewhere ship in `data/devices.json`, a file of the same form; this machine's go
@@ -24,7 +25,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -42,10 +43,23 @@ Table: TypeAlias = dict[str, dict[str, dict[str, Any]]]  # by machine or device,
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What work-groups of a rung on a GPU take: seconds before their first and after their last step, and for each k.
+
+    `alone_s` is that of a work-group that has a compute unit to itself, `busy_s` that of each of several.
+    """
+
+    start_s: float
+    alone_s: float
+    busy_s: float
+
+
+@dataclass(frozen=True)
 class Configuration:
     """Parameters of a rung on a device, and the rate that a product of `shape`, m x n x k, was measured to have.
 
-    `compute_units` are those of the device that was measured, 0 in the profiles of an older gemmlab.
+    `compute_units` are those of the device that was measured, 0 in the profiles of an older gemmlab, which have no
+    `cost` either.
     """
 
     parameters: Parameters
@@ -53,6 +67,7 @@ class Configuration:
     gflop_per_s: float
     driver: str
     compute_units: int = 0
+    cost: Cost | None = None
 
 
 class Content(NamedTuple):
@@ -183,7 +198,17 @@ def _configuration(found: Any) -> Configuration | None:
         are_values = all(type(value) is int and 0 <= value <= MAX_SIZE for value in values.values())
         if are_values and all(map(_is_size, (m, n, k))) and 0 < rate < math.inf:
             units = found.get("compute_units", 0)
-            return Configuration(values, (m, n, k), rate, str(found["driver"]), units if _is_size(units) else 0)
+            units = units if _is_size(units) else 0
+            return Configuration(values, (m, n, k), rate, str(found["driver"]), units, cost_of(found.get("cost")))
+    return None
+
+
+def cost_of(found: Any) -> Cost | None:
+    """The cost of a configuration; None if it is none, or was not measured."""
+    with suppress(TypeError, ValueError, OverflowError):
+        cost = Cost(**{name: float(seconds) for name, seconds in dict(found).items()})
+        if all(0 < seconds < math.inf for seconds in astuple(cost)):
+            return cost
     return None
 
 

@@ -7,7 +7,7 @@ third of them squares, the others tall, wide, deep and thin, of 1e9 to 4e12 oper
 that the others are compared with. A backend may have parameters: opencl-tuned[tile_x=16,step_k=16]. A dtype may be of
 both, the operands and the result: "int8 into int32". Operands are uniform in -1 to 1, integers of their whole range;
 each product is checked against its error bound in some elements before it is timed. `padded`: rows of A, B and C with
-64 elements between them.
+64 elements between them. Of rungs it says how far the prediction that chose their parameters is from the time.
 
 CLBlast's tuner (Debian: clblast-utils) writes what it found to a file, which is used here with `--clblast-tuned`:
 
@@ -22,12 +22,14 @@ import ctypes
 import json
 import re
 from pathlib import Path
-from statistics import geometric_mean, median
+from statistics import fmean, geometric_mean, median
 from typing import Any
 
 import numpy as np
 
 import gemmlab
+from gemmlab._gpu import configurations
+from gemmlab._gpu.backend import RungBackend
 from gemmlab._gpu.batches import GemmSize, Operand
 from gemmlab._gpu.ladder.numbers import of_both
 from gemmlab._problem import Problem
@@ -83,6 +85,13 @@ class Timed:
         product = self.backend.multiply(self.queue, self.params, self.dtype, self.size, self.a, self.b, self.c)
         return float(product.kernel_s)
 
+    def predicted_s(self) -> float | None:
+        """What the rung's model says of the product, before it is measured."""
+        if self.given or not isinstance(self.backend, RungBackend):
+            return None
+        found = configurations.prediction(self.backend, self.queue, self.problem)
+        return None if found is None else found.seconds
+
     def result(self) -> np.ndarray:
         out = np.empty((self.size.m, self.c.ld), self.of_result)
         self.queue.download(out, self.c.memory)
@@ -103,6 +112,7 @@ def main() -> None:
         tune_clblast(options.clblast_tuned)
     print(f"{options.dtype} on {timed[0].queue.device.label}, driver {timed[0].queue.device.driver}", flush=True)
     ratios: dict[str, list[float]] = {}
+    errors: dict[str, list[float]] = {}  # of predictions
     for case in options.cases:
         for m, n, k in shapes(case):
             a, b = (random(*shape, of_both(options.dtype)[0]) for shape in ((m, k), (k, n)))
@@ -118,9 +128,14 @@ def main() -> None:
                             ratio = median(found[timed[0].label]) / middle
                             said[-1] += f" {ratio:.3f}"
                             ratios.setdefault(f"{one.label} {layout}", []).append(ratio)
+                        if (predicted_s := one.predicted_s()) is not None:
+                            said[-1] += f", predicted {predicted_s / middle - 1:+.0%}"
+                            errors.setdefault(f"{one.label} {layout}", []).append(abs(predicted_s / middle - 1))
                 print(f"{m} x {n} x {k} {layout}: " + "; ".join(said), flush=True)
     for what, every in ratios.items():
         print(f"{what} over {timed[0].label}, geometric mean of {len(every)}: {geometric_mean(every):.3f}", flush=True)
+    for what, every in errors.items():
+        print(f"{what}: predictions are {fmean(every):.1%} off on average, {max(every):.1%} at most", flush=True)
 
 
 def available(given: str, dtype: str) -> Timed | None:

@@ -4,6 +4,7 @@
         gemmlab-program 1 <key> <SHA-256 of the binary>
         <binary>
     <config.cache_dir>/programs/<key>.passed       without a binary: programs passed configurations/check.py
+    <config.cache_dir>/programs/<key>.rates        what configurations/rates.py probed on the device
 
 A binary runs on the device, so a file that another user could have written is never read. If anything is wrong with an
 entry or with the disk, the program counts as not cached and is compiled from its source.
@@ -25,12 +26,12 @@ from gemmlab._files import replacing
 from gemmlab._version import __version__
 
 LIMIT_BYTES = 256 * 2**20  # total size of all programs
-_OWN_NAME = re.compile(r"[0-9a-f]{64}\.(program|passed)(\..+\.tmp)?")
+_OWN_NAME = re.compile(r"[0-9a-f]{64}\.(program|passed|rates)(\..+\.tmp)?")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """The cache entry of one program, or of a check (`kind`). Its key is a hash of all fields and gemmlab's version.
+    """The cache entry of one program, of a check, or of rates (`kind`). Its key: all fields and gemmlab's version.
 
     `target` is anything else that the binary depends on, such as the architecture.
     """

@@ -157,9 +157,12 @@ def test_work_groups_are_as_many_as_compute_units():
     device = SimpleNamespace(**{**vars(DEVICE), "compute_units": 132})
     (launch,) = TENSOR_ASYNC.launches(params, "float16", size, layouts, device)
     assert launch.groups == (132, 1, 1)
-    assert TENSOR_ASYNC.depth(params, size, device) == 4 * n  # 512 blocks of C: four for each of most work-groups
+    assert TENSOR_ASYNC.work(params, size, device).groups == ((512, n),)
     shares = TENSOR_ASYNC.shares_for(params, "float16", GemmSize(3072, 3072, 3072, 1), 132)
-    assert TENSOR_ASYNC.depth({**params, "shares": shares}, GemmSize(3072, 3072, 3072, 1), device) < 2.2 * 3072
+    work = TENSOR_ASYNC.work({**params, "shares": shares}, GemmSize(3072, 3072, 3072, 1), device)
+    (whole, each), (shared, depth) = work.groups
+    assert (whole, shared) == (132, 132)
+    assert each + depth < 2.2 * 3072  # of 288 blocks
 
 
 def test_what_it_cannot_have_is_refused(cuda):

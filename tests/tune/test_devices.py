@@ -189,3 +189,30 @@ def test_only_rungs_are_tuned():
         DeviceSearch("cpu-packed")
     assert tune.is_tunable_rung("opencl")
     assert not tune.is_tunable_rung("auto")
+
+
+def test_on_a_gpu_costs_are_measured_and_kept(monkeypatch, tmp_path):
+    describe = workers.Trials.describe
+
+    def as_a_gpu(self):
+        found = describe(self)
+        return {**found, "device": found["device"] | {"kind": "gpu"}}
+
+    monkeypatch.setattr(workers.Trials, "describe", as_a_gpu)
+    search = DeviceSearch("opencl-register", ["float32"], [SHAPE], minutes=0.01, log=tmp_path / "log.jsonl")
+    (found,) = search.run()
+    entries = log.read(search.log_path)[1]
+    ((dtype, values), cost) = next(iter(log.costs_of(entries).items()))
+    assert dtype == "float32"
+    assert dict(zip(search._names, values, strict=True)) == found.parameters
+    assert min(cost.start_s, cost.alone_s, cost.busy_s) > 0
+    key = configurations.device_key(search.backend.device)
+    (kept,) = _profile.configurations(key, "opencl-register", "float32")
+    assert kept.cost == cost
+    assert found.tried == sum(entry["outcome"] != "costed" for entry in entries)
+    again = DeviceSearch("opencl-register", ["float32"], [SHAPE], minutes=0.01, log=tmp_path / "log.jsonl")
+    (later,) = again.run()
+    of_the_first = [entry for entry in log.read(again.log_path)[1] if entry["outcome"] == "costed"
+                    and tuple(entry["values"]) == values]  # fmt: skip
+    assert len(of_the_first) == 1
+    assert later.tried >= found.tried

@@ -128,8 +128,9 @@ def test_a_kept_log_is_replayed_without_its_device(path, tmp_path, capsys):
     for one in found:
         same = [kept["parameters"] for kept in shipped.get(one.dtype, ()) if tuple(kept["shape"]) == one.shape]
         # A rung may have got parameters since the log was written, or lost one.
-        assert all(kept[name] == x for kept in same for name, x in one.parameters.items() if name in kept)
-        assert len(same) <= 1
+        assert not same or any(
+            all(kept[name] == x for name, x in one.parameters.items() if name in kept) for kept in same
+        )
         own = [e for e in entries if e["shape"] and log.shape_of(e) == one.shape and e["dtype"] == one.dtype]
         assert any(dict(zip(header["names"], e["values"], strict=True)) == one.parameters for e in own)
     copy = tmp_path / "log.jsonl"

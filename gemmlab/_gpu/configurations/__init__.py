@@ -1,25 +1,29 @@
 """Which parameters a rung takes for a product: those of a profile, else its defaults.
 
-    model.py           how well a configuration is predicted to suit a product
+    model.py           how long a product is predicted to take with a configuration
+    rates.py           what of that is probed on the device itself: its memory, and what a launch takes
     check.py           one small product, which a configuration must get right before it is used
     local_memory.py    how much local memory a kernel may declare
 
 `gemmlab tune` measures configurations, a few for each device, backend and dtype: one for each shape that it was given.
-For a product, the one that is predicted to suit it best is taken. What the caller gives goes before it.
+For a product, the one that is predicted to be the fastest is taken, and on GPUs what is fitted to the product's size is
+chosen by the same prediction. What the caller gives goes before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gemmlab import _profile
 from gemmlab._backend import Params, by_todays_names
 from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.configurations import check, model
-from gemmlab._gpu.ladder.rung import local_limit
+from gemmlab._gpu.configurations.model import Prediction
+from gemmlab._gpu.configurations.rates import rates_of
+from gemmlab._gpu.ladder.rung import Rung, local_limit
 from gemmlab._gpu.plans import table
 from gemmlab._gpu.runtime import Device, Queue
 from gemmlab._name import BackendName
@@ -29,10 +33,18 @@ from gemmlab._profile import Configuration
 if TYPE_CHECKING:
     from gemmlab._gpu.backend import RungBackend
 
-__all__ = ["device_key", "forget", "known", "note", "resolve", "understood"]
+__all__ = ["device_key", "forget", "known", "note", "prediction", "resolve", "understood"]
 
 _MAX_CHOICES = 4096
 _choices: dict[Hashable, dict[str, int]] = {}  # what was resolved, for products without parameters of the caller
+
+
+class Choice(NamedTuple):
+    """A configuration for a product, its parameters with what is fitted to the size, and on a GPU the prediction."""
+
+    configuration: Configuration
+    parameters: Params
+    prediction: Prediction | None = None
 
 
 def device_key(device: Device) -> str:
@@ -78,11 +90,18 @@ def note(backend: RungBackend, queue: Queue, problem: Problem) -> str:
         is_unknown = queue.device.kind == "gpu" and not known(backend, queue, dtype) and backend.rung.searched("gpu")
         tune = f"defaults, since nothing was measured on {key}: `gemmlab tune {backend.name} --minutes 2` does it"
         return "; ".join(filter(None, (tune if is_unknown else "", wrong)))
-    m, n, k = chosen.shape
-    text = f"with the profile's parameters for {key}, fastest at {m} x {n} x {k}"
-    if chosen.driver != queue.device.driver:
-        text += f" with another driver ({chosen.driver}; this is {queue.device.driver})"
+    m, n, k = chosen.configuration.shape
+    said = f"fastest at {m} x {n} x {k}" if chosen.prediction is None else f"with which {chosen.prediction}"
+    text, driver = f"with the profile's parameters for {key}, {said}", chosen.configuration.driver
+    if driver != queue.device.driver:
+        text += f"; measured with another driver ({driver}; this is {queue.device.driver})"
     return "; ".join(filter(None, (text, wrong)))
+
+
+def prediction(backend: RungBackend, queue: Queue, problem: Problem) -> Prediction | None:
+    """What the kernels of a product of device arrays are predicted to take; None where nothing was measured."""
+    chosen = _fastest(backend, queue, problem, checked=False)
+    return None if chosen is None else chosen.prediction
 
 
 def known(backend: RungBackend, queue: Queue, dtype: str) -> tuple[Configuration, ...]:
@@ -114,25 +133,37 @@ def _around(given: Params, backend: RungBackend, queue: Queue, problem: Problem)
     chosen = _fastest(backend, queue, problem, checked=True)
     if chosen is None:
         return plain
-    mixed = rung.resolve({**chosen.parameters, **{name: x for name, x in given.items() if x is not None}}, device.kind)
+    own = {name: x for name, x in given.items() if x is not None}
+    mixed = rung.resolve({**chosen.configuration.parameters, **own}, device.kind)
     return plain if rung.refusal(mixed, problem.dtype.name, device) else mixed
 
 
-def _fastest(backend: RungBackend, queue: Queue, problem: Problem, checked: bool) -> Configuration | None:
+def _fastest(backend: RungBackend, queue: Queue, problem: Problem, checked: bool) -> Choice | None:
     """The configuration that suits a problem best, of those that can run; with `checked`, that are right too."""
     dtype, rung = problem.dtype.name, backend.rung.on(queue.device.kind)
     if dtype not in rung.dtypes or 0 in (problem.m, problem.n, problem.k, problem.batch):
         return None
-    device, size = queue.device, GemmSize(problem.m, problem.n, problem.k, problem.batch)
     fitting = [
         one for one in known(backend, queue, dtype)
-        if rung.refusal(rung.resolve(one.parameters, device.kind), dtype, device) is None
+        if rung.refusal(rung.resolve(one.parameters, queue.device.kind), dtype, queue.device) is None
     ]  # fmt: skip
-    for one in sorted(fitting, key=lambda one: model.cost(one, rung, device, size)):
+    for choice in _ordered(fitting, rung, queue, problem):
         usable = check.passes if checked else check.has_not_failed
-        if usable(backend, queue, dtype, one):
-            return one
+        if usable(backend, queue, dtype, choice.configuration):
+            return choice
     return None
+
+
+def _ordered(found: Sequence[Configuration], rung: Rung, queue: Queue, problem: Problem) -> list[Choice]:
+    """Choices, the best first: on a GPU the fastest, on a CPU what was measured on the nearest size."""
+    m, n, k = problem.m, problem.n, problem.k
+    if queue.device.kind == "cpu":
+        near = sorted(found, key=lambda one: model.doublings(one.shape, (m, n, k)))
+        return [Choice(one, one.parameters) for one in near]
+    size = GemmSize(m, n, k, problem.batch)
+    device, itemsize = queue.device, problem.dtype.itemsize
+    choices = [(one, *model.fastest(one, rung, device, size, itemsize, rates_of(queue))) for one in found]
+    return [Choice(*one) for one in sorted(choices, key=lambda one: one[2].seconds)]
 
 
 def understood(one: Configuration, backend: RungBackend, kind: str) -> Configuration | None:

@@ -19,6 +19,7 @@ from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.kernels import HEADER, with_header
 from gemmlab._gpu.ladder import traffic
 from gemmlab._gpu.ladder.numbers import NUMBERS, Numbers
+from gemmlab._gpu.ladder.waves import Work
 from gemmlab._gpu.plans.launches import MAX_GROUPS, Argument, Launch, Launches, Place, Side, arguments_of
 
 if TYPE_CHECKING:
@@ -142,11 +143,14 @@ class Rung:
         """The work-groups that a GPU computes at a time."""
         return compute_units * max(1, FULL // math.prod(self.group(params)))
 
-    def depth(self, params: RungParams, size: GemmSize, device: Device) -> float:
-        """How much of k a compute unit of a GPU goes through for a batch of products, in all waves."""
+    def work(self, params: RungParams, size: GemmSize, device: Device) -> Work:
+        """What a batch of products gives a GPU to do."""
         launches = self.launches(params, self.dtypes[0], size, row_major(size), device)  # of any dtype: the same grid
-        groups = sum(math.prod(launch.groups) for launch in launches if launch.name == "gemm")
-        return -(-groups // self.at_a_time(params, device.compute_units)) * size.k
+        return Work(((sum(math.prod(launch.groups) for launch in launches if launch.name == "gemm"), size.k),))
+
+    def candidates(self, params: RungParams, size: GemmSize, device: Device) -> list[RungParams]:
+        """The parameters among which a prediction chooses for a batch of products on a GPU."""
+        return [self.resolve(params, device.kind, size, device.compute_units)]
 
     def refusal(self, params: RungParams, dtype: str, device: Device) -> str | None:
         """Why the rung cannot run on a device with these parameters, in a sentence; None if it can."""

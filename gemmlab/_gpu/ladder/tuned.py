@@ -6,6 +6,7 @@ for CPU devices.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import chain, starmap
 from typing import TYPE_CHECKING, TypeAlias
@@ -18,7 +19,7 @@ from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.ladder import waves
 from gemmlab._gpu.ladder.rung import OPERANDS, Defines, Rung, choice, count, is_count
 from gemmlab._gpu.ladder.thin import ThinProduct, is_thin, slices_for
-from gemmlab._gpu.ladder.waves import Schedule
+from gemmlab._gpu.ladder.waves import Schedule, Work
 from gemmlab._gpu.plans.launches import Launch, Launches, Place, Side, Workspace, arguments_of, copies
 
 if TYPE_CHECKING:
@@ -117,11 +118,17 @@ class Tuned(Wide):
         """Whether it is a thin product. With shares=1 each tile of C is one chain, as in blocks of a larger product."""
         return is_thin(size) and params["shares"] != 1
 
-    def depth(self, params: Params, size: GemmSize, device: Device) -> float:
+    def work(self, params: Params, size: GemmSize, device: Device) -> Work:
         if self._reads_once(params, size):
-            return size.k  # whatever the tiles are
-        schedule = self.schedule(params, size)
-        return schedule.depth(self.at_a_time(params, device.compute_units)) * params["step_k"]
+            return Work(())  # it takes as long as memory
+        return self.schedule(params, size).work(params["step_k"], math.prod(self.block(params)))
+
+    def candidates(self, params: Params, size: GemmSize, device: Device) -> list[Params]:
+        if params["shares"] or is_thin(size):
+            return super().candidates(params, size, device)
+        steps = -(-size.k // params["step_k"])
+        shares = waves.candidates(self._tiles(params, size), steps, device.compute_units)
+        return [{**params, "shares": count} for count in shares]
 
     def schedule(self, params: Params, size: GemmSize) -> Schedule:
         """Which work-groups compute what."""

@@ -6,6 +6,7 @@ copied so first, on the device.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ import numpy as np
 from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.kernels import kernel_text
 from gemmlab._gpu.ladder.rung import OPERANDS, Defines, Rung, local_limit
-from gemmlab._gpu.ladder.waves import Schedule, shares_for
+from gemmlab._gpu.ladder.waves import Schedule, Work, shares_for
 from gemmlab._gpu.plans.launches import (
     COPIED_AS,
     MAX_GROUPS,
@@ -162,16 +163,17 @@ class UnitRung(Rung):
         gemm = replace(shared, arguments=(*shared.arguments, *more))
         return Launches((*kernels, gemm, added), workspace.nbytes)
 
-    def depth(self, params: Params, size: GemmSize, device: Device) -> float:
+    def work(self, params: Params, size: GemmSize, device: Device) -> Work:
         kind = self.dtypes[0]  # whose k is as deep for the unit as any other's
-        schedule = self.schedule(params, kind, size)
-        step = self.step_bytes(params) // self.numbers[kind].itemsize
-        return schedule.depth(self.at_a_time(params, device.compute_units)) * step
+        return self.schedule(params, kind, size).work(self._step(params, kind), math.prod(self.block_of(params, kind)))
 
     def schedule(self, params: Params, kind: str, size: GemmSize) -> Schedule:
         """Which work-groups compute what."""
-        step = self.step_bytes(params) // self.numbers[kind].itemsize
-        return Schedule.of(self._tiles(params, kind, size), -(-size.k // step), params["shares"])
+        return Schedule.of(self._tiles(params, kind, size), -(-size.k // self._step(params, kind)), params["shares"])
+
+    def _step(self, params: Params, kind: str) -> int:
+        """The k of a tile in local memory."""
+        return self.step_bytes(params) // self.numbers[kind].itemsize
 
     def shares_for(self, params: Params, kind: str, size: GemmSize, compute_units: int) -> int:
         """How many work-groups share the tiles of C that fill no wave, if `shares` is to be chosen."""

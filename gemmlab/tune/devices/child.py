@@ -4,6 +4,7 @@
     describe                                     say what the device is
     build    dtype, parameters                   compile one configuration into the program cache in `folder`
     trial    dtype, shape, parameters, best      check one configuration, and time it in turns with the best so far
+    cost     dtype, parameters                   what predictions of its time are made of, on a GPU
 
 Many such processes build at the same time. One alone tries, since trials share the device. A trial has an answer for
 whatever happens, except for a crash or a hang: then the process is started again.
@@ -31,12 +32,15 @@ from gemmlab._process.child_server import serve_timed
 from gemmlab._process.children import Answer
 from gemmlab.measure.isolated.worker import ResidentProduct, check
 from gemmlab.measure.problems import Case, operands
-from gemmlab.tune.search.ranking import ratio
+from gemmlab.tune.search.ranking import COSTED, ratio
 
 RUNS = 5  # of a configuration and of the best, in turns; twice as many if it is ahead
 SLOW = 1.5  # times as long as the best: no more runs
 SHORT_S, REPEATS = 10e-3, 2  # a slow first run as short as this may be an accident, and is repeated
-COMMANDS = ("hello", "describe", "build", "trial")
+SHORT_K, LONG_K = 512, 2048
+MANY = 8  # work-groups for each compute unit: more than it holds of most, and a multiple of what it holds
+LEAST_START_S = 1e-7
+COMMANDS = ("hello", "describe", "build", "trial", "cost")
 Parameters = Mapping[str, Any]
 
 
@@ -100,6 +104,24 @@ class Child:
         if best is None or ratio(**times) > 1:
             self._best_s[tuple(shape)] = median(times["times_s"])
         return {"outcome": "measured", "error_over_bound": error, **times}
+
+    def cost(self, dtype: str, parameters: Parameters) -> Answer:
+        """The cost of a configuration, from products that give each compute unit one work-group, or many."""
+        products = (1, SHORT_K), (1, LONG_K), (MANY, LONG_K)
+        short_s, long_s, many_s = (self._even_s(dtype, parameters, groups, k) for groups, k in products)
+        alone_s = (long_s - short_s) / (LONG_K - SHORT_K)
+        start_s = max(short_s - SHORT_K * alone_s, LEAST_START_S)
+        cost = {"start_s": start_s, "alone_s": alone_s, "busy_s": (many_s - start_s) / (MANY * LONG_K)}
+        return {"outcome": COSTED, "cost": {name: float(f"{seconds:.4g}") for name, seconds in cost.items()}}
+
+    def _even_s(self, dtype: str, parameters: Parameters, groups: int, k: int) -> float:
+        """Seconds of a product of so many blocks of C for each compute unit, none of which is shared."""
+        count, (columns, rows) = groups * self._backend.device.compute_units, self._rung.block(parameters)
+        down = max(x for x in range(1, math.isqrt(count) + 1) if count % x == 0)
+        case = Case("tune", "cost", down * rows, count // down * columns, k, dtype)
+        product, values = ResidentProduct(self._backend, *operands(case), {}), {**parameters, **self._rung.for_parts}
+        kernel_s(product, values)
+        return median(kernel_s(product, values) for _ in range(RUNS))
 
     def _product(self, dtype: str, shape: list[int]) -> ResidentProduct:
         """The product of a shape, with operands that stay on the device."""

@@ -5,7 +5,7 @@ Builds run ahead of the trials on a GPU. On a CPU device they would take its cor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, wait
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +30,7 @@ from gemmlab.tune.devices.space import RungSpace
 from gemmlab.tune.search import log as logs
 from gemmlab.tune.search.clock import Clock
 from gemmlab.tune.search.log import Log
-from gemmlab.tune.search.ranking import TIMED, Fastest, Ranking, Values
+from gemmlab.tune.search.ranking import COSTED, TIMED, Fastest, Ranking, Values
 from gemmlab.tune.search.strategy import Strategy
 
 Shape = tuple[int, int, int]
@@ -100,6 +100,10 @@ class DeviceSearch:
                 if (ranking := self._rankings.get((dtype, shape)))
                 and (one := ranking.fastest(self._names, self._defaults)) is not None]  # fmt: skip
 
+    def values_of(self, one: Fastest) -> Values:
+        """The values of its parameters, in their order in the log."""
+        return tuple(one.parameters[name] for name in self._names)
+
     def run(self, progress: Progress | None = None) -> list[Fastest]:
         """Search, and store what was found in this machine's profile, also after Ctrl-C.
 
@@ -142,7 +146,7 @@ class DeviceSearch:
                     _OneDtype(self, dtype, device, described["key"], trials, builders, log, clock, rng).search()
                 clock.end()
             finally:
-                self._keep(described["key"], device)
+                self._keep(described["key"], device, logs.costs_of(log.entries))
 
     def _header(self, device: Device, described: Answer, seed: int) -> dict[str, Any]:
         rung = self.backend.rung.on(device.kind)
@@ -158,13 +162,14 @@ class DeviceSearch:
             "time_utc": datetime.now(UTC).isoformat(timespec="seconds"),
         }  # fmt: skip
 
-    def _keep(self, key: str, device: Device) -> None:
-        """Store the fastest configurations in the profile."""
+    def _keep(self, key: str, device: Device, costs: Mapping[tuple[str, Values], _profile.Cost | None]) -> None:
+        """Store the fastest configurations in the profile, with what they cost."""
         kept: dict[str, list[_profile.Configuration]] = {}
         for one in self.found:
-            rate = round(one.gflop_per_s, 3)
-            measured = _profile.Configuration(one.parameters, one.shape, rate, device.driver, device.compute_units)
-            kept.setdefault(one.dtype, []).append(measured)
+            rate, cost = round(one.gflop_per_s, 3), costs.get((one.dtype, self.values_of(one)))
+            kept.setdefault(one.dtype, []).append(_profile.Configuration(
+                one.parameters, one.shape, rate, device.driver, device.compute_units, cost
+            ))  # fmt: skip
         if kept:
             _profile.store_configurations(key, BackendName.of(self.backend.name).plain, kept)
             configurations.forget()
@@ -177,6 +182,7 @@ class _OneDtype:
         self, search: DeviceSearch, dtype: str, device: Device, key: str, trials: workers.Trials,
         builders: workers.Builders, log: Log, clock: Clock, rng: np.random.Generator,
     ) -> None:  # fmt: skip
+        self.whole = search
         self.dtype, self.shapes, self.trials, self.builders = dtype, search.shapes, trials, builders
         self.log, self.clock, self.defaults = log, clock, search._defaults
         self.rankings = [search._rankings[dtype, shape] for shape in search.shapes]
@@ -210,6 +216,8 @@ class _OneDtype:
         for future in building:
             future.cancel()
         self._compare_with_defaults()
+        if self.overlaps:
+            self._measure_costs()
 
     @property
     def _goes_on(self) -> bool:
@@ -224,6 +232,17 @@ class _OneDtype:
             answer = self._tried(ranking, best, self.defaults, False)
             shape = ranking.shape if answer["outcome"] in TIMED else None
             self._note(best, shape, {**answer, "against_defaults": True})
+
+    def _measure_costs(self) -> None:
+        """What the fastest cost, for predictions of what a GPU takes."""
+        known = logs.costs_of(self.log.entries)
+        fastest = dict.fromkeys(self.whole.values_of(one) for one in self.whole.found if one.dtype == self.dtype)
+        for values in fastest:
+            if (self.dtype, values) not in known and not self.log.is_full:
+                parameters = self.space.parameters(values)
+                answer = self.trials.ask("cost", workers.FIRST_S, dtype=self.dtype, parameters=parameters)
+                if answer["outcome"] == COSTED:
+                    self._note(values, None, answer)
 
     def _begin_builds(self, building: dict[Future[Answer], Values]) -> None:
         count = max(1, AHEAD * self.builders.count)

@@ -23,8 +23,8 @@ from gemmlab._backend import by_todays_names
 from gemmlab._config import config
 from gemmlab._errors import CannotWrite, GemmlabError
 from gemmlab._files import check_regular, take_lock
-from gemmlab._profile import todays_key
-from gemmlab.tune.search.ranking import Entry, Fastest, Ranking, Values
+from gemmlab._profile import Cost, cost_of, todays_key
+from gemmlab.tune.search.ranking import COSTED, Entry, Fastest, Ranking, Values
 
 VERSION = 1
 START = b'{"gemmlab_tune"'
@@ -148,6 +148,12 @@ def ranking_of(pair: tuple[str, tuple[int, int, int]], entries: list[Entry]) -> 
         if pair[0] == entry["dtype"] and (not entry["shape"] or shape_of(entry) == pair[1]):
             ranking.add(values_of(entry), entry)
     return ranking
+
+
+def costs_of(entries: list[Entry]) -> dict[tuple[str, Values], Cost | None]:
+    """What configurations cost, by dtype and values; None where times made no sense."""
+    costs = (entry for entry in entries if entry["outcome"] == COSTED)
+    return {(entry["dtype"], values_of(entry)): cost_of(entry["cost"]) for entry in costs}
 
 
 def replay(path: Path) -> list[Fastest]:

@@ -17,6 +17,8 @@ Entry = dict[str, Any]  # a line of a log
 Values = tuple[int, ...]
 TIMED = ("measured", "slow")  # the outcomes of configurations that are right, as far as they were checked
 
+COSTED = "costed"  # the outcome of an entry that says what a configuration costs: nothing of how fast it is
+
 
 @dataclass(frozen=True)
 class Fastest:
@@ -57,6 +59,8 @@ class Ranking:
 
     def add(self, values: Values, entry: Entry) -> None:
         """Take an entry of the log into account; what failed for another shape counts for this one too."""
+        if entry["outcome"] == COSTED:
+            return
         self.outcomes[values] = entry["outcome"]
         if entry["outcome"] not in TIMED:
             self._leave_out(values)
