@@ -82,13 +82,13 @@ thin() {  # a matrix of 1 GiB by few vectors, in both orders
 
 units() {
     local asynchronous=(cuda-tensor-async opencl-tensor-async)
-    local rungs=(cuda-tensor opencl-tensor "${asynchronous[@]}" "${asynchronous[@]/%/[boxes=1]}") dtype
+    local rungs=(cuda-tensor opencl-tensor "${asynchronous[@]}" "${asynchronous[@]/%/[boxes=0]}") dtype
     for dtype in float16 bfloat16 "int8 into int32"; do
         on_device cuda-cublas "${rungs[@]}" --cases 4096 8192 --dtype "$dtype" --layouts NN NT --rounds 5
     done
     on_device cuda-cublas cuda-tensor opencl-tensor --cases 4096 8192 --dtype float64 --rounds 5
     on_device "cuda-cublas[precision=tf32]" {cuda,opencl}-tensor"[precision=tf32]" \
-        {cuda,opencl}-tensor-async"[precision=tf32,boxes=1]" --cases 4096 8192 --layouts NN NT --rounds 5
+        {cuda,opencl}-tensor-async"[precision=tf32]" --cases 4096 8192 --layouts NN NT --rounds 5
     on_device cuda-cublas "${rungs[@]}" --cases drawn:41:12 --dtype float16 --rounds 5
 }
 

@@ -116,7 +116,8 @@ def on_nvidia(backend: str, dtype: str, isa: str | None) -> DeviceListing | None
         return _on_device_here(name, rung, dtype)
     if name.runtime != "cuda" or not ARCHITECTURE.fullmatch(isa):
         raise UnsupportedProblem(f"--isa {isa} is not for {backend}: cuda rungs take an architecture such as sm_90")
-    params = rung.resolve({"shares": 1} if "shares" in rung.defaults["gpu"] else {}, "gpu")
+    whole = {"shares": 1} if "shares" in rung.defaults["gpu"] else {}
+    params = rung.resolve({**whole, **rung.instead}, "gpu")  # no driver is asked
     kind = _kind(rung, dtype)
     launch = launch_without_device(rung, params, kind, EDGE, capability=_capability(isa))
     return _listing(name, rung, kind, isa, params, launch, *compiled_for(isa, launch.text, launch.macros))

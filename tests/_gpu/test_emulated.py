@@ -12,6 +12,7 @@ from emulated_inputs import drawn, same_bits
 from randomness import RNG
 from recorded_kernel import needs_compiler
 from sweeps import swept
+from unit_products import made_up_map
 
 import gemmlab
 from gemmlab import UnsupportedProblem
@@ -24,6 +25,7 @@ from gemmlab._gpu.emulated.launches import of_parts, of_residues
 from gemmlab._gpu.kernels import kernel_text
 from gemmlab._gpu.plans.launches import Launches, Workspace
 from gemmlab._gpu.ptx import ARCHITECTURE
+from gemmlab._gpu.tensor import maps
 from gemmlab.verify.bounds import element_ratios
 
 CPU = "cpu-emulated"
@@ -99,11 +101,17 @@ def test_what_is_refused_and_traced(place):
 
 
 @needs_compiler
-@pytest.mark.parametrize(("dtype", "rung"), swept([
-    ("float64", "tensor-async"), ("float32", "tensor"), ("complex128", "tensor"),
+@pytest.mark.parametrize(("dtype", "rung", "boxes"), swept([
+    ("float64", "tensor-async", 1), ("float32", "tensor-async", 0), ("float32", "tensor", 0),
+    ("complex128", "tensor", 0),
 ]))  # fmt: skip
-def test_residues_by_a_matrix_unit_have_the_bits_of_the_cpus(dtype, rung, monkeypatch, tmp_path):
-    monkeypatch.setattr("gemmlab._gpu.emulated.launches.has_unit", lambda device, kind, name: name == rung)
+def test_residues_by_a_matrix_unit_have_the_bits_of_the_cpus(dtype, rung, boxes, monkeypatch, tmp_path):
+    launches = "gemmlab._gpu.emulated.launches"
+    monkeypatch.setattr(f"{launches}.has_unit", lambda device, kind, name: name == rung)
+    monkeypatch.setattr(
+        f"{launches}.with_what_works", lambda device, kind, rung, params: params if boxes else params | rung.instead
+    )
+    monkeypatch.setattr(maps, "encoded", made_up_map)
     scheme = Scheme("residues", MODULI[dtype][0])
     for _ in range(3):
         a, b = drawn(dtype)

@@ -21,7 +21,7 @@ from gemmlab._errors import DeviceError
 from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.cuda import compiled_for
 from gemmlab._gpu.ptx import without_marks
-from gemmlab._gpu.tensor import maps
+from gemmlab._gpu.tensor import maps, trial
 from gemmlab._gpu.tensor.async_rung import TENSOR_ASYNC
 from gemmlab._gpu.tensor.backend import TensorBackend
 from gemmlab._gpu.tensor.kinds import TF32, stored_and_result
@@ -155,7 +155,7 @@ def test_work_groups_are_as_many_as_compute_units():
     params, n = TENSOR_ASYNC.resolve({}, "gpu"), 4096
     size, layouts = GemmSize(n, n, n, 1), [Layout(0, n)] * 3
     device = SimpleNamespace(**{**vars(DEVICE), "compute_units": 132})
-    (launch,) = TENSOR_ASYNC.launches(params, "float16", size, layouts, device)
+    *_, launch = TENSOR_ASYNC.launches(params, "float16", size, layouts, device)
     assert launch.groups == (132, 1, 1)
     assert TENSOR_ASYNC.work(params, size, device).groups == ((512, n),)
     shares = TENSOR_ASYNC.shares_for(params, "float16", GemmSize(3072, 3072, 3072, 1), 132)
@@ -187,3 +187,18 @@ def test_a_kernel_whose_marks_stay_is_refused():
     queue = gemmlab.get_backend("opencl-naive").queue
     with pytest.raises(DeviceError, match="cannot build nothing for 90a: the compiler's PTX has 0 marks"):
         queue.kernel("__kernel void nothing() {}", "nothing", {"ARCHITECTURE": "90a"})
+
+
+def test_where_a_trial_of_boxes_fails_work_items_copy(cuda, monkeypatch):
+    a = np.ones((8, 8), np.float16)
+    problem = Problem.from_call(a, a)
+
+    def failure(device, kind, name="tensor", **more):
+        return "has no boxes" if more.get("boxes") else None
+
+    monkeypatch.setattr(trial, "failure", failure)
+    assert cuda.resolve(problem, {})["boxes"] == 0
+    with pytest.raises(gemmlab.UnsupportedProblem, match="has no boxes: use cuda-tuned"):
+        cuda.gemm(problem, boxes=1)
+    monkeypatch.setattr(trial, "failure", lambda *given, **more: None)
+    assert cuda.resolve(problem, {})["boxes"] == 1

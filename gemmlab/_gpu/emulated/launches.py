@@ -23,7 +23,7 @@ from gemmlab._gpu.runtime import Defines, Device
 from gemmlab._gpu.tensor.async_rung import TENSOR_ASYNC
 from gemmlab._gpu.tensor.kinds import RESIDUES, SUMS_OF_INT8
 from gemmlab._gpu.tensor.rung import TENSOR
-from gemmlab._gpu.tensor.trial import has_unit
+from gemmlab._gpu.tensor.trial import has_unit, with_what_works
 from gemmlab._gpu.tensor.unit_rung import VECTOR, UnitRung, most_local_bytes
 
 TILE = (16, 16, 1)
@@ -63,10 +63,13 @@ def of_residues(
     if (rung := rung_of_residues(k, device)) is not None:
         of_a, of_b = Layout(bytes_[0], ld, m * ld), Layout(bytes_[1], ld, n * ld, transposed=True)
         sides = [(Place.WORKSPACE, x) for x in (of_a, of_b, Layout(rests, n, m * n))]
-        params, listed = rung.resolve({}, "gpu"), ", ".join(map(str, MODULI[:count] * (products // count)))
+        params = with_what_works(device, SUMS_OF_INT8, rung, rung.resolve({}, "gpu"))
+        listed = ", ".join(map(str, MODULI[:count] * (products // count)))
         of_all, before = GemmSize(m, n, k, products), f"#define MODULI {listed}\n"
         whole = rung.product(params, RESIDUES, of_all, sides, device, before)
-        yield rung.gemm_of(whole, rung.schedule(params, RESIDUES, of_all), Place.C, 0, device)
+        gemm = rung.gemm_of(whole, rung.schedule(params, RESIDUES, of_all), Place.C, 0, device)
+        made, more = rung.maps(params, RESIDUES, of_all, sides, workspace)
+        yield from (*made, replace(gemm, arguments=(*gemm.arguments, *more)))
     else:
         starts = Place.WORKSPACE, *map(np.int64, (*bytes_, ld)), Place.WORKSPACE, np.int64(rests)
         yield _launch(text, "multiply", macros, (n, m, products), TILE, (*extents, *starts))

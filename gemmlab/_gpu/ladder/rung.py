@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -102,6 +102,7 @@ class Rung:
     own_text: str = ""
     for_parts: RungParams = field(default_factory=dict)
     cpu: Rung | None = None
+    instead: ClassVar[RungParams] = {}  # of defaults that ask what a device may not have: where a trial of it fails
 
     @cached_property
     def text(self) -> str:

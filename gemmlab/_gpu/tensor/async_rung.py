@@ -103,8 +103,10 @@ class TensorAsync(UnitRung):
             return f"stages must be at least {LEAST_STAGES}, not {in_words(params)}"
         return None
 
+    instead = {"boxes": 0}  # noqa: RUF012
+
     def tried(self, params: Params) -> Params:
-        return {"boxes": params["boxes"]}
+        return {"boxes": 1} if params["boxes"] else {}
 
     def text_of(self, params: Params) -> str:
         return with_header(*BEFORE, WAYS[params["boxes"]], "tensor_async.cl")
@@ -144,7 +146,7 @@ TENSOR_ASYNC = TensorAsync(
      count("stages", "tiles in local memory, of each operand", 3, 4, 5, 6),
      choice("boxes", "1: one work-item starts the copies of whole tiles; 0: each copies 16 bytes at a time", 0, 1),
      GROUP_M, SHARES),
-    {"gpu": {"columns": 256, "warpgroups": 2, "stages": 4, "boxes": 0, "group_m": 8, "shares": 0}},
+    {"gpu": {"columns": 256, "warpgroups": 2, "stages": 4, "boxes": 1, "group_m": 8, "shares": 0}},
     group=group, block=block, model=traffic, demand=no_warpgroups,
     over={"tensor": "multiplies while it copies, by the whole unit"},
     dtypes=("float16", "bfloat16", "int8", "float32"),

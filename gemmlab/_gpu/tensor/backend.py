@@ -45,9 +45,11 @@ class TensorBackend(RungBackend):
             instead = f"pass that, or use {self.runtime.name}-tuned"
             raise UnsupportedProblem(f"{self.name} multiplies float32 with precision='tf32' alone: {instead}")
         found = super().resolve(problem, {name: x for name, x in params.items() if name != PRECISION.name})
-        kind = TF32 if precision else into(dtype, problem.dtype.name)
+        kind, device = TF32 if precision else into(dtype, problem.dtype.name), self._queue_for(problem).device
+        if not params.keys() & self.rung.instead.keys():
+            found = dict(trial.with_what_works(device, kind, self.rung, found))
         if not found["shares"]:
-            size, device = GemmSize(problem.m, problem.n, problem.k, problem.batch), self._queue_for(problem).device
+            size = GemmSize(problem.m, problem.n, problem.k, problem.batch)
             found = {**found, "shares": self.rung.shares_for(found, kind, size, device.compute_units)}
         return {**found, PRECISION.name: precision} if precision else found
 

@@ -5,6 +5,7 @@ Neither a device's name nor what it says of itself tells it, and a compiler may 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -18,16 +19,23 @@ from gemmlab._gpu.runtime import Device
 from gemmlab._gpu.tensor.async_rung import TENSOR_ASYNC
 from gemmlab._gpu.tensor.kinds import TF32
 from gemmlab._gpu.tensor.rung import TENSOR
-from gemmlab._gpu.tensor.unit_rung import UnitRung
+from gemmlab._gpu.tensor.unit_rung import Params, UnitRung
 
 RUNGS: dict[str, UnitRung] = {rung.name: rung for rung in (TENSOR, TENSOR_ASYNC)}
 M, N, K = 64, 128, 128
+PATIENCE = 1 << 16  # tries of a wait: thousands of times as many as it needs
 LARGEST = 1  # of the whole numbers that are multiplied: every kind of product is exact, as bfloat16 too
 
 
 def has_unit(device: Device, kind: str, name: str = TENSOR.name) -> bool:
     """Whether a device multiplies a kind of numbers by the rung of a name."""
     return RUNGS[name].demand(device) is None and failure(device, kind, name) is None
+
+
+def with_what_works(device: Device, kind: str, rung: UnitRung, params: Params) -> Params:
+    """The parameters, with others in place of what a device cannot do that a trial of the rung tells."""
+    works = not rung.tried(params) or failure(device, kind, rung.name, **rung.tried(params)) is None
+    return params if works else {**params, **rung.instead}
 
 
 @cache
@@ -53,7 +61,8 @@ def failure(device: Device, kind: str, name: str = TENSOR.name, **more: int) -> 
         for place, x in zip(memory, operands, strict=False):
             queue.upload(place, x)
         launches = rung.launches({**rung.smallest, **more}, kind, GemmSize(M, N, K, 1), [*layouts, of_c], device)
-        for event in queue.start(queue.prepared(launches), *memory):
+        bounded = tuple(replace(one, macros={**one.macros, "PATIENCE": PATIENCE}) for one in launches)
+        for event in queue.start(queue.prepared(replace(launches, kernels=bounded)), *memory):
             event.wait()
         queue.download(c, memory[2])
     except GemmlabError as error:

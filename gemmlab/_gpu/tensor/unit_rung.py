@@ -95,7 +95,7 @@ class UnitRung(Rung):
         """The kernel `gemm` for a schedule whose shares keep their sums there."""
 
     def tried(self, params: Params) -> Params:
-        """The parameters that ask something else of a device: each is tried."""
+        """The parameters that ask something else of a device: each is tried, and `instead` is taken where it fails."""
         return {}
 
     def text_of(self, params: Params) -> str:

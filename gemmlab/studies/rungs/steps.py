@@ -1,7 +1,7 @@
 """A GPU rung with one of its ideas less at a time, on squares and on a small C with a long k.
 
 The label of a record is what its configuration lacks. "nothing" is the configuration that the rung takes for the
-product on the device by itself, its fastest of `gemmlab tune`, or its defaults, with what `WITH` adds. All others
+product on the device by itself, its fastest of `gemmlab tune`, or its defaults. All others
 differ from it by one idea. An idea that it does not use is left out.
 """
 
@@ -73,7 +73,6 @@ WITHOUT: Mapping[str, Mapping[str, Ideas]] = {
         },
     },
 }
-WITH: Mapping[str, Configuration] = {"tensor-async": {"boxes": 1}}  # ideas that are no default
 
 
 def measure(task: Task) -> None:
@@ -125,7 +124,7 @@ def configurations(backend: RungBackend, case: Case) -> dict[str, Configuration]
     """The rung's configuration for a product, and those that lack one idea of it, by what they lack."""
     zero = np.zeros(1, case.dtype)
     a, b = np.broadcast_to(zero, (case.m, case.k)), np.broadcast_to(zero, (case.k, case.n))
-    best = dict(backend.resolve(Problem.from_call(a, b), WITH.get(backend.rung.name, {})))
+    best = dict(backend.resolve(Problem.from_call(a, b), {}))
     ideas = WITHOUT[backend.rung.name]["cpu" if backend.queue.device.kind == "cpu" else "gpu"]
     return {NOTHING: best} | {idea: less for idea, change in ideas.items() if (less := best | change(best)) != best}
 

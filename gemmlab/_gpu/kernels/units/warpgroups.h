@@ -26,14 +26,22 @@ void arrive(LOCAL_POINTER ulong *barrier)
 }
 
 // Wait until the phase of this parity has ended. A barrier begins in phase 0, so the one before it, of parity 1, has ended.
+// In a trial, waits end after PATIENCE tries: where something does not come, the product is wrong, and no kernel hangs.
 void wait_for_phase(LOCAL_POINTER ulong *barrier, const int parity)
 {
     int has_ended;
+#ifdef PATIENCE
+    int tries = 0;
+#endif
     do
         asm volatile("{ .reg .pred ended; mbarrier.try_wait.parity.shared::cta.b64 ended, [%1], %2; "
                      "selp.s32 %0, 1, 0, ended; }"
                      : "=r"(has_ended) : "r"(LOCAL_ADDRESS(barrier)), "r"(parity) : "memory");
+#ifdef PATIENCE
+    while (!has_ended && ++tries < PATIENCE);
+#else
     while (!has_ended);
+#endif
 }
 
 void publish_writes() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
