@@ -196,9 +196,10 @@ def test_where_a_trial_of_boxes_fails_work_items_copy(cuda, monkeypatch):
     def failure(device, kind, name="tensor", **more):
         return "has no boxes" if more.get("boxes") else None
 
-    monkeypatch.setattr(trial, "failure", failure)
-    assert cuda.resolve(problem, {})["boxes"] == 0
-    with pytest.raises(gemmlab.UnsupportedProblem, match="has no boxes: use cuda-tuned"):
-        cuda.gemm(problem, boxes=1)
-    monkeypatch.setattr(trial, "failure", lambda *given, **more: None)
-    assert cuda.resolve(problem, {})["boxes"] == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(trial, "failure", failure)
+        assert cuda.resolve(problem, {})["boxes"] == 0
+        with pytest.raises(gemmlab.UnsupportedProblem, match="has no boxes: use cuda-tuned"):
+            cuda.gemm(problem, boxes=1)
+        patch.setattr(trial, "failure", lambda *given, **more: None)
+        assert cuda.resolve(problem, {})["boxes"] == 1
