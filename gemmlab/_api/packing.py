@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmlab import _registry
-from gemmlab._api.foreign import Options, foreign_operand
+from gemmlab._api.foreign import Options, array_owner, foreign_operand
 from gemmlab._backend import FullBackend, check_params
 from gemmlab._cpu.packed_backend._packed import PackedOperand
 from gemmlab._emulated.operand import NarrowOperand
@@ -18,10 +18,11 @@ from gemmlab._problem import AnyArray, Problem, as_array
 PACKED = PackedOperand, NarrowOperand  # what `pack` returns
 
 
-def pack(b: npt.ArrayLike, *, backend: str = "cpu-packed", **params: Any) -> PackedOperand | NarrowOperand:
+def pack(b: npt.ArrayLike, *, backend: str = "cpu-packed", **params: Any) -> Any:
     """Pack a matrix into the panels that `cpu-packed` reads, for many products with it as the right operand.
 
-    For `cpu-emulated` it is taken apart into narrow numbers.
+    For `cpu-emulated` it is taken apart into narrow numbers. For a rung of a GPU it is brought to the device, and lies
+    there as the rung reads it without a copy for each product.
 
     Parameters
     ----------
@@ -29,16 +30,18 @@ def pack(b: npt.ArrayLike, *, backend: str = "cpu-packed", **params: Any) -> Pac
         A matrix of shape (k, n), of any dtype that the backend multiplies and with any strides. Later changes to it
         have no effect.
     backend : str, optional
-        "cpu-packed" or "cpu-emulated".
+        "cpu-packed", "cpu-emulated", or on a GPU `tuned`, `tensor` or `tensor-async`, such as "cuda-tensor".
     **params
         Parameters of `cpu-emulated`, as for `matmul`; the products have them too.
 
     Returns
     -------
-    PackedOperand or NarrowOperand
+    PackedOperand, NarrowOperand or device array
         Pass it to `matmul` instead of `b`; the product has the bits of the backend. It has `shape`, `dtype` and
         `nbytes`, and holds a copy of the elements: 4 bytes for each float16 and float32, 8 for each float64, 2 or 4 for
-        each bfloat16. Of `cpu-emulated` it holds the narrow numbers besides.
+        each bfloat16. Of `cpu-emulated` it holds the narrow numbers besides. On a GPU it is an array of the runtime's
+        usual type (pyopencl, dpctl, CuPy), whose rows or columns begin at multiples of 16 bytes: pass it with A on the
+        same device.
 
     Raises
     ------
@@ -64,15 +67,22 @@ def pack(b: npt.ArrayLike, *, backend: str = "cpu-packed", **params: Any) -> Pac
     >>> gemmlab.matmul(np.eye(3)[:1], narrow)
     array([[1., 1.]])
     """
-    b = as_array(b)
+    b = as_array(b) if (owner := array_owner(b)) is None else _brought(b, owner)
     if b.ndim != 2:
         raise ValueError(f"pack takes a matrix, not an array of {b.ndim} dimensions")
     chosen = _registry.get(_registry.resolve_name(backend))
     check_params(chosen, params)
     if (why_not := _registry.refusal(chosen, Problem(b[:0], b, b[:0]))) is not None:
         raise UnsupportedProblem(why_not)
-    packed: PackedOperand | NarrowOperand = chosen.pack(np.require(b, b.dtype.newbyteorder("="), "A"), params)
-    return packed
+    return chosen.pack(np.require(b, b.dtype.newbyteorder("="), "A"), params)
+
+
+def _brought(b: AnyArray, owner: str) -> AnyArray:
+    """A device array, or another library's, as a host array."""
+    from gemmlab._gpu import device_arrays
+
+    found = device_arrays.exchanged(b) if owner == "dlpack" else b
+    return found if isinstance(found, np.ndarray) else device_arrays.to_host(found)
 
 
 def home_of(packed: PackedOperand | NarrowOperand) -> str:

@@ -20,9 +20,10 @@ from gemmlab._gpu import configurations, streaming
 from gemmlab._gpu.batches import BatchedLayout, GemmSize, Layout, Operand, row_major
 from gemmlab._gpu.ladder.rung import Rung
 from gemmlab._gpu.ladder.traffic import traffic_bytes
+from gemmlab._gpu.ladder.tuned import ALIGNED_TO
 from gemmlab._gpu.plans.making import Request, planned
 from gemmlab._gpu.plans.table import Prepared
-from gemmlab._gpu.runtime import Device, Event, HostArray, Memory, Queue, Runtime
+from gemmlab._gpu.runtime import Device, DeviceArray, Event, HostArray, Memory, Queue, Runtime
 from gemmlab._problem import Problem
 
 Uploaded: TypeAlias = tuple[Memory, BatchedLayout]  # a host operand on the device
@@ -248,6 +249,18 @@ class RungBackend(DeviceBackend):
         """Bytes that the rung moves at each memory level; they do not depend on the machine's caches."""
         form = self.rung.on(self._queue_for(problem).device.kind)
         return traffic_bytes(form.model, problem, self.resolve(problem, params))
+
+    def pack(self, b: HostArray, params: Params) -> DeviceArray:
+        """A right operand on the device as the rung reads it fastest: along k or by rows, of a multiple of 16 bytes."""
+        along_k = self.rung.on(self.device.kind).packs_along_k(b.itemsize, b.shape[1])
+        if along_k is None:
+            return super().pack(b, params)
+        lines = b.T if along_k else b
+        count, length = lines.shape
+        aligned = np.zeros((count, -(-length * b.itemsize // ALIGNED_TO) * ALIGNED_TO // b.itemsize), b.dtype)
+        aligned[:, :length] = lines
+        packed = self.runtime.array(self.device, aligned)[:, :length]
+        return packed.T if along_k else packed
 
     def prepared(
         self, queue: Queue, params: Params, dtype: str, size: GemmSize, layouts: Sequence[Layout]

@@ -123,7 +123,12 @@ class OpenCL(Runtime):
             return pyopencl.array.to_device(queue.queue, host)
 
     def values(self, array: DeviceArray) -> HostArray:
-        return np.asarray(array.get())
+        if array.flags.forc:
+            return np.asarray(array.get())
+        operand = self.adopt(array)  # pyopencl copies no view with gaps
+        held = np.empty(operand.start_bytes + operand.bounds()[1], np.uint8)
+        operand.queue.download(held, operand.memory)
+        return np.ndarray(operand.shape, operand.dtype, held, operand.start_bytes, operand.strides).copy()
 
     def wait(self, array: DeviceArray) -> None:
         array.finish()

@@ -186,3 +186,13 @@ def test_what_a_device_cannot_hold_is_refused():
     assert "sums in the registers" in TENSOR.refusal({**usual, "tile_x": 128, "tile_y": 128}, "float16", DEVICE)
     older = SimpleNamespace(**{**vars(DEVICE), "compute_capability": 75})
     assert "has compute capability 7.5; this takes 8.0" in TENSOR.refusal(usual, "float16", older)
+
+
+def test_what_is_packed_is_taken_as_it_lies():
+    for kind, columns in (("float16", 50), ("float16", 51), ("int8", 50), (TF32, 33)):
+        numbers = TENSOR.numbers[kind]
+        along_k = bool(TENSOR.packs_along_k(numbers.itemsize, columns))
+        ld = -(-(40 if along_k else columns) * numbers.itemsize // 16) * 16 // numbers.itemsize
+        size, layouts = GemmSize(30, columns, 40, 1), [Layout(0, 64), Layout(0, ld, 0, along_k), Layout(0, 64)]
+        launches = TENSOR.launches(TENSOR.resolve({"shares": 1}, "gpu"), kind, size, layouts, DEVICE)
+        assert [one.name for one in launches] == ["gemm"]

@@ -16,7 +16,7 @@ from devices import PLACES, backend_at, integers
 from randomness import RNG
 
 import gemmlab
-from gemmlab._gpu import runtime_named
+from gemmlab._gpu import device_arrays, runtime_named
 from gemmlab._gpu.backend import RungBackend
 from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.ladder import thin, tuned, waves
@@ -327,3 +327,28 @@ def test_the_traffic_falls_with_the_block() -> None:
     small = RUNG.model(256, 256, 256, RUNG.resolve({"warps_x": 1}, "gpu"))
     large = RUNG.model(256, 256, 256, RUNG.resolve({"warps_x": 4}, "gpu"))
     assert large["l1"] < small["l1"]
+
+
+@on_a_device
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_packed_operand_lies_as_it_is_read_fastest(dtype: str, on_opencl: str, queue: Any) -> None:
+    m, k, n = RNG.integers(20, 90, 3)
+    for columns in (n // 8 * 8, n | 1):
+        a, b = integers((m, k), dtype), integers((k, columns), dtype)
+        packed = gemmlab.pack(b, backend=on_opencl)
+        assert packed.shape == b.shape
+        distance = packed.strides[columns % 2]  # of an odd number of columns: from one to the next
+        assert distance % 16 == 0
+        assert packed.strides[1 - columns % 2] == b.itemsize
+        with gemmlab.trace() as calls:
+            found = gemmlab.matmul(placed(queue, a, "plain"), packed, backend=on_opencl, **SMALL)
+        assert np.array_equal(found.get(), (a.astype(float) @ b.astype(float)).astype(dtype))
+        assert calls[0].copies == 0
+        again = gemmlab.pack(packed, backend=on_opencl)  # of a device array
+        assert again.strides == packed.strides
+        assert np.array_equal(device_arrays.to_host(again), b)
+
+
+def test_what_packs_nothing_says_so() -> None:
+    with pytest.raises(gemmlab.UnsupportedProblem, match="packs no operand: pass the matrix itself"):
+        gemmlab.pack(np.ones((3, 3)), backend="opencl-naive")

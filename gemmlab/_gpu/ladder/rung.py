@@ -174,6 +174,10 @@ class Rung:
         """Whether A and B may be column-major."""
         return False
 
+    def packs_along_k(self, itemsize: int, columns: int) -> bool | None:
+        """Whether B of so many columns is read fastest along k, or else by rows; None: however it lies."""
+        return None
+
     def defines(self, params: RungParams, dtype: str) -> Defines:
         """The macros that the kernel's text is compiled with."""
         x, y = self.group(params)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Params: TypeAlias = Mapping[str, int]
 WARP = 32
+ALIGNED_TO = 16  # bytes, of rows that are packed
 MAX_SHARES = 1 << 16
 MUCH_REUSE = 2560  # times that an element is multiplied: then a copy that can be read in vectors pays
 COPY_PART = 32  # of the device's memory, for a copy
@@ -173,6 +174,9 @@ class Tuned(Wide):
 
     def takes_transposed(self) -> bool:
         return True
+
+    def packs_along_k(self, itemsize: int, columns: int) -> bool:
+        return columns * itemsize % ALIGNED_TO > 0  # then rows of it are not read in vectors
 
     def layout(self, params: Params, dtype: str, size: GemmSize, a: Layout, b: Layout, c: Layout) -> Defines:
         """How the operands lie in memory, and which of them can be read in vectors."""

@@ -167,6 +167,9 @@ class UnitRung(Rung):
         kind = self.dtypes[0]  # whose k is as deep for the unit as any other's
         return self.schedule(params, kind, size).work(self._step(params, kind), math.prod(self.block_of(params, kind)))
 
+    def packs_along_k(self, itemsize: int, columns: int) -> bool:
+        return itemsize != 2
+
     def schedule(self, params: Params, kind: str, size: GemmSize) -> Schedule:
         """Which work-groups compute what."""
         return Schedule.of(self._tiles(params, kind, size), -(-size.k // self._step(params, kind)), params["shares"])
