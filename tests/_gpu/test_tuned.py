@@ -19,7 +19,7 @@ import gemmlab
 from gemmlab._gpu import device_arrays, runtime_named
 from gemmlab._gpu.backend import RungBackend
 from gemmlab._gpu.batches import GemmSize, Layout
-from gemmlab._gpu.ladder import thin, tuned, waves
+from gemmlab._gpu.ladder import thin, tuned, tuned_cpu, waves
 from gemmlab._gpu.ladder.rungs import RUNG_NAMES, RUNGS
 from gemmlab._gpu.runtime import Device
 from gemmlab._registry import registered
@@ -120,6 +120,29 @@ def are_exact(dtype: str, backend: str, **params: int) -> None:
         a, b, out = integers((m, k), dtype), integers((k, n), dtype), np.full((m, n), np.nan, dtype)
         gemmlab.matmul(a, b, out=out, backend=backend, **params)
         assert np.array_equal(out, (a.astype(float) @ b.astype(float)).astype(dtype)), (m, n, k)
+
+
+@on_a_device
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.optimised), "float16"])
+@pytest.mark.parametrize("place", PLACES)
+def test_products_by_panels_are_exact(dtype: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuned_cpu, "LEAST_ROWS", 1)
+    monkeypatch.setattr(tuned_cpu, "LEAST_BYTES", 1)
+    m, k = RNG.integers(1, 60), RNG.integers(1, 3 * tuned_cpu.PACKED_ROWS)
+    for lead_of_a, lead_of_b in (((), ()), ((3,), (3,)), ((3,), ()), ((2, 1), (3,))):
+        n = RNG.integers(1, 60)
+        a, b = integers((*lead_of_a, m, k), dtype), integers((*lead_of_b, k, n), dtype)
+        found = gemmlab.matmul(a, b, backend=backend_at(place, "tuned"))
+        assert np.array_equal(found, (a.astype(float) @ b.astype(float)).astype(dtype)), (a.shape, b.shape)
+
+
+def test_a_large_b_is_copied_into_panels() -> None:
+    device = replace(H100, kind="cpu", platform="p")
+    form, layouts = RUNG.on("cpu"), [Layout(0, 4096)] * 3
+    for (m, n, k), packs in (((512, 4096, 1024), True), ((64, 4096, 1024), False), ((4096, 256, 1024), False)):
+        launches = form.launches(form.resolve({}, "cpu"), "float32", GemmSize(m, n, k, 1), layouts, device)
+        assert [one.name for one in launches] == ["pack"] * packs + ["gemm"]
+        assert launches.workspace_bytes == packs * 4 * n * k
 
 
 @on_a_device

@@ -3,11 +3,12 @@
 //     one work-item    is a work-group, with one tile of C
 //     vectors          b and c are vectors of WIDE elements
 //     tile order       work-groups go down GROUP_M tiles of C, then to the next column: A and B are found in a cache
+//     panels           with PACKED, B is copied first, into panels of TILE_X columns: a tile reads one from end to end
 //
 //     each TILE_Y x TILE_X tile of C:
 //         for p in 0..k:
 //             for x in vectors of the tile:
-//                 b = B[p, WIDE columns]
+//                 b = B[p, WIDE columns], or from their panel
 //                 for y in 0..TILE_Y:               c[y,x] += A[i0+y,p] b
 //         C[i0:i0+TILE_Y, j0:j0+TILE_X] = c
 //
@@ -28,6 +29,28 @@ wide load(const __global stored *from, const int left)
     return some;
 }
 
+#if PACKED
+#define PANELS , __global real *panels, const long panels_start
+// The panel of B from a column on: of this product, or of all products.
+#define PANEL(j0)                                                                                                      \
+    ((__global wide *)(panels + panels_start) + ((B_step ? (long)get_group_id(2) : 0) * ((n + TILE_X - 1) / TILE_X)    \
+                                                 + (j0) / TILE_X) * k * VECTORS)
+
+// Copy PACKED_ROWS rows of a panel, filled up with zeros.
+__kernel GROUP void pack(OPERANDS PANELS)
+{
+    const int j0 = get_group_id(0) * TILE_X, first = get_group_id(1) * PACKED_ROWS;
+    __global wide *panel = PANEL(j0);
+    THIS_PRODUCT;
+    for (int p = first; p < min(k, first + PACKED_ROWS); p++)
+        #pragma unroll
+        for (int x = 0; x < VECTORS; x++)
+            panel[(long)p * VECTORS + x] = load(B + p * ldb + j0 + x * WIDE, n - j0 - x * WIDE);
+}
+#else
+#define PANELS
+#endif
+
 void store(__global stored_c *to, const wide all, const int left)
 {
     if (left >= WIDE)
@@ -37,13 +60,16 @@ void store(__global stored_c *to, const wide all, const int left)
             WRITE(to + e, ((const real *)&all)[e]);
 }
 
-__kernel GROUP void gemm(OPERANDS)
+__kernel GROUP void gemm(OPERANDS PANELS)
 {
     wide c[TILE_Y][VECTORS];
     const __global stored *row[TILE_Y];
     const int columns = get_num_groups(0), number = get_group_id(1) * columns + get_group_id(0);
     const int2 first = first_of_tile(number, columns, get_num_groups(1));
     const int j0 = first.x, i0 = first.y;
+#if PACKED
+    const __global wide *panel = PANEL(j0);
+#endif
     THIS_PRODUCT;
     B += j0;
     C += j0;
@@ -57,7 +83,11 @@ __kernel GROUP void gemm(OPERANDS)
     for (int p = 0; p < k; p++)
         #pragma unroll
         for (int x = 0; x < VECTORS; x++) {
+#if PACKED
+            const wide b = panel[(long)p * VECTORS + x];
+#else
             const wide b = load(B + p * ldb + x * WIDE, n - j0 - x * WIDE);
+#endif
             #pragma unroll
             for (int y = 0; y < TILE_Y; y++)
                 c[y][x] += READ(row[y] + p) * b;
