@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Params: TypeAlias = Mapping[str, int]
 LEAST_ROWS = 256  # of A: below, panels are not read often enough to pay for the copy
-LEAST_BYTES = 3 << 20  # of B: what L2 holds is read fast as it lies
+LEAST_BYTES = 2 << 20  # of B: what L2 holds is read fast as it lies
 PACKED_ROWS = 32  # of B, by a work-item
 
 
