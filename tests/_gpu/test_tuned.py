@@ -43,6 +43,7 @@ CHANGES = [
     {"buffers": 1}, {"pad": 0}, {"step_k": 8}, {"warp_y": 2}, {"warps_x": 2, "warps_y": 1}, {"tile_y": 4},
     {"serpentine": 1}, {"quads": 1}, {"quads": 1, "warp_y": 2}, {"quads": 1, "warp_y": 16}, {"group_m": 1},
     {"shares": 7}, {"shares": 40}, {"shares": 40, "buffers": 1}, {"shares": 61, "quads": 1},
+    {"warps_x": 3, "warps_y": 1, "tile_x": 12}, {"tile_y": 12, "warps_y": 3},
 ]  # fmt: skip
 
 

@@ -34,8 +34,8 @@ COPY_PART = 32  # of the device's memory, for a copy
 INT_MAX = 2**31 - 1
 HALF_TOO = ("float32", "float64", "float16")
 
-TILE_X = count("tile_x", "columns of C per work-item", 1, 2, 4, 8, 16)
-TILE_Y = count("tile_y", "rows of C per work-item", 1, 2, 4, 8, 16)
+TILE_X = count("tile_x", "columns of C per work-item", 1, 2, 4, 8, 12, 16)
+TILE_Y = count("tile_y", "rows of C per work-item", 1, 2, 4, 8, 12, 16)
 GROUP_M = count("group_m", "tiles of C that groups compute down a column of C, before the next", 1, 4, 8, 16)
 SHARES = Param(
     "shares", None, (0, 1),
@@ -230,8 +230,8 @@ TUNED = Tuned(
      choice("warp_y", "work-items of a warp along a column of C", 1, 2, 4, 8, 16, 32),
      choice("quads", "whether every four work-items in a row compute 2 x 2 neighbouring tiles", 0, 1),
      choice("serpentine", "whether odd rows of a work-item's tile are multiplied from right to left", 0, 1),
-     count("warps_x", "warps of a work-group along a row of C", 1, 2, 4, 8),
-     count("warps_y", "warps of a work-group along a column of C", 1, 2, 4, 8),
+     count("warps_x", "warps of a work-group along a row of C", 1, 2, 3, 4, 6, 8),
+     count("warps_y", "warps of a work-group along a column of C", 1, 2, 3, 4, 6, 8),
      count("step_k", "k extent of a tile in local memory", 4, 8, 16, 32),
      choice("buffers", "tiles in local memory, of each operand", 1, 2),
      choice("pad", "elements between the columns of a tile", 0, 4, 8), GROUP_M, SHARES, VECTOR_BYTES),
