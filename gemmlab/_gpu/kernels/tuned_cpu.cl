@@ -18,15 +18,17 @@
 
 #define VECTORS (TILE_X / WIDE)
 
-// A vector of B of which `left` elements are in the matrix.
-wide load(const __global stored *from, const int left)
+// A vector of B of which `left` elements are in the matrix. Vectors go by pointers: compilers warn of functions that
+// take or return those of AVX-512.
+void load(wide *to, const __global stored *from, const int left)
 {
-    wide some = 0;
-    if (left >= WIDE)
-        return READ_ROW(from);
+    if (left >= WIDE) {
+        *to = READ_ROW(from);
+        return;
+    }
+    *to = 0;
     for (int e = 0; e < left; e++)
-        ((real *)&some)[e] = READ(from + e);
-    return some;
+        ((real *)to)[e] = READ(from + e);
 }
 
 #if PACKED
@@ -44,15 +46,19 @@ __kernel GROUP void pack(OPERANDS PANELS)
     THIS_PRODUCT;
     for (int p = first; p < min(k, first + PACKED_ROWS); p++)
         #pragma unroll
-        for (int x = 0; x < VECTORS; x++)
-            panel[(long)p * VECTORS + x] = load(B + p * ldb + j0 + x * WIDE, n - j0 - x * WIDE);
+        for (int x = 0; x < VECTORS; x++) {
+            wide b;
+            load(&b, B + p * ldb + j0 + x * WIDE, n - j0 - x * WIDE);
+            panel[(long)p * VECTORS + x] = b;
+        }
 }
 #else
 #define PANELS
 #endif
 
-void store(__global stored_c *to, const wide all, const int left)
+void store(__global stored_c *to, const wide *from, const int left)
 {
+    const wide all = *from;
     if (left >= WIDE)
         WRITE_ROW(to, all);
     else
@@ -86,7 +92,8 @@ __kernel GROUP void gemm(OPERANDS PANELS)
 #if PACKED
             const wide b = panel[(long)p * VECTORS + x];
 #else
-            const wide b = load(B + p * ldb + x * WIDE, n - j0 - x * WIDE);
+            wide b;
+            load(&b, B + p * ldb + x * WIDE, n - j0 - x * WIDE);
 #endif
             #pragma unroll
             for (int y = 0; y < TILE_Y; y++)
@@ -97,5 +104,5 @@ __kernel GROUP void gemm(OPERANDS PANELS)
         #pragma unroll
         for (int x = 0; x < VECTORS; x++)
             if (i0 + y < m)
-                store(C + (i0 + y) * ldc + x * WIDE, c[y][x], n - j0 - x * WIDE);
+                store(C + (i0 + y) * ldc + x * WIDE, &c[y][x], n - j0 - x * WIDE);
 }
