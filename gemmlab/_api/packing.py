@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,13 @@ from gemmlab._problem import AnyArray, Problem, as_array
 PACKED = PackedOperand, NarrowOperand  # what `pack` returns
 
 
-def pack(b: npt.ArrayLike, *, backend: str = "cpu-packed", **params: Any) -> Any:
+@overload
+def pack(
+    b: npt.ArrayLike, *, backend: Literal["cpu-packed", "cpu-emulated"] = "cpu-packed", **params: Any
+) -> PackedOperand | NarrowOperand: ...
+@overload
+def pack(b: Any, *, backend: str, **params: Any) -> Any: ...
+def pack(b: Any, *, backend: str = "cpu-packed", **params: Any) -> Any:
     """Pack a matrix into the panels that `cpu-packed` reads, for many products with it as the right operand.
 
     For `cpu-emulated` it is taken apart into narrow numbers. For a rung of a GPU it is brought to the device, and lies

@@ -100,18 +100,23 @@ def test_what_is_refused_and_traced(place):
     assert "emulated" not in calls[0].backend
 
 
+def with_a_unit(monkeypatch, rung, boxes):
+    """Have the device a matrix unit for one rung, or none, and copies of boxes."""
+    launches = "gemmlab._gpu.emulated.launches"
+    monkeypatch.setattr(f"{launches}.has_unit", lambda device, kind, name="tensor": name == rung)
+    monkeypatch.setattr(
+        f"{launches}.with_what_works", lambda device, kind, rung, params: params if boxes else params | rung.instead
+    )
+    monkeypatch.setattr(maps, "encoded", made_up_map)
+
+
 @needs_compiler
 @pytest.mark.parametrize(("dtype", "rung", "boxes"), swept([
     ("float64", "tensor-async", 1), ("float32", "tensor-async", 0), ("float32", "tensor", 0),
     ("complex128", "tensor", 0),
 ]))  # fmt: skip
 def test_residues_by_a_matrix_unit_have_the_bits_of_the_cpus(dtype, rung, boxes, monkeypatch, tmp_path):
-    launches = "gemmlab._gpu.emulated.launches"
-    monkeypatch.setattr(f"{launches}.has_unit", lambda device, kind, name: name == rung)
-    monkeypatch.setattr(
-        f"{launches}.with_what_works", lambda device, kind, rung, params: params if boxes else params | rung.instead
-    )
-    monkeypatch.setattr(maps, "encoded", made_up_map)
+    with_a_unit(monkeypatch, rung, boxes)
     scheme = Scheme("residues", MODULI[dtype][0])
     for _ in range(3):
         a, b = drawn(dtype)
@@ -158,10 +163,8 @@ def test_the_programs_compile_for_cuda(scheme, architecture, monkeypatch):
 
     dtype = "float64" if scheme.moduli == 15 else "float32"
     first, launches = of_residues if scheme.moduli else of_parts, []
-    for unit in ("", "tensor", "tensor-async"):
-        monkeypatch.setattr(
-            "gemmlab._gpu.emulated.launches.has_unit", lambda device, kind, name="tensor", unit=unit: name == unit
-        )
+    for unit, boxes in (("", 0), ("tensor", 0), ("tensor-async", 0), ("tensor-async", 1)):
+        with_a_unit(monkeypatch, unit, boxes)
         launches += first(scheme, dtype, GemmSize(8, 8, 8, 1), [Layout(0, 8)] * 3, Workspace(), GPU)
     texts = {(one.text, tuple(one.macros.items())) for one in launches}
     for text, macros in texts:
