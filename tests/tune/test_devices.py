@@ -191,6 +191,7 @@ def test_only_rungs_are_tuned():
     assert not tune.is_tunable_rung("auto")
 
 
+@pytest.mark.exhaustive
 def test_on_a_gpu_costs_are_measured_and_kept(monkeypatch, tmp_path):
     describe = workers.Trials.describe
 
