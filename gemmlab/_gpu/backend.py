@@ -18,9 +18,8 @@ from gemmlab._backend import Availability, FullBackend, Param, Params, check_par
 from gemmlab._errors import BackendUnavailable
 from gemmlab._gpu import configurations, streaming
 from gemmlab._gpu.batches import BatchedLayout, GemmSize, Layout, Operand, row_major
-from gemmlab._gpu.ladder.rung import Rung
+from gemmlab._gpu.ladder.rung import Rung, aligned_ld
 from gemmlab._gpu.ladder.traffic import traffic_bytes
-from gemmlab._gpu.ladder.tuned import ALIGNED_TO
 from gemmlab._gpu.plans.making import Request, planned
 from gemmlab._gpu.plans.table import Prepared
 from gemmlab._gpu.runtime import Device, DeviceArray, Event, HostArray, Memory, Queue, Runtime
@@ -257,7 +256,7 @@ class RungBackend(DeviceBackend):
             return super().pack(b, params)
         lines = b.T if along_k else b
         count, length = lines.shape
-        aligned = np.zeros((count, -(-length * b.itemsize // ALIGNED_TO) * ALIGNED_TO // b.itemsize), b.dtype)
+        aligned = np.zeros((count, aligned_ld(length, b.itemsize)), b.dtype)
         aligned[:, :length] = lines
         packed = self.runtime.array(self.device, aligned)[:, :length]
         return packed.T if along_k else packed

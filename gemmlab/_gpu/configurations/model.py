@@ -58,16 +58,17 @@ def fastest(
     one: Configuration, rung: Rung, device: Device, size: GemmSize, itemsize: int, rates: Rates
 ) -> tuple[RungParams, Prediction]:
     """The parameters of a configuration with what is fitted to the size, and their prediction."""
+    cost = one.cost or derived_cost(one, rung, device)
     tried = rung.candidates(rung.resolve(one.parameters, device.kind), size, device)
-    predictions = [predicted(one, params, rung, device, size, itemsize, rates) for params in tried]
+    predictions = [predicted(cost, params, rung, device, size, itemsize, rates) for params in tried]
     return min(zip(tried, predictions, strict=True), key=lambda found: found[1].seconds)
 
 
 def predicted(
-    one: Configuration, params: RungParams, rung: Rung, device: Device, size: GemmSize, itemsize: int, rates: Rates
+    cost: Cost, params: RungParams, rung: Rung, device: Device, size: GemmSize, itemsize: int, rates: Rates
 ) -> Prediction:
-    """What a batch of products takes on a GPU with the parameters of a configuration, and `shares` fitted to it."""
-    cost, work = one.cost or derived_cost(one, rung, device), rung.work(params, size, device)
+    """What a batch of products takes on a GPU with parameters of this cost, and `shares` fitted to it."""
+    work = rung.work(params, size, device)
     multiply_s = sum(
         depth * max(cost.alone_s, -(-groups // device.compute_units) * cost.busy_s) for groups, depth in work.groups
     )

@@ -18,13 +18,14 @@ from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.kernels import kernel_text, with_header
 from gemmlab._gpu.ladder.numbers import NUMBERS, into
 from gemmlab._gpu.ladder.numbers import SUMS as SUMS_OF_NARROW
+from gemmlab._gpu.ladder.rung import aligned_ld
 from gemmlab._gpu.plans.launches import MAX_GROUPS, Argument, Launch, Place, Workspace
 from gemmlab._gpu.runtime import Defines, Device
 from gemmlab._gpu.tensor.async_rung import TENSOR_ASYNC
 from gemmlab._gpu.tensor.kinds import RESIDUES, SUMS_OF_INT8
 from gemmlab._gpu.tensor.rung import TENSOR
 from gemmlab._gpu.tensor.trial import has_unit, with_what_works
-from gemmlab._gpu.tensor.unit_rung import VECTOR, UnitRung, most_local_bytes
+from gemmlab._gpu.tensor.unit_rung import UnitRung, most_local_bytes
 
 TILE = (16, 16, 1)
 SCALING, NEIGHBOURS, SPREAD, SPREAD_GROUP = 128, 32, 32, (32, 8, 1)  # as in emulated.cl
@@ -49,7 +50,7 @@ def of_residues(
     exponent = limit.bit_length() - 63
     square = limit >> exponent if exponent >= 0 else limit << -exponent
     scale = [workspace.take(rows, 4) for rows in (m, n)]
-    ld = -(-k // VECTOR) * VECTOR
+    ld = aligned_ld(k, 1)
     bytes_ = [workspace.take(products * rows * ld, 1) for rows in (m, n)]
     rests = workspace.take(products * m * n, 1)
     for rows, place, side, of_scale, of_bytes in _sides(size, layouts, scale, bytes_, reals):
@@ -96,7 +97,7 @@ def of_parts(
     text, extents = _with_lists(lists, "emulated_parts.cl"), tuple(map(np.int32, (m, n, k)))
     macros: Defines = {"PARTS": parts, "PAIRS": len(pairs), "SUMS": SUMS, "CHUNK": CHUNK, "FOR_UNIT": int(bool(unit))}
     itemsize = 2 if unit else 4
-    ld = -(-k * itemsize // VECTOR) * VECTOR // itemsize
+    ld = aligned_ld(k, itemsize)
     scale = [workspace.take(rows, 4) for rows in (m, n)]
     starts = [workspace.take(parts * rows * ld, itemsize) for rows in (m, n)]
     for rows, place, side, of_scale, start in _sides(size, layouts, scale, starts):

@@ -29,8 +29,14 @@ RungParams: TypeAlias = Mapping[str, int]
 Shape: TypeAlias = tuple[int, int]  # x and y: columns and rows of C
 Defines: TypeAlias = dict[str, int | str]  # macros and their values
 FULL = 256  # work-items that keep a compute unit busy
+VECTOR = 16  # bytes that a GPU's work-item reads or copies at once, from a multiple of as many
 MAX_REGISTERS = 2048  # elements per work-item: more than any device has, and compilers need minutes
 OPERANDS = Place.A, Place.B, Place.C
+
+
+def aligned_ld(count: int, itemsize: int) -> int:
+    """The numbers of a row of at least `count`, so that the next row begins at a multiple of a vector."""
+    return -(-count * itemsize // VECTOR) * VECTOR // itemsize
 
 
 def is_count(value: object, least: int = 1, most: int = 1024) -> bool:

@@ -17,7 +17,7 @@ from gemmlab._backend import Param
 from gemmlab._backend import Params as Given
 from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.ladder import waves
-from gemmlab._gpu.ladder.rung import OPERANDS, Defines, Rung, choice, count, is_count
+from gemmlab._gpu.ladder.rung import OPERANDS, VECTOR, Defines, Rung, choice, count, is_count
 from gemmlab._gpu.ladder.thin import ThinProduct, is_thin, slices_for
 from gemmlab._gpu.ladder.waves import Schedule, Work
 from gemmlab._gpu.plans.launches import Launch, Launches, Place, Side, Workspace, arguments_of, copies
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 Params: TypeAlias = Mapping[str, int]
 WARP = 32
-ALIGNED_TO = 16  # bytes, of rows that are packed
 MAX_SHARES = 1 << 16
 MUCH_REUSE = 2560  # times that an element is multiplied: then a copy that can be read in vectors pays
 COPY_PART = 32  # of the device's memory, for a copy
@@ -176,7 +175,7 @@ class Tuned(Wide):
         return True
 
     def packs_along_k(self, itemsize: int, columns: int) -> bool:
-        return columns * itemsize % ALIGNED_TO > 0  # then rows of it are not read in vectors
+        return columns * itemsize % VECTOR > 0  # then rows of it are not read in vectors
 
     def layout(self, params: Params, dtype: str, size: GemmSize, a: Layout, b: Layout, c: Layout) -> Defines:
         """How the operands lie in memory, and which of them can be read in vectors."""

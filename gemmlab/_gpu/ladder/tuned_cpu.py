@@ -57,9 +57,10 @@ class TunedOnCpu(tuned.Wide):
         matrices = size.batch if layouts[1].batch_stride else 1
         panels, steps = -(-size.n // params["tile_x"]), -(-size.k // PACKED_ROWS)
         count, numbers = matrices * panels * params["tile_x"] * size.k, self.numbers[dtype]
-        packs = size.m >= LEAST_ROWS and size.n * size.k * numbers.itemsize >= LEAST_BYTES
-        packs = packs and count * numbers.sum_size <= device.memory_bytes // tuned.COPY_PART
-        packs = packs and max(size.batch, steps) <= MAX_GROUPS
+        packs = all((
+            size.m >= LEAST_ROWS, size.n * size.k * numbers.itemsize >= LEAST_BYTES,
+            count * numbers.sum_size <= device.memory_bytes // tuned.COPY_PART, max(size.batch, steps) <= MAX_GROUPS,
+        ))  # fmt: skip
         macros = {**self.defines(params, dtype), "PACKED": int(packs), "PACKED_ROWS": PACKED_ROWS}
         if not packs:
             return Launches(tuple(self.gemm(params, macros, size, sides)))

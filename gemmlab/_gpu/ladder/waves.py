@@ -15,8 +15,6 @@ from typing import NamedTuple
 
 MAX_PAIRS = 2**31 - 1  # the kernel counts them in 32 bits
 LEAST_DEPTH = 256  # of k: a share is as deep, and sharing saves as much; else a second launch costs more
-
-
 MOST_A_UNIT = 8  # shares for each compute unit that are worth a prediction
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.kernels import with_header
-from gemmlab._gpu.ladder.rung import Defines, choice, count
+from gemmlab._gpu.ladder.rung import VECTOR, Defines, choice, count
 from gemmlab._gpu.ladder.tuned import GROUP_M, SHARES
 from gemmlab._gpu.ladder.waves import Schedule
 from gemmlab._gpu.plans.launches import Argument, Launch, Place, Side, Workspace
@@ -23,7 +23,6 @@ from gemmlab._gpu.tensor import maps
 from gemmlab._gpu.tensor.kinds import NUMBERS
 from gemmlab._gpu.tensor.unit_rung import (
     FILES,
-    VECTOR,
     WARP,
     Params,
     UnitRung,
@@ -79,6 +78,7 @@ class TensorAsync(UnitRung):
     """The rung."""
 
     instruction = "wgmma"
+    instead = {"boxes": 0}  # noqa: RUF012
     smallest: Params = {  # noqa: RUF012
         "columns": 128, "warpgroups": 1, "stages": LEAST_STAGES, "boxes": 0, "group_m": 1, "shares": 1,
     }  # fmt: skip
@@ -102,8 +102,6 @@ class TensorAsync(UnitRung):
         if params["stages"] < LEAST_STAGES:
             return f"stages must be at least {LEAST_STAGES}, not {in_words(params)}"
         return None
-
-    instead = {"boxes": 0}  # noqa: RUF012
 
     def tried(self, params: Params) -> Params:
         return {"boxes": 1} if params["boxes"] else {}

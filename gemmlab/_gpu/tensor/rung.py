@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gemmlab._gpu.ladder.rung import Defines, choice, count
+from gemmlab._gpu.ladder.rung import VECTOR, Defines, choice, count
 from gemmlab._gpu.ladder.tuned import GROUP_M, SHARES
 from gemmlab._gpu.ladder.waves import Schedule
 from gemmlab._gpu.plans.launches import Launch, Place
 from gemmlab._gpu.tensor.kinds import NUMBERS
-from gemmlab._gpu.tensor.unit_rung import FILES, VECTOR, WARP, Params, UnitRung, in_words, no_unit, with_shares
+from gemmlab._gpu.tensor.unit_rung import FILES, WARP, Params, UnitRung, in_words, no_unit, with_shares
 
 if TYPE_CHECKING:
     from gemmlab._gpu.runtime import Device

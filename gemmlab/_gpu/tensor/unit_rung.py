@@ -16,7 +16,7 @@ import numpy as np
 
 from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.kernels import kernel_text
-from gemmlab._gpu.ladder.rung import OPERANDS, Defines, Rung, local_limit
+from gemmlab._gpu.ladder.rung import OPERANDS, VECTOR, Defines, Rung, aligned_ld, local_limit
 from gemmlab._gpu.ladder.waves import Schedule, Work, shares_for
 from gemmlab._gpu.plans.launches import (
     COPIED_AS,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from gemmlab._gpu.runtime import Device
 
 Params: TypeAlias = Mapping[str, int]
-WARP, VECTOR = 32, 16  # work-items; bytes that are copied at once
+WARP = 32  # work-items
 LEAST_CAPABILITY = 80  # of the instructions
 TURNED = 32  # rows and columns of a tile that is transposed in local memory
 LEAST_SHARE_BYTES = 1024  # of k: a share is as deep, and sharing saves as much; else a second launch costs more
@@ -234,7 +234,7 @@ def _copied(
     turned = not lies_along_k(x, side) and itemsize != 2
     if turned:
         rows, columns = columns, rows
-    ld = -(-columns * itemsize // VECTOR) * VECTOR // itemsize
+    ld = aligned_ld(columns, itemsize)
     count, step = (batch, rows * ld) if x.batch_stride else (1, 0)
     there = Layout(workspace.take(count * rows * ld, itemsize), ld, step, x.transposed != turned)
     target = Place.WORKSPACE, there
