@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from calls import BFLOAT16, real_of
 
+from gemmlab._backend import ErrorBound
 from gemmlab.verify import gamma
+from gemmlab.verify.bounds import GAMMA
 
 
 class Reading(NamedTuple):
@@ -24,19 +26,25 @@ class Reading(NamedTuple):
     first: Any
 
 
-def acceptable(given: Reading, c: Any, loop: np.dtype[Any], is_exact: bool = False, may_flush: bool = False) -> Any:
+def acceptable(
+    given: Reading, c: Any, loop: np.dtype[Any], error: ErrorBound = GAMMA, is_exact: bool = False,
+    may_flush: bool = False,
+) -> Any:  # fmt: skip
     """Where `c` may be the product, summed and rounded in `loop` and then rounded to its own dtype.
 
-    What is given are (stacks of) matrices in the dtype `loop`, of floating-point or complex numbers. With `is_exact` no
-    sum rounds; with `may_flush` subnormal numbers may be taken for 0.
+    What is given are (stacks of) matrices in the dtype `loop`, of floating-point or complex numbers. `error` is what
+    the backend states beside the rounding of plain sums. With `is_exact` no sum rounds; with `may_flush` subnormal
+    numbers may be taken for 0.
     """
     parts = ("real", "imag") if loop.kind == c.dtype.kind == "c" else ("real",)
     with np.errstate(all="ignore"):
         readings = [given, Reading(*map(_flushed, given))] if may_flush else [given]
-        return np.logical_and.reduce([_part_is_acceptable(readings, c, loop, part, is_exact) for part in parts])
+        return np.logical_and.reduce([_part_is_acceptable(readings, c, loop, part, error, is_exact) for part in parts])
 
 
-def _part_is_acceptable(readings: list[Reading], c: Any, loop: np.dtype[Any], part: str, is_exact: bool) -> Any:
+def _part_is_acceptable(
+    readings: list[Reading], c: Any, loop: np.dtype[Any], part: str, error: ErrorBound, is_exact: bool
+) -> Any:  # fmt: skip
     given, k = readings[0], readings[0].a.shape[-1]
     c = getattr(c, part) if c.dtype.kind == "c" else c
     compute = np.result_type(real_of(loop), np.float32) if loop != BFLOAT16 else np.dtype(np.float32)
@@ -46,6 +54,8 @@ def _part_is_acceptable(readings: list[Reading], c: Any, loop: np.dtype[Any], pa
     size = _product(given, part, wide, _finite_size)
     relative = gamma(k + 1, loop if loop.kind == "c" else compute)
     margin = 0 if is_exact else relative * size + 2 * k * float(np.finfo(compute).smallest_normal)
+    if error.bound is not None and not is_exact:
+        margin = margin + _beyond_sums(given, error, wide)
     low, high = (
         _stored(x, compute, loop, c.dtype)
         for x in (np.minimum.reduce(products) - margin, np.maximum.reduce(products) + margin)
@@ -71,6 +81,17 @@ def _flushed(x: Any) -> Any:
 
 def _finite_size(x: Any) -> Any:
     return np.abs(np.where(np.isfinite(x), x, 0))
+
+
+def _beyond_sums(given: Reading, error: ErrorBound, wide: np.dtype[Any]) -> Any:
+    """What a backend that puts its numbers together may be off by, of the finite numbers of rows and columns."""
+    a, b = (np.abs(np.where(np.isfinite(x), x, 0).astype(np.result_type(x, wide))) for x in given[:2])
+    lost = error.lost * (a.sum(-1)[..., :, None] + b.sum(-2)[..., None, :])
+    if error.kind == "norms":
+        size = np.sqrt((a * a).sum(-1))[..., :, None] * np.sqrt((b * b).sum(-2))[..., None, :]
+    else:
+        size = np.matmul(a, b)
+    return error.bound * size + lost
 
 
 def _product(given: Reading, part: str, wide: np.dtype[Any], of: Callable[[Any], Any] = np.asarray) -> Any:
