@@ -35,8 +35,8 @@ EMULATED = "gemmlab/_cpu/emulated"
 GLUE, THREADS = "gemmlab/_cpu/packed_backend", "gemmlab/_cpu/threads"
 # For each instruction set; the one that takes longest is the first.
 LIBRARIES = [f"{PACKED}/kernels.cpp", f"{WORKLOADS}/loops/postings.c", f"{WORKLOADS}/loops/gpp.c",
-             f"{RUNGS}/tiles/rungs.cpp", f"{EMULATED}/numbers.c", f"{ROOFLINE}/loops/fma.c",
-             f"{ROOFLINE}/loops/stream.c"]
+             f"{RUNGS}/tiles/rungs.cpp", f"{EMULATED}/numbers.c", f"{EMULATED}/parts.c",
+             f"{ROOFLINE}/loops/fma.c", f"{ROOFLINE}/loops/stream.c"]
 ONCE = [f"{GLUE}/_packed", "gemmlab/_cpu/_driver", "gemmlab/_front", "gemmlab/_cpu/_features", "gemmlab/_auto/_choice",
         f"{THREADS}/_threads", f"{WORKLOADS}/_postings", f"{WORKLOADS}/_gpp", f"{ROOFLINE}/_cache", f"{ROOFLINE}/_fma",
         f"{ROOFLINE}/_stream", f"{TRANSFERS}/_copies"]

@@ -64,11 +64,14 @@ class ErrorBound:
         The error is at most so many times that; None: gamma_k of `gemmlab.verify`, as for any sum of products.
     lost : float
         What each number of A and B may lose besides, as small as it is.
+    underflow : int
+        So many times the smallest normal number may each product lose.
     """
 
     kind: str = "componentwise"
     bound: float | None = None
     lost: float = 0.0
+    underflow: int = 1
 
 
 class Handle(Protocol):

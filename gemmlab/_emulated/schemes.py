@@ -31,7 +31,7 @@ LEAST, MOST = 4, len(MODULI)  # moduli
 OF_FLOAT64 = {("f32", "norms"): ("residues", 8), ("f64", "norms"): ("residues", 15)}
 OF_FLOAT32 = {**OF_FLOAT64, ("f32", "norms"): ("f16-pairs", 0), ("f32", "componentwise"): ("bf16x6", 0)}
 LONG_K = 1 << 17  # from here on the norms of integers leave fewer bits: a modulus more
-SMALLEST = 2.0**-126  # a part below it may become 0
+SMALLEST = 2.0**-126  # a part below it may become 0, and so may a sum of parts' products
 UNIT = {4: 2.0**-24, 8: 2.0**-53}  # half the distance from 1 to the next number, by bytes
 
 
@@ -119,7 +119,8 @@ def error_of(scheme: Scheme, k: int, itemsize: int, is_complex: bool) -> ErrorBo
     if scheme.name == "f16-pairs":
         return ErrorBound("norms", sums / (1 - sums) + 2.0**-21 + sqrt(terms) * 2.0**-28)
     dropped = 2.0**-25 if scheme.name == "bf16x6" else 0.0
-    return ErrorBound("componentwise", sums / (1 - sums) * (1 + 2.0**-6) + dropped, lost=SMALLEST)
+    bound = sums / (1 - sums) * (1 + 2.0**-6) + dropped
+    return ErrorBound("componentwise", bound, lost=SMALLEST, underflow=1 + len(PAIRS[scheme.name]))
 
 
 def check_norms(scheme: Scheme, k: int) -> None:

@@ -150,7 +150,7 @@ def _real_ratios(a: Floats, b: Floats, c: Floats, error: ErrorBound) -> Floats:
 
         of_norms = error.kind == "norms"
         size = row_norms(a)[..., :, None] * row_norms(b.mT)[..., None, :] if of_norms else magnitude
-        bound = relative * size + k * float(np.finfo(compute).smallest_normal)
+        bound = relative * size + error.underflow * k * float(np.finfo(compute).smallest_normal)
         if error.lost:
             bound += error.lost * (np.abs(a).sum(-1)[..., :, None] + np.abs(b).sum(-2)[..., None, :])
         bound += _half_unit_in_last_place(np.abs(product) + bound, compute, c.dtype)

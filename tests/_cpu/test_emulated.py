@@ -21,8 +21,11 @@ from gemmlab._cpu.emulated import parts
 from gemmlab._emulated import schemes
 from gemmlab._emulated.moduli import MODULI, modulus_product, root_of_half
 from gemmlab._emulated.schemes import Scheme, scheme_for
+from gemmlab._problem import Problem
+from gemmlab._registry import get
 from gemmlab.cli import main
 from gemmlab.cli.selection import to_measure
+from gemmlab.verify.bounds import element_ratios
 
 NAME = "cpu-emulated"
 DTYPES = ("float32", "float64", "complex64", "complex128")
@@ -172,13 +175,51 @@ def test_bits_are_those_of_every_instruction_set():
 # The other schemes
 
 
-def test_bfloat16_parts_add_up():
-    x = RNG.standard_normal(1000).astype("f4") * np.float32(2) ** RNG.integers(-90, 127, 1000).astype("f4")
-    x = np.append(x[np.isfinite(x)], np.float32([np.finfo("f4").max, -np.finfo("f4").max, 0.0]))
-    found = parts.bf16_parts(x)
-    assert np.array_equal(np.sum(found, axis=0, dtype=np.float64), x)
-    assert not any((part.view(np.uint32) & 0xFFFF).any() for part in found)
-    assert np.isfinite(found).all()
+def floats_of(bits):
+    """bfloat16 numbers, of their bits, in float32."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+@pytest.mark.parametrize("order", ["rows", "columns", "every other"])
+def test_bfloat16_parts_add_up(order):
+    x = RNG.standard_normal((33, 299)).astype("f4") * np.float32(2) ** RNG.integers(-90, 120, (33, 299)).astype("f4")
+    x[0, :3] = np.finfo("f4").max, -np.finfo("f4").max, 0.0
+    x = {"rows": x, "columns": np.asfortranarray(x), "every other": np.repeat(x, 2, axis=1)[:, ::2]}[order]
+    found, special = parts.bf16_parts(x, int(RNG.integers(1, 4)))
+    assert not special.any()
+    assert np.array_equal(np.sum(floats_of(found), axis=0, dtype=np.float64), x)
+    assert np.isfinite(floats_of(found)).all()
+
+
+@pytest.mark.parametrize("order", "CF")
+def test_rows_that_are_not_finite_have_parts_of_zero(order):
+    x = np.asarray(RNG.standard_normal((9, 40)), "f4", order)
+    x[2, 7], x[5, 0], x[5, 39] = np.nan, np.inf, -np.inf
+    found, special = parts.bf16_parts(x, 2)
+    assert list(np.flatnonzero(special)) == [2, 5]
+    assert not found[:, special].any()
+    assert np.array_equal(np.sum(floats_of(found[:, ~special]), axis=0, dtype=np.float64), x[~special])
+
+
+@pytest.mark.parametrize("scheme", ["bf16x6", "bf16x9"])
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+def test_products_near_the_smallest_normal_number_keep_the_bound(dtype, scheme):
+    """The processor's bfloat16 instructions take what is below it for 0."""
+    for _ in range(100):
+        m, n, k, exponent = (int(RNG.integers(*ends)) for ends in ((1, 9), (1, 20), (1, 40), (-75, -55)))
+        a = numbers(dtype, (m, k), exponent)
+        b = numbers(dtype, (k, n), -126 - exponent + int(RNG.integers(-8, 20)))
+        c = gemmlab.matmul(a, b, backend=NAME, scheme=scheme)
+        error = get(NAME).error(Problem.from_call(a, b), scheme=scheme)
+        assert element_ratios(a, b, c, error).max() <= 1
+
+
+def numbers(dtype, shape, exponent):
+    """Random numbers around a power of two."""
+    real, imaginary = (
+        RNG.standard_normal(shape) * np.exp2(exponent + RNG.integers(-9, 10, shape)) for _ in range(2)
+    )
+    return (real + 1j * imaginary if np.dtype(dtype).kind == "c" else real).astype(dtype)
 
 
 def test_float16_parts_are_within_2_to_the_minus_22():

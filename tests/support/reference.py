@@ -86,7 +86,7 @@ def _finite_size(x: Any) -> Any:
 def _beyond_sums(given: Reading, error: ErrorBound, wide: np.dtype[Any]) -> Any:
     """What a backend that puts its numbers together may be off by, of the finite numbers of rows and columns."""
     a, b = (np.abs(np.where(np.isfinite(x), x, 0).astype(np.result_type(x, wide))) for x in given[:2])
-    lost = error.lost * (a.sum(-1)[..., :, None] + b.sum(-2)[..., None, :])
+    lost = error.lost * (a.sum(-1)[..., :, None] + b.sum(-2)[..., None, :] + error.underflow * a.shape[-1])
     if error.kind == "norms":
         size = np.sqrt((a * a).sum(-1))[..., :, None] * np.sqrt((b * b).sum(-2))[..., None, :]
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -39,22 +38,23 @@ class Emulated(BySchemes):
         return f"{self.name} multiplies {', '.join(DTYPES)}, not {problem.dtype}: use backend='auto'"
 
     def threads(self, problem: Problem) -> int:
-        """Threads of all steps; numbers are taken apart into bfloat16 and float16 by NumPy, on one."""
+        """Threads of all steps; numbers are taken apart into float16 by NumPy, on one."""
         flop = 2.0 * problem.batch * problem.m * problem.n * problem.k
         return allowed_threads(problem.threads or default_threads(flop))
 
     def instruction(self, scheme: Scheme, problem: Problem) -> str:
         """Which narrow numbers are multiplied, and by what."""
+        with_extra = "+".join((isa.chosen(), *isa.extras()[-1:]))
         if scheme.moduli:
-            return f"int8 by {'+'.join((isa.chosen(), *isa.extras()[-1:]))}"
-        return f"float32 by {isa.chosen()}"
+            return f"int8 by {with_extra}"
+        return f"float32 by {isa.chosen()}" if scheme.name == "f16-pairs" else f"bfloat16 by {with_extra}"
 
     def gemm(self, problem: Problem, **params: Any) -> None:
         """Fill `problem.out`."""
         scheme, threads, packed = self.scheme(problem, params), self.threads(problem), problem.packed
         for index in np.ndindex(problem.out.shape[:-2]):
             b = taken_apart(problem.b[index], scheme, threads) if packed is None else packed
-            problem.out[index] = product(problem.a[index], b, threads)
+            multiply(problem.a[index], b, problem.out[index], threads)
 
     def pack(self, b: Array, params: Params) -> NarrowOperand:
         """A matrix, taken apart by the scheme that parameters ask for."""
@@ -67,39 +67,35 @@ def taken_apart(b: Array, scheme: Scheme, threads: int) -> NarrowOperand:
     if scheme.moduli:
         found: Any = residues.of_rows(b.T, scheme.moduli, threads)
         return NarrowOperand(b, scheme, found, found[0] == SPECIAL)
-    special: Any = ~np.isfinite(b).all(axis=0)
-    finite = np.where(special, 0, b)
-    if b.dtype.kind == "c":  # [[Re A, -Im A], [Im A, Re A]] @ [[Re B], [Im B]]
-        finite = np.concatenate([finite.real, finite.imag])
-    return NarrowOperand(b, scheme, parts.of_columns(finite, scheme.name), special)
+    # [[Re A, -Im A], [Im A, Re A]] @ [[Re B], [Im B]]
+    reals = np.concatenate([b.real, b.imag]) if b.dtype.kind == "c" else b
+    return NarrowOperand(b, scheme, *parts.of_columns(reals, scheme.name, threads))
 
 
-def product(a: Array, b: NarrowOperand, threads: int) -> Array:
-    """A @ B of two matrices of one dtype. Rows of A and columns of B with infinities or NaN are multiplied plainly."""
+def multiply(a: Array, b: NarrowOperand, out: Array, threads: int) -> None:
+    """Fill `out` with A @ B, of one dtype. Rows of A and columns of B with infinities or NaN are multiplied plainly."""
     scheme, plain = b.scheme, b.plain
     if scheme.moduli:
         left = residues.of_rows(a, scheme.moduli, threads)
         rows: Any = left[0] == SPECIAL
-        out = residues.multiplied(left, b.parts, a.dtype, threads)
+        residues.multiply(left, b.parts, out, threads)
     else:
-        rows = ~np.isfinite(a).all(axis=1)
-        out = _by_parts(np.where(rows[:, None], 0, a), b, threads)
+        rows = _multiply_parts(a, b, out, threads)
     if rows.any():
         out[rows] = narrow.product(a[rows], plain, a.dtype, threads)
     if b.special.any():
         out[:, b.special] = narrow.product(a, plain[:, b.special], a.dtype, threads)
-    return out
 
 
-def _by_parts(a: Array, b: NarrowOperand, threads: int) -> Array:
+def _multiply_parts(a: Array, b: NarrowOperand, out: Array, threads: int) -> Array:
+    """Fill `out`, and return the rows of A with infinities or NaN, which count as zeros in it."""
     name, is_complex = b.scheme.name, a.dtype.kind == "c"
-    left = np.block([[a.real, -a.imag], [a.imag, a.real]]) if is_complex else a
-    found = parts.multiplied(parts.of_rows(left, name), b.parts, name, threads)
-    return _complex(np.split(found, 2), a.dtype) if is_complex else found
-
-
-def _complex(parts: Sequence[Array], dtype: np.dtype[Any]) -> Array:
-    """Complex numbers of their real and imaginary parts."""
-    out: Array = np.empty(parts[0].shape, dtype)
-    out.real, out.imag = parts
-    return out
+    reals = np.block([[a.real, -a.imag], [a.imag, a.real]]) if is_complex else a
+    left, special = parts.of_rows(reals, name, threads)
+    if is_complex:
+        found: Array = np.empty((2, *out.shape), np.float32)
+        parts.multiply(left, b.parts, found.reshape(-1, out.shape[1]), name, threads)
+        out.real, out.imag = found
+    else:
+        parts.multiply(left, b.parts, out, name, threads)
+    return special[: len(a)]

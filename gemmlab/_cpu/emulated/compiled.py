@@ -1,9 +1,9 @@
-"""The functions of `numbers.c`, in the build for the instruction set in force, for NumPy's arrays."""
+"""The functions of `numbers.c` and `parts.c`, in the build for the instruction set in force, for NumPy's arrays."""
 
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_int, c_ssize_t, c_void_p
+from ctypes import c_int, c_size_t, c_ssize_t, c_void_p
 from functools import cache
 from math import prod
 from typing import Any
@@ -20,9 +20,10 @@ SPECIAL = np.iinfo(np.int64).min  # the scale of a row with infinities or NaN
 Ints = NDArray[np.int64]
 Residues = NDArray[np.int8]
 Floats = NDArray[np.float64]
+Bits = NDArray[np.uint16]
 
-
-_AT_ONCE, _REDUCED = 8, 16384  # rows, and sums, of a piece: as in numbers.c
+_AT_ONCE, _REDUCED = 8, 16384  # rows, and sums, of a piece: as in numbers.c and parts.c
+_TASKS = {"spread": ("numbers", 0), "reduce": ("numbers", 1), "rebuild": ("numbers", 2), "split": ("parts", 0)}
 
 
 class _Spreading(ctypes.Structure):
@@ -47,14 +48,18 @@ class _Rebuilding(ctypes.Structure):
     )  # fmt: skip
 
 
-class _Table(ctypes.Structure):
-    _fields_ = tuple((name, c_void_p) for name in ("spread", "reduce", "rebuild"))
+class _Splitting(ctypes.Structure):
+    _fields_ = (
+        ("x", c_void_p), *((name, c_ssize_t) for name in ("rows", "numbers", "along", "across")), ("out", c_void_p),
+        ("special", c_void_p),
+    )  # fmt: skip
 
 
 def _run(task: str, work: ctypes.Structure, pieces: int, threads: int) -> None:
     """All pieces of a task, on the threads of cpu-packed."""
-    table = _Table.from_address(isa.table("gemmlab._cpu.emulated", "numbers"))
-    share(getattr(table, task), ctypes.addressof(work), pieces, threads)
+    library, place = _TASKS[task]
+    table = (c_size_t * (place + 1)).from_address(isa.table("gemmlab._cpu.emulated", library))
+    share(table[place], ctypes.addressof(work), pieces, threads)
 
 
 def spread(rows: NDArray[Any], squares: Ints, count: int, threads: int) -> tuple[Ints, Residues]:
@@ -87,12 +92,29 @@ def reduce(sums: NDArray[np.int32], modulus: int, out: Residues, threads: int, m
 
 def rebuild(rests: Residues, of_rows: Ints, of_columns: Ints, out: NDArray[Any], threads: int) -> None:
     """Fill `out` with the numbers of these residues, of shape (moduli, m, n), over the scales of rows and columns."""
+    if not out.flags.aligned or any(step % out.itemsize for step in out.strides):
+        numbers = np.empty(out.shape, out.dtype)
+        rebuild(rests, of_rows, of_columns, numbers, threads)
+        out[...] = numbers
+        return
     weighted, whole, fractions = _system(len(rests))
     arrays = [x.ctypes.data for x in (weighted, whole, fractions, rests)]
     steps = [step // out.itemsize for step in out.strides]
     scales = of_rows.ctypes.data, of_columns.ctypes.data, out.ctypes.data
     work = _Rebuilding(len(rests), len(whole), *arrays, *out.shape, *scales, *steps, out.itemsize == 8)
     _run("rebuild", work, len(out), threads)
+
+
+def split(rows: NDArray[np.float32], threads: int) -> tuple[Bits, NDArray[np.bool_]]:
+    """The bits of three bfloat16 numbers each, whose sum it is: (3, rows, numbers); which rows have infinities or NaN.
+
+    What is below the smallest float32 is lost; parts of infinities and NaN mean nothing.
+    """
+    found, special = np.empty((3, *rows.shape), np.uint16), np.empty(len(rows), np.bool_)
+    steps = [step // rows.itemsize for step in rows.strides]
+    work = _Splitting(rows.ctypes.data, *rows.shape, *steps, found.ctypes.data, special.ctypes.data)
+    _run("split", work, -(-len(rows) // _AT_ONCE), threads)
+    return found, special
 
 
 @cache

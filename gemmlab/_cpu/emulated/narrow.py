@@ -1,4 +1,4 @@
-"""Products of narrow numbers, by cpu-packed: int8 into int32, and float32 that hold bfloat16 or float16 numbers."""
+"""Products of narrow numbers, by cpu-packed: int8 into int32, bfloat16 into float32, float32 that hold float16."""
 
 from __future__ import annotations
 
@@ -19,18 +19,14 @@ def packed() -> Packed:
 
 def product(a: NDArray[Any], b: NDArray[Any], dtype: DTypeLike, threads: int) -> NDArray[Any]:
     """Of matrices, with sums of a dtype."""
-    return added(a, b, np.zeros((a.shape[0], b.shape[1]), dtype), threads)
-
-
-def added(a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], threads: int, block: int = 0) -> NDArray[Any]:
-    """The product, added to `out`; with a `block`, in sums of so many products each."""
-    return multiplied(a, b, out, threads, accumulate=True, kc=block)
+    return multiplied(a, b, np.zeros((a.shape[0], b.shape[1]), dtype), threads)
 
 
 def multiplied(
     a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], threads: int, accumulate: bool = False, kc: int = 0
 ) -> NDArray[Any]:
-    """Fill `out` with the product, or add to it."""
+    """Fill `out` with the product, or add to it, in sums of `kc` products each; uint16 are the bits of bfloat16."""
     if out.size and a.shape[-1]:
-        packed().kernel.run(a, b, out, threads=threads, accumulate=accumulate, kc=kc)
+        as_bfloat16 = a.dtype == np.uint16
+        packed().kernel.run(a, b, out, threads=threads, accumulate=accumulate, kc=kc, as_bfloat16=as_bfloat16)
     return out

@@ -30,17 +30,15 @@ def of_rows(rows: NDArray[Any], moduli: int, threads: int) -> tuple[Ints, Residu
     return spread(rows, _squares_at_most(root_of_half(moduli) - half_root(reals)), moduli, threads)
 
 
-def multiplied(
-    rows: tuple[Ints, Residues], columns: tuple[Ints, Residues], dtype: np.dtype[Any], threads: int
-) -> NDArray[Any]:
-    """The product of rows by columns that are spread, in a dtype."""
+def multiply(
+    rows: tuple[Ints, Residues], columns: tuple[Ints, Residues], out: NDArray[Any], threads: int
+) -> None:  # fmt: skip
+    """Fill `out` with the product of rows by columns that are spread."""
     (of_rows, left), (of_columns, right) = rows, columns
-    out = np.empty((len(of_rows), len(of_columns)), dtype)
     rests = products(left, np.swapaxes(right, -1, -2), left.shape[1], threads)
     planes = (out,) if len(rests) == 1 else (out.real, out.imag)
     for part, plane in zip(rests, planes, strict=True):
         rebuild(part, of_rows, of_columns, plane, threads)
-    return out
 
 
 @cache

@@ -52,4 +52,5 @@ class PackedKernel(CompiledWay):
         accumulate: bool = False,
         clocked: bool = False,
         whole_k: int = 0,
+        as_bfloat16: bool = False,
     ) -> float | None: ...

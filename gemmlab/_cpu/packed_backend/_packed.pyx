@@ -2,8 +2,7 @@
 """cpu-packed: five loops around a register-tiled micro-kernel, on packed panels of A and B.
 
 It is C++ in `_cpu/packed/`, where problem.hpp is the place to begin. The loops are compiled into this module, which
-calls them on NumPy arrays of any strides and dtype; the kernels that they call are in the library of one instruction
-set.
+calls them on NumPy arrays of any strides and dtype; their kernels are in the library of one instruction set.
 """
 
 cimport numpy as cnp
@@ -187,9 +186,8 @@ cdef class PackedKernel(CompiledWay):
     cdef inline Entry *entry(self, cnp.ndarray a, cnp.ndarray c) noexcept:
         """How numbers of the dtype of `a` are multiplied into sums of that of `c`; NULL where they are not."""
         cdef int of_a = self.type_number(a), of_c = self.type_number(c)
-        if of_a < 0 or of_c < 0 or self.entries[of_a][of_c].kernel == NULL:
-            return NULL
-        return &self.entries[of_a][of_c]
+        cdef bint has_kernel = of_a >= 0 and of_c >= 0 and self.entries[of_a][of_c].kernel != NULL
+        return &self.entries[of_a][of_c] if has_kernel else NULL
 
     def widens(self, cnp.ndarray a, cnp.ndarray c):
         """Whether numbers of the dtype of `a` are multiplied as they are, into sums of the wider dtype of `c`."""
@@ -287,10 +285,11 @@ cdef class PackedKernel(CompiledWay):
 
     def run(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, int threads=1, Py_ssize_t mc=0, Py_ssize_t kc=0,
             Py_ssize_t nc=0, PackedOperand packed=None, bint accumulate=False, bint clocked=False,
-            Py_ssize_t whole_k=0):
+            Py_ssize_t whole_k=0, bint as_bfloat16=False):
         """Fill `out` with a @ b: matrices, or batches of one leading shape, in any strides. `a` and `b` are of one
         dtype, and `out` is too, or is of one that `widens`. If `accumulate`, add to what `out` holds. If `clocked`,
-        return the seconds that all threads together spent packing. `whole_k`: see `Problem`.
+        return the seconds that all threads together spent packing. `whole_k`: see `Problem`. If `as_bfloat16`, 16 bits
+        of `a` and `b` are numbers of that dtype, and `out` is of float32.
 
         No extent of m, n, k and the batch is 0, and `out` shares no memory with `a` and `b`: nothing is checked here.
         """
@@ -298,7 +297,7 @@ cdef class PackedKernel(CompiledWay):
         cdef Product x
         cdef Batch batch
         cdef ClockedKernel clock
-        self.prepare(&x, a, b, out, threads, mc, kc, nc, packed, whole_k)
+        self.prepare(&x, a, b, out, threads, mc, kc, nc, packed, whole_k, as_bfloat16)
         x.accumulate = accumulate
         broadcast(a, b, cnp.PyArray_NDIM(out) - 2, shape, &batch)
         if clocked:
@@ -345,9 +344,10 @@ cdef class PackedKernel(CompiledWay):
         return calls
 
     cdef int prepare(self, Product *x, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads, Py_ssize_t mc,
-                     Py_ssize_t kc, Py_ssize_t nc, PackedOperand packed, Py_ssize_t whole_k=0) except -1:
+                     Py_ssize_t kc, Py_ssize_t nc, PackedOperand packed, Py_ssize_t whole_k=0,
+                     bint as_bfloat16=False) except -1:
         """All of a product but its buffer, with block sizes where they are given."""
-        cdef const Entry *entry = self.entry(a, out)
+        cdef const Entry *entry = &self.entries[BFLOAT16][<int> cnp.NPY_FLOAT] if as_bfloat16 else self.entry(a, out)
         if entry == NULL:
             raise TypeError(f"no kernel multiplies {a.dtype} into {out.dtype}")
         self.describe(x, entry, a, b, out)
