@@ -16,7 +16,6 @@ from unit_products import made_up_map
 
 import gemmlab
 from gemmlab import UnsupportedProblem
-from gemmlab._emulated import schemes
 from gemmlab._emulated.schemes import Scheme
 from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.emulated import backend
@@ -26,6 +25,7 @@ from gemmlab._gpu.kernels import kernel_text
 from gemmlab._gpu.plans.launches import Launches, Workspace
 from gemmlab._gpu.ptx import ARCHITECTURE
 from gemmlab._gpu.tensor import maps
+from gemmlab._problem import Problem
 from gemmlab.verify.bounds import element_ratios
 
 CPU = "cpu-emulated"
@@ -72,15 +72,26 @@ def test_a_product_in_pieces_has_the_same_bits(place, monkeypatch):
 
 
 @places
-@pytest.mark.parametrize("scheme", ["bf16x6", "bf16x9", "f16-pairs"])
-def test_parts_are_those_of_the_cpu(place, scheme):
-    a, b = (RNG.standard_normal(shape).astype("f4") for shape in ((40, 300), (300, 30)))
-    found = gemmlab.matmul(a, b, backend=backend_at(place, "emulated"), scheme=scheme).astype("f8")
-    exact = a.astype("f8") @ b.astype("f8")
-    error = schemes.error_of(Scheme(scheme), 300, 4, False)
-    size = np.abs(a) @ np.abs(b) if error.kind == "componentwise" else np.outer(*(
-        np.linalg.norm(x, axis=axis) for x, axis in ((a, 1), (b, 0))))  # fmt: skip
-    assert (np.abs(found - exact) <= error.bound * size.astype("f8")).all()
+@pytest.mark.parametrize(("scheme", "dtype"), [
+    ("bf16x6", "float32"), ("bf16x9", "float32"), ("f16-pairs", "float32"), ("bf16x6", "complex64"),
+    pytest.param("f16-pairs", "complex64", marks=pytest.mark.exhaustive),
+])  # fmt: skip
+def test_parts_keep_their_bound(place, scheme, dtype):
+    name = backend_at(place, "emulated")
+    for (m, k, n), orders in (((40, 300, 30), "CC"), ((3, 70, 33), "CF"), ((37, 5, 1), "FC")):
+        a, b = (random_numbers(shape, dtype, order) for shape, order in zip(((m, k), (k, n)), orders, strict=True))
+        found = gemmlab.matmul(a, b, backend=name, scheme=scheme)
+        error = gemmlab.get_backend(name).error(Problem.from_call(a, b), scheme=scheme)
+        assert element_ratios(a, b, found, error).max() <= 1
+    a[2, 3], b[1, 0] = np.inf, np.nan
+    found, expected = gemmlab.matmul(a, b, backend=name, scheme=scheme), gemmlab.matmul(a, b, backend=CPU)
+    assert np.array_equal(np.isfinite(found), np.isfinite(expected))
+
+
+def random_numbers(shape, dtype, order="C"):
+    """Of different sizes."""
+    x = RNG.standard_normal((2, *shape)) * 2.0 ** RNG.integers(-9, 9, (2, *shape))
+    return np.asarray(x[0] + 1j * x[1] if np.dtype(dtype).kind == "c" else x[0], dtype, order)
 
 
 @places
@@ -88,8 +99,6 @@ def test_what_is_refused_and_traced(place):
     name, x = backend_at(place, "emulated"), np.ones((3, 3))
     with pytest.raises(UnsupportedProblem, match="no scheme bounds each element of float64"):
         gemmlab.matmul(x, x, backend=name, error="componentwise")
-    with pytest.raises(UnsupportedProblem, match="multiplies complex64 by residues: pass scheme='residues'"):
-        gemmlab.matmul(x.astype("c8"), x.astype("c8"), backend=name)
     with gemmlab.trace() as calls:
         gemmlab.matmul(x, x, backend=name)
     assert calls[0].params.items() >= {"scheme": "residues", "moduli": 15}.items()
@@ -134,33 +143,38 @@ def test_residues_by_a_matrix_unit_have_the_bits_of_the_cpus(dtype, rung, boxes,
 
 
 @needs_compiler
-@pytest.mark.parametrize("scheme", swept(["bf16x6", "bf16x9", "f16-pairs"]))
-def test_parts_by_a_matrix_unit_keep_their_bound(scheme, monkeypatch, tmp_path):
+@pytest.mark.parametrize(("scheme", "dtype"), swept([
+    ("bf16x6", "float32"), ("bf16x9", "float32"), ("f16-pairs", "float32"), ("bf16x6", "complex64"),
+    ("f16-pairs", "complex64"),
+]))  # fmt: skip
+def test_parts_by_a_matrix_unit_keep_their_bound(scheme, dtype, monkeypatch, tmp_path):
     monkeypatch.setattr("gemmlab._gpu.emulated.launches.has_unit", lambda device, kind, name="tensor": True)
     (m, n), k, workspace = RNG.integers(1, 140, 2), int(RNG.integers(1, 150)), Workspace()
-    a = (RNG.standard_normal((m, k)) * 2.0 ** RNG.integers(-9, 9, (m, k))).astype("f4")
-    b = (RNG.standard_normal((k, n)) * 2.0 ** RNG.integers(-9, 9, (k, n))).astype("f4")
+    a, b = random_numbers((m, k), dtype), random_numbers((k, n), dtype)
     a[0, 0] = np.inf
     layouts = [Layout(0, x) for x in (k, n, n)]
-    kernels = tuple(of_parts(Scheme(scheme), "float32", GemmSize(m, n, k, 1), layouts, workspace, GPU))
+    kernels = tuple(of_parts(Scheme(scheme), dtype, GemmSize(m, n, k, 1), layouts, workspace, GPU))
     assert [one.name for one in kernels][-2:] == ["gemm", "finish"]
-    operands = [on_host.aligned(max(1, count), "f4") for count in (m * k, k * n, m * n)]
+    operands = [on_host.aligned(max(1, count), dtype) for count in (m * k, k * n, m * n)]
     operands[0][:], operands[1][:] = a.ravel(), b.ravel()
     on_host.start(Launches(kernels, workspace.nbytes), operands, tmp_path)
     found = operands[2].reshape(m, n)
-    ratios = element_ratios(a, b, found, error_by_unit(Scheme(scheme), k))
-    assert ratios.max() <= 1
+    ratios = element_ratios(a, b, found, error_by_unit(Scheme(scheme), k * (1 + (dtype == "complex64"))))
+    assert ratios[1:].max(initial=0) <= 1
+    assert not np.isfinite(found[0]).any()
 
 
 @pytest.mark.parametrize(
-    "scheme", [Scheme("residues", 8), Scheme("residues", 15), Scheme("bf16x6"), Scheme("f16-pairs")], ids=str
-)
+    ("scheme", "dtype"), [
+        (Scheme("residues", 8), "float32"), (Scheme("residues", 15), "float64"), (Scheme("bf16x6"), "float32"),
+        (Scheme("f16-pairs"), "complex64"),
+    ], ids=str,
+)  # fmt: skip
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
-def test_the_programs_compile_for_cuda(scheme, architecture, monkeypatch):
+def test_the_programs_compile_for_cuda(scheme, dtype, architecture, monkeypatch):
     nvrtc_here()
     from gemmlab._gpu.cuda import compile_source
 
-    dtype = "float64" if scheme.moduli == 15 else "float32"
     first, launches = of_residues if scheme.moduli else of_parts, []
     for unit, boxes in (("", 0), ("tensor", 0), ("tensor-async", int(scheme.moduli == 8))):
         with_a_unit(monkeypatch, unit, boxes)

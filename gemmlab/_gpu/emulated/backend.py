@@ -10,7 +10,6 @@ from gemmlab._backend import ErrorBound, Params
 from gemmlab._emulated import schemes
 from gemmlab._emulated.backend import BySchemes
 from gemmlab._emulated.schemes import UNIT, Scheme
-from gemmlab._errors import UnsupportedProblem
 from gemmlab._gpu import EMULATED
 from gemmlab._gpu.backend import DeviceBackend
 from gemmlab._gpu.batches import GemmSize, Layout
@@ -41,16 +40,10 @@ class EmulatedOnDevice(BySchemes, DeviceBackend):
         return "float32 and float64 out of products of int8, bfloat16 or float16 numbers"
 
     def supports(self, problem: Problem) -> bool | str:
-        if max(problem.m, problem.n) > MOST_ROWS:
-            return f"{self.name} takes up to {MOST_ROWS} rows and columns of C, not {problem.m} x {problem.n}"
+        if max(_reals(problem) * problem.m, problem.n) > MOST_ROWS:
+            most = f"{MOST_ROWS // _reals(problem)} rows and {MOST_ROWS} columns"
+            return f"{self.name} takes up to {most} of C, not {problem.m} x {problem.n}"
         return super().supports(problem)
-
-    def scheme(self, problem: Problem, params: Params) -> Scheme:
-        """The scheme of a product; complex numbers have residues alone."""
-        found = super().scheme(problem, params)
-        if problem.dtype.kind == "c" and not found.moduli:
-            raise UnsupportedProblem(f"{self.name} multiplies {problem.dtype} by residues: pass scheme='residues'")
-        return found
 
     def instruction(self, scheme: Scheme, problem: Problem) -> str:
         """Which narrow numbers are multiplied, and by what."""
@@ -66,7 +59,7 @@ class EmulatedOnDevice(BySchemes, DeviceBackend):
         scheme = self.scheme(problem, params)
         if scheme.moduli or unit_for(scheme, self._queue_for(problem).device) is None:
             return super().error(problem, **params)
-        return error_by_unit(scheme, problem.k)
+        return error_by_unit(scheme, problem.k * _reals(problem))
 
     def _is_streamed(self, problem: Problem) -> bool:
         return False  # the scale of a row is that of all of it
@@ -81,6 +74,11 @@ class EmulatedOnDevice(BySchemes, DeviceBackend):
         ]  # fmt: skip
         kernels = tuple(launch for piece in pieces for launch in piece.kernels)
         return queue.prepared(Launches(kernels, max((piece.workspace_bytes for piece in pieces), default=0)))
+
+
+def _reals(problem: Problem) -> int:
+    """Of a number."""
+    return 2 if problem.dtype.kind == "c" else 1
 
 
 def in_pieces(

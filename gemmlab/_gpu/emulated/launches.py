@@ -89,31 +89,38 @@ def of_parts(
     scheme: Scheme, dtype: str, size: GemmSize, layouts: Sequence[Layout], workspace: Workspace, device: Device
 ) -> Iterator[Launch]:
     """The kernels of one product by bfloat16 or float16 parts: on a matrix unit where the device has one for them."""
-    (m, n, k), pairs = (size.m, size.n, size.k), PAIRS[scheme.name]
+    reals = 2 if dtype in REAL_OF else 1  # of a number; of complex ones a real product of twice the rows and twice k
+    pairs, of_real = PAIRS[scheme.name], GemmSize(reals * size.m, size.n, reals * size.k, 1)
+    m, n, k = of_real.m, of_real.n, of_real.k
     of_a, of_b = zip(*pairs, strict=True)
     parts = 1 + max(of_a)
     unit = unit_for(scheme, device)
     lists: dict[str, Sequence[int]] = {} if unit else {"OF_A": of_a, "OF_B": of_b}
     text, extents = _with_lists(lists, "emulated_parts.cl"), tuple(map(np.int32, (m, n, k)))
-    macros: Defines = {"PARTS": parts, "PAIRS": len(pairs), "SUMS": SUMS, "CHUNK": CHUNK, "FOR_UNIT": int(bool(unit))}
+    macros: Defines = {
+        "PARTS": parts, "PAIRS": len(pairs), "SUMS": SUMS, "CHUNK": CHUNK, "FOR_UNIT": int(bool(unit)), "REALS": reals,
+    }  # fmt: skip
     itemsize = 2 if unit else 4
     ld = aligned_ld(k, itemsize)
     scale = [workspace.take(rows, 4) for rows in (m, n)]
     starts = [workspace.take(parts * rows * ld, itemsize) for rows in (m, n)]
-    for rows, place, side, of_scale, start in _sides(size, layouts, scale, starts):
-        numbers = np.int32(rows), np.int32(k), place, *map(np.int64, side)
+    for distinct, place, side, of_scale, start in _sides(size, layouts, scale, starts, reals):
+        rows = m if place is Place.A else n
+        numbers = np.int32(rows), np.int32(distinct), np.int32(k), place, *map(np.int64, side)
         found = Place.WORKSPACE, np.int64(of_scale)
-        yield _along_rows(text, "exponents", macros, rows, side[2] == 1, numbers, found)
+        yield _along_rows(text, "exponents", macros, rows, side[2] == reals, numbers, found)
         target = *found, Place.WORKSPACE, np.int64(start), np.int64(ld)
         yield _launch(text, "split", macros, _spread_items(k, rows), SPREAD_GROUP, (*numbers, *target))
     where = Place.WORKSPACE, *map(np.int64, (*starts, ld))
     of_scales = Place.WORKSPACE, *map(np.int64, scale)
+    operands = *of_scales, *_operands(layouts, reals)
     if unit:
-        yield _by_unit(unit, parts, max(map(sum, pairs)), size, (*extents, *where), layouts[2], device)
-        yield _launch(text, "finish", macros, (n, m, 1), TILE, (*extents, *of_scales, *_operands(layouts)))
+        sums = (Place.C, layouts[2]) if reals == 1 else (Place.WORKSPACE, Layout(workspace.take(m * n, 4), n))
+        yield _by_unit(unit, parts, max(map(sum, pairs)), of_real, (*extents, *where), sums, device)
+        of_sums = sums[0], np.int64(sums[1].start), np.int64(sums[1].ld)
+        yield _launch(text, "finish", macros, (n, m, 1), TILE, (*extents, *of_sums, *operands))
     else:
-        arguments = *extents, *where, *of_scales, *_operands(layouts)
-        yield _launch(text, "multiply_parts", macros, (n, m, 1), TILE, arguments)
+        yield _launch(text, "multiply_parts", macros, (n, m, 1), TILE, (*extents, *where, *operands))
 
 
 class Unit(NamedTuple):
@@ -134,13 +141,14 @@ def unit_for(scheme: Scheme, device: Device) -> Unit | None:
 
 
 def _by_unit(
-    unit: Unit, parts: int, largest: int, size: GemmSize, before: tuple[Argument, ...], c: Layout, device: Device
-) -> Launch:
+    unit: Unit, parts: int, largest: int, size: GemmSize, before: tuple[Argument, ...], sums: tuple[Place, Layout],
+    device: Device,
+) -> Launch:  # fmt: skip
     """The products of all pairs of parts, whose sums of a slice of k are added in float32."""
-    sides = [(Place.C, replace(c, batch_stride=0))] * 3
-    one = TENSOR.product(unit.params, unit.kind, replace(size, batch=1), sides, device)
+    place, c = sums
+    one = TENSOR.product(unit.params, unit.kind, size, [(place, replace(c, batch_stride=0))] * 3, device)
     macros = {**one.macros, "A_ALONG_K": 1, "B_ALONG_K": 1, "PARTS": parts, "LARGEST": largest}
-    arguments = *before, Place.C, np.int64(c.start), np.int64(c.ld)
+    arguments = *before, place, np.int64(c.start), np.int64(c.ld)
     return replace(
         one, text=with_header(*TENSOR.texts[1:-1], "tensor_parts.cl"), macros=macros, arguments=arguments,
         local_bytes=parts * one.local_bytes,

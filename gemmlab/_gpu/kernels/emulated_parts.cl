@@ -1,4 +1,5 @@
 // emulated_parts: float32 products out of products of bfloat16 or float16 parts; docs/precision/emulated.md explains the schemes.
+// Complex ones are real products too, of [[Re A, -Im A], [Im A, Re A]] by [[Re B], [Im B]], real and imaginary parts in turn.
 //
 //     exponents       the power of two of each row of A, and each column of B, for float16; and whether it has no number
 //     split           each number: bfloat16 parts (three), or two float16 numbers of it times its row's power of two
@@ -8,7 +9,8 @@
 // Parts lie so that k is contiguous. They are kept as floats, which hold them exactly, or as a matrix unit takes them.
 //
 // The host says PARTS (3 or 2), PAIRS (how many), SUMS (products in a sum), CHUNK (of k, whose sums are added up first),
-// OF_A and OF_B (the parts of each pair), FOR_UNIT (0 or 1). With PARTS 2, the second part is times 2^LOW_BITS.
+// OF_A and OF_B (the parts of each pair), FOR_UNIT (0 or 1), REALS (of a number of A, B and C). With PARTS 2, the second
+// part is times 2^LOW_BITS. Rows, numbers and k are those of real matrices; starts and steps in A, B and C are in reals.
 
 #if FOR_UNIT
 typedef ushort kept;
@@ -23,18 +25,30 @@ typedef float kept;
 #define LARGEST_BF16 as_float((uint)0x7f7f0000)
 #define SPECIAL (-0x7fffffff)
 
-int is_special(const float x) { return (as_uint(x) >> 23 & 0xff) == 0xff; }
+// A number of a real matrix whose rows are so many `distinct` ones of memory, or these twice: of A if it is complex.
+float number_at(__global const float *x, const int row, const int p, const long along, const long across,
+                const int rows, const int distinct)
+{
+#if REALS == 1
+    return x[row * along + p * across];
+#else
+    const int imaginary = row >= distinct, of_a = rows > distinct, odd = p % 2;
+    const float found = x[(row - imaginary * distinct) * along + p / 2 * across + (imaginary ? 1 - odd : odd)];
+    return of_a && odd && !imaginary ? -found : found;
+#endif
+}
 
 // A work-group takes `at_once` rows, and each of its work-items a part of one of them: so that neighbours read neighbours.
-__kernel void exponents(const int rows, const int numbers, __global const float *x, const long start, const long along,
-                        const long across, const int at_once, __global int *scale, const long scale_start)
+__kernel void exponents(const int rows, const int distinct, const int numbers, __global const float *x, const long start,
+                        const long along, const long across, const int at_once, __global int *scale,
+                        const long scale_start)
 {
     __local uint found[SCALING];
     const int item = get_local_id(0), row = get_group_id(0) * at_once + item % at_once, first = item / at_once;
     uint largest = 0; // as bits they have the same order
     if (row < rows)
         for (int p = first; p < numbers; p += SCALING / at_once)
-            largest = max(largest, as_uint(x[start + row * along + p * across]) & (uint)0x7fffffff);
+            largest = max(largest, as_uint(number_at(x + start, row, p, along, across, rows, distinct)) & (uint)0x7fffffff);
     found[item] = largest;
     barrier(CLK_LOCAL_MEM_FENCE);
     if (first > 0 || row >= rows)
@@ -73,18 +87,19 @@ kept kept_of(const float x)
 #endif
 }
 
-// A tile comes to local memory along the axis in which its numbers lie (`across` 1: in a row), and is taken along rows.
-__kernel void split(const int rows, const int numbers, __global const float *x, const long start, const long along,
-                    const long across, __global const int *scale, const long scale_start, __global kept *parts,
-                    const long parts_start, const long ld)
+// A tile comes to local memory along the axis in which its numbers lie (`across` REALS: in a row), and is taken along rows.
+__kernel void split(const int rows, const int distinct, const int numbers, __global const float *x, const long start,
+                    const long along, const long across, __global const int *scale, const long scale_start,
+                    __global kept *parts, const long parts_start, const long ld)
 {
     __local float tile[SPREAD][SPREAD + 1];
     const int across_x = get_local_id(0), first_y = get_local_id(1), height = get_local_size(1);
-    const int p0 = get_group_id(0) * SPREAD, row0 = get_group_id(1) * SPREAD, in_rows = across == 1;
+    const int p0 = get_group_id(0) * SPREAD, row0 = get_group_id(1) * SPREAD, in_rows = across == REALS;
     for (int y = first_y; y < SPREAD; y += height) {
         const int row = row0 + (in_rows ? y : across_x), p = p0 + (in_rows ? across_x : y);
         if (row < rows && p < numbers)
-            tile[in_rows ? y : across_x][in_rows ? across_x : y] = x[start + row * along + p * across];
+            tile[in_rows ? y : across_x][in_rows ? across_x : y] =
+                number_at(x + start, row, p, along, across, rows, distinct);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int y = first_y; y < SPREAD; y += height) {
@@ -103,6 +118,23 @@ __kernel void split(const int rows, const int numbers, __global const float *x, 
     }
 }
 
+// A number of C by plain sums, where its row or its column has infinities or NaN.
+float plain_sum(const int i, const int j, const int m, const int n, const int k, __global const float *a, const long lda,
+                __global const float *b, const long ldb)
+{
+    float total = 0;
+    for (int p = 0; p < k; p++)
+        total += number_at(a, i, p, lda, REALS, m, m / REALS) * number_at(b, j, p, REALS, ldb, n, n);
+    return total;
+}
+
+// Where a number of a real matrix of m rows lies in C.
+long place_in_c(const int i, const int j, const int m, const long ldc)
+{
+    const int distinct = m / REALS;
+    return i % distinct * ldc + j * REALS + i / distinct;
+}
+
 #if !FOR_UNIT
 __constant const int of_a[PAIRS] = {OF_A};
 __constant const int of_b[PAIRS] = {OF_B};
@@ -117,13 +149,12 @@ __kernel void multiply_parts(const int m, const int n, const int k, __global con
     if (i >= m || j >= n)
         return;
     const int of_row = scale[rows_start + i], of_column = scale[columns_start + j];
-    float total = 0;
+    __global float *result = c + c_start + place_in_c(i, j, m, ldc);
     if (of_row == SPECIAL || of_column == SPECIAL) {
-        for (int p = 0; p < k; p++)
-            total += a[a_start + i * lda + p] * b[b_start + p * ldb + j];
-        c[c_start + i * ldc + j] = total;
+        *result = plain_sum(i, j, m, n, k, a + a_start, lda, b + b_start, ldb);
         return;
     }
+    float total = 0;
     for (int chunk = 0; chunk < k; chunk += CHUNK) {
         const int end = min(k, chunk + CHUNK);
         float part = 0;
@@ -141,11 +172,13 @@ __kernel void multiply_parts(const int m, const int n, const int k, __global con
         }
         total += part;
     }
-    c[c_start + i * ldc + j] = PARTS == 2 ? ldexp(total, -(of_row + of_column)) : total;
+    *result = PARTS == 2 ? ldexp(total, -(of_row + of_column)) : total;
 }
 #else
-__kernel void finish(const int m, const int n, const int k, __global const int *scale, const long rows_start,
-                     const long columns_start, __global const float *a, const long a_start, const long lda,
+// The sums of a unit are in C itself, or elsewhere where C is complex.
+__kernel void finish(const int m, const int n, const int k, __global const float *sums, const long sums_start,
+                     const long lds, __global const int *scale, const long rows_start, const long columns_start,
+                     __global const float *a, const long a_start, const long lda,
                      __global const float *b, const long b_start, const long ldb,
                      __global float *c, const long c_start, const long ldc)
 {
@@ -153,14 +186,13 @@ __kernel void finish(const int m, const int n, const int k, __global const int *
     if (i >= m || j >= n)
         return;
     const int of_row = scale[rows_start + i], of_column = scale[columns_start + j];
-    __global float *result = c + c_start + i * ldc + j;
-    if (of_row == SPECIAL || of_column == SPECIAL) {
-        float total = 0;
-        for (int p = 0; p < k; p++)
-            total += a[a_start + i * lda + p] * b[b_start + p * ldb + j];
-        *result = total;
-    } else if (PARTS == 2) {
-        *result = ldexp(*result, -(of_row + of_column));
-    }
+    const float sum = sums[sums_start + i * lds + j];
+    __global float *result = c + c_start + place_in_c(i, j, m, ldc);
+    if (of_row == SPECIAL || of_column == SPECIAL)
+        *result = plain_sum(i, j, m, n, k, a + a_start, lda, b + b_start, ldb);
+    else if (PARTS == 2)
+        *result = ldexp(sum, -(of_row + of_column));
+    else if (REALS == 2)
+        *result = sum;
 }
 #endif
