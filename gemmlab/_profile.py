@@ -7,7 +7,7 @@
 A configuration is what a rung of the GPU ladder was fastest with on one shape:
 
     {"parameters": {"<parameter>": value}, "shape": [m, n, k], "gflop_per_s": rate, "driver": "<driver>",
-     "compute_units": those of the device that was measured,
+     "compute_units": those of the device that was measured, "clock_mhz": its largest clock,
      "cost": {"start_s": seconds, "alone_s": seconds, "busy_s": seconds}, of a GPU}
 
 Files of version 1, which have no devices, are read too, and those that name a GPU besides its compute capability.
@@ -58,8 +58,8 @@ class Cost:
 class Configuration:
     """Parameters of a rung on a device, and the rate that a product of `shape`, m x n x k, was measured to have.
 
-    `compute_units` are those of the device that was measured, 0 in the profiles of an older gemmlab, which have no
-    `cost` either.
+    `compute_units` and `clock_mhz` are those of the device that was measured, 0 in the profiles of an older gemmlab,
+    which have no `cost` either.
     """
 
     parameters: Parameters
@@ -68,6 +68,7 @@ class Configuration:
     driver: str
     compute_units: int = 0
     cost: Cost | None = None
+    clock_mhz: int = 0
 
 
 class Content(NamedTuple):
@@ -197,9 +198,9 @@ def _configuration(found: Any) -> Configuration | None:
         m, n, k = found["shape"]
         are_values = all(type(value) is int and 0 <= value <= MAX_SIZE for value in values.values())
         if are_values and all(map(_is_size, (m, n, k))) and 0 < rate < math.inf:
-            units = found.get("compute_units", 0)
-            units = units if _is_size(units) else 0
-            return Configuration(values, (m, n, k), rate, str(found["driver"]), units, cost_of(found.get("cost")))
+            units, clock = (x if _is_size(x) else 0 for x in (found.get("compute_units"), found.get("clock_mhz")))
+            cost = cost_of(found.get("cost"))
+            return Configuration(values, (m, n, k), rate, str(found["driver"]), units, cost, clock)
     return None
 
 

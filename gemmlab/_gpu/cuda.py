@@ -35,6 +35,7 @@ from gemmlab._gpu.runtime import (
     Runtime,
 )
 
+CLOCK_RATE = 13  # cudaDevAttrClockRate, in kHz
 _OUT_OF_MEMORY = 2  # the code in both cudaError and CUresult
 
 
@@ -346,4 +347,5 @@ def _device_info(cuda: Native, handle: int) -> Device:
         local_bytes=found["sharedMemPerBlock"], float64=True, handle=handle,
         compute_capability=int(cuda.Device(handle).compute_capability),
         most_local_bytes=found.get("sharedMemPerBlockOptin", 0),
+        clock_mhz=cuda.runtime.deviceGetAttribute(CLOCK_RATE, handle) // 1000,
     )  # fmt: skip

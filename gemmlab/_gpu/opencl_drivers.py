@@ -104,5 +104,5 @@ def described(handle: int, device: Native) -> Device:
         float64=bool(device.double_fp_config),
         handle=handle,
         compute_capability=_compute_capability(device), sub_group=_sub_group(device),
-        vector_bits=32 * int(device.native_vector_width_float),
+        vector_bits=32 * int(device.native_vector_width_float), clock_mhz=device.max_clock_frequency,
     )  # fmt: skip

@@ -64,6 +64,7 @@ class Device:
     most_local_bytes: int = 0  # of a CUDA kernel whose launch says how much it has; else 0
     sub_group: int | None = None  # work-items that a GPU computes as one
     vector_bits: int | None = None  # of a CPU's vectors, as the runtime sees them
+    clock_mhz: int = 0  # the largest, as the runtime says; 0 where it does not
 
     @property
     def label(self) -> str:

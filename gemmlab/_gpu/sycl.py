@@ -273,6 +273,7 @@ def _device_info(handle: int, device: Native) -> Device:
         local_bytes=device.local_mem_size,
         memory_bytes=device.global_mem_size, allocation_bytes=device.max_mem_alloc_size,
         float64=device.has_aspect_fp64, handle=handle, vector_bits=32 * int(device.native_vector_width_float),
+        clock_mhz=device.max_clock_frequency,
     )  # fmt: skip
 
 

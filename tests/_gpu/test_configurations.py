@@ -290,6 +290,14 @@ def test_a_unit_takes_its_share_of_the_work_groups(size, groups):
     assert seconds(one, gpu(10), *size) == pytest.approx(10e-6 + 800 * max(80e-9, groups * 50e-9))
 
 
+def test_a_slower_clock_takes_longer_and_an_unknown_one_changes_nothing():
+    one = Configuration({**BLOCK_128, "shares": 1}, (9, 9, 9), 1.0, "", 132, COST, clock_mhz=1980)
+    measured = seconds(one, gpu(132), 1280, 1280, 800, 1)
+    for clock_mhz, factor in ((0, 1.0), (1980, 1.0), (1755, 1980 / 1755)):
+        here = replace(gpu(132), clock_mhz=clock_mhz)
+        assert seconds(one, here, 1280, 1280, 800, 1) == pytest.approx(factor * measured)
+
+
 def test_groups_share_k_where_that_is_predicted_to_be_faster():
     one = Configuration(BLOCK_128, (9, 9, 9), 1.0, "", 132, COST)
     params, found = model.fastest(one, TUNED, gpu(10), GemmSize(128, 128, 8000, 1), 4, PROBED)

@@ -117,6 +117,7 @@ class FakeCuda:
                 "name": b"NVIDIA H200", "multiProcessorCount": 132, "maxThreadsPerBlock": 1024,
                 "sharedMemPerBlock": 49152, "sharedMemPerBlockOptin": 232448, "totalGlobalMem": 150 * 10**9,
             },
+            deviceGetAttribute=lambda which, handle: 1980000,
             memGetInfo=self.check,
             deviceCanAccessPeer=lambda handle, other: int(handle != other),
         )  # fmt: skip

@@ -8,7 +8,7 @@ one group's latency or, where a unit has groups enough to hide that, as all thei
 `gemmlab tune` measures the three for each configuration that it keeps (`_profile.Cost`). Groups that share tiles are
 as deep as their share of k, and their sums are written, read and added by a second launch. No product is faster than
 memory, from which A and B come and to which C goes. What a launch takes and how fast memory is are probed on the device
-(`rates.py`), so a card is predicted by what another of its architecture measured.
+(`rates.py`), so a card is predicted by what another of its architecture measured, scaled by their clocks.
 
 On a CPU, groups are small and many. There the caches decide, and a rate that was measured in L2 says nothing of a
 product that does not fit it. So the configuration of the product that is nearest in size is the best guess.
@@ -17,7 +17,7 @@ product that does not fit it. So the configuration of the product that is neares
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from gemmlab._gpu.batches import GemmSize
 from gemmlab._gpu.configurations.rates import Rates
@@ -58,7 +58,7 @@ def fastest(
     one: Configuration, rung: Rung, device: Device, size: GemmSize, itemsize: int, rates: Rates
 ) -> tuple[RungParams, Prediction]:
     """The parameters of a configuration with what is fitted to the size, and their prediction."""
-    cost = one.cost or derived_cost(one, rung, device)
+    cost = at_clock(device, one, one.cost or derived_cost(one, rung, device))
     tried = rung.candidates(rung.resolve(one.parameters, device.kind), size, device)
     predictions = [predicted(cost, params, rung, device, size, itemsize, rates) for params in tried]
     return min(zip(tried, predictions, strict=True), key=lambda found: found[1].seconds)
@@ -75,6 +75,13 @@ def predicted(
     add_s = rates.launch_s + 2 * work.sums * itemsize / rates.memory if work.sums else 0.0  # written, and read
     numbers = size.batch * (size.m * size.k + size.k * size.n + size.m * size.n)
     return Prediction(cost.start_s, multiply_s, add_s, numbers * itemsize / rates.memory)
+
+
+def at_clock(device: Device, one: Configuration, cost: Cost) -> Cost:
+    """A cost on a device whose largest clock differs from that of the one that was measured: cycles stay."""
+    if not (one.clock_mhz and device.clock_mhz):
+        return cost
+    return Cost(*(seconds * one.clock_mhz / device.clock_mhz for seconds in astuple(cost)))
 
 
 def derived_cost(one: Configuration, rung: Rung, device: Device) -> Cost:

@@ -168,7 +168,7 @@ class DeviceSearch:
         for one in self.found:
             rate, cost = round(one.gflop_per_s, 3), costs.get((one.dtype, self.values_of(one)))
             kept.setdefault(one.dtype, []).append(_profile.Configuration(
-                one.parameters, one.shape, rate, device.driver, device.compute_units, cost
+                one.parameters, one.shape, rate, device.driver, device.compute_units, cost, device.clock_mhz
             ))  # fmt: skip
         if kept:
             _profile.store_configurations(key, BackendName.of(self.backend.name).plain, kept)
