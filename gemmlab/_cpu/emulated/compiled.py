@@ -92,11 +92,6 @@ def reduce(sums: NDArray[np.int32], modulus: int, out: Residues, threads: int, m
 
 def rebuild(rests: Residues, of_rows: Ints, of_columns: Ints, out: NDArray[Any], threads: int) -> None:
     """Fill `out` with the numbers of these residues, of shape (moduli, m, n), over the scales of rows and columns."""
-    if not out.flags.aligned or any(step % out.itemsize for step in out.strides):
-        numbers = np.empty(out.shape, out.dtype)
-        rebuild(rests, of_rows, of_columns, numbers, threads)
-        out[...] = numbers
-        return
     weighted, whole, fractions = _system(len(rests))
     arrays = [x.ctypes.data for x in (weighted, whole, fractions, rests)]
     steps = [step // out.itemsize for step in out.strides]
