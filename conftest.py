@@ -19,7 +19,7 @@ MOST_WORKERS = 8  # each loads every library, and some tests need much memory
 def pytest_addoption(parser):
     parser.addoption("--seed", type=int, help="repeat a run on the random input that it had")
     parser.addoption("--after", type=Path, help="leave out what passed in this file of results, and is the same here")
-    parser.addoption("--cases", type=int, default=20_000, help="calls that tests/test_fuzz.py draws, with -m ''")
+    parser.addoption("--cases", type=int, default=12_000, help="calls that tests/test_fuzz.py draws, with -m ''")
 
 
 def pytest_collection_modifyitems(config, items):

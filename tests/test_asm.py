@@ -105,9 +105,10 @@ def test_over_90_percent_of_the_time_is_in_the_loop_shown(name):
 @on_linux
 @pytest.mark.parametrize("level", swept(["v2", "v3", "v4"]))
 @pytest.mark.parametrize("name", swept(NAMES))
-def test_builds_for_other_instruction_sets_are_shown_too(name, level):
+def test_builds_for_other_instruction_sets_are_shown_too(name, level, monkeypatch):
     if isa.chosen() not in ("v2", "v3", "v4"):
         pytest.skip("not x86")
+    monkeypatch.setattr("gemmlab.disassembly.sampling.SECONDS", 0.2)
     found = listing.inner_loop_of(name, isa=level)
     names = {operand[:3] for one in found.inner.body for operand in one.operands}
     # For loops that it makes vectors of by itself, GCC prefers those of 32 bytes.

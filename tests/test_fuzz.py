@@ -1,6 +1,6 @@
 """Random calls of gemmlab.matmul do what NumPy does, but for the differences that docs/promises.md names.
 
-`strategies.py` in tests/support draws the calls, `oracle.py` compares. 1,000 calls are drawn each time, 20,000 with the
+`strategies.py` in tests/support draws the calls, `oracle.py` compares. 1,000 calls are drawn each time, 12,000 with the
 exhaustive tests, and any number with `pytest tests/test_fuzz.py -m "" --cases N`. A failure prints the smallest call
 that fails; to repeat it: `PYTHONPATH=tests/support python -c "from oracle import *; check(Call(...))"`.
 """

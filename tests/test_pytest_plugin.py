@@ -32,6 +32,11 @@ def test_product(gemm_benchmark, backend):
 """
 PLAIN = "def test_nothing(): pass"
 BRIEF = ["--benchmark-min-rounds=1", "--benchmark-max-time=0.01"]
+BRIEF_PEAKS = """
+def pytest_runtest_setup():
+    from gemmlab.pytest_plugin import products
+    products.PEAK_S = 0.05
+"""
 
 
 @pytest.fixture
@@ -41,8 +46,10 @@ def run(pytester, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GEMMLAB_CACHE_DIR", str(pytester.path / "cache"))  # without ceilings of an earlier report
 
-    def run(test, *arguments):
+    def run(test, *arguments, conftest=BRIEF_PEAKS):
         pytester.makepyfile(test)
+        if "gemm_benchmark" in test:
+            pytester.makeconftest(conftest)
         others = "-p", "no:cacheprovider", "-p", "no:hypothesispytest"  # which takes half a second to load
         return pytester.runpytest_subprocess(*PLUGIN, *others, "-rs", *arguments, timeout=120)
 
@@ -191,8 +198,7 @@ cache.cached = lambda device, threads: [record | {"device": cpu_name()} for reco
 @needs_benchmark
 def test_ceilings_that_are_stored_give_the_share_of_the_roof_and_go_to_the_file(run, pytester, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT), prepend=":")
-    pytester.makeconftest(KEPT)
-    done = run(PRODUCT, "--gemmlab-out=records.jsonl", *BRIEF)
+    done = run(PRODUCT, "--gemmlab-out=records.jsonl", *BRIEF, conftest=KEPT)
     done.stdout.fnmatch_lines(["backend*thr*GFLOP/s*peak*roof*noise*err/bd", "cpu-* 1 *%*%*%*", "roof: share*"])
     found = read(pytester.path / "records.jsonl")
     assert len([record for record in found if record["kind"] == "ceiling"]) == len(made.ceilings(threads=1))
