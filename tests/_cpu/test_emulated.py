@@ -17,7 +17,7 @@ from randomness import RNG
 import gemmlab
 from gemmlab import UnsupportedProblem
 from gemmlab._cpu import isa
-from gemmlab._cpu.emulated import parts
+from gemmlab._cpu.emulated import compiled, parts
 from gemmlab._emulated import schemes
 from gemmlab._emulated.moduli import MODULI, modulus_product, root_of_half
 from gemmlab._emulated.schemes import Scheme, scheme_for
@@ -224,10 +224,33 @@ def numbers(dtype, shape, exponent):
 
 def test_float16_parts_are_within_2_to_the_minus_22():
     rows = RNG.standard_normal((20, 300)).astype("f4") * np.float32(2) ** RNG.integers(-60, 60, (20, 1)).astype("f4")
-    (high, low), scales = parts.f16_parts(rows)
-    found = np.ldexp(high + np.ldexp(low.astype("f8"), -parts.LOW_BITS), -scales[:, None])
+    (high, low), scales, _ = compiled.pair(rows, 2)
+    found = np.ldexp(high.astype("f8") + low, -scales[:, None])
     assert (np.abs(found - rows) <= np.abs(rows).max(axis=1, keepdims=True) * 2.0**-22).all()
     assert np.abs(high).max() <= 2**15
+
+
+@pytest.mark.parametrize("order", "CF")
+def test_float16_parts_are_the_nearest_numbers(order):
+    x = RNG.standard_normal((33, 300)) * np.exp2(RNG.integers(-60, 60, (33, 1)) + RNG.integers(-30, 1, (33, 300)))
+    x = np.asarray(x, "f4", order)
+    x[3], x[4], x[5, :4], x[6, 5] = 0, 2.0**-149, (np.finfo("f4").max, 1, -1e-30, -0.0), np.nan
+    found, scales, special = compiled.pair(x, 2)
+    assert list(np.flatnonzero(special)) == [6]
+    x = np.where(special[:, None], 0, x)
+    assert np.array_equal(scales, 15 - np.frexp(np.abs(x).max(axis=1))[1])
+    scaled = np.ldexp(x.astype("f8"), scales[:, None])
+    assert np.array_equal(found[0], scaled.astype("f2"))
+    assert np.array_equal(found[1], (scaled - found[0]).astype("f2"))
+
+
+def test_sums_are_scaled_back_into_subnormal_and_infinite_numbers():
+    sums = RNG.standard_normal((40, 50)).astype("f4")
+    rows, columns = RNG.integers(-113, 164, 40), RNG.integers(-113, 164, 50)
+    with np.errstate(over="ignore"):
+        expected = np.ldexp(sums.astype("f8"), -(rows[:, None] + columns)).astype("f4")
+    compiled.rescale(sums, rows, columns, 2)
+    assert np.array_equal(sums, expected)
 
 
 def errors(a, b, c):

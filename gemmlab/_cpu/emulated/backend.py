@@ -38,7 +38,7 @@ class Emulated(BySchemes):
         return f"{self.name} multiplies {', '.join(DTYPES)}, not {problem.dtype}: use backend='auto'"
 
     def threads(self, problem: Problem) -> int:
-        """Threads of all steps; numbers are taken apart into float16 by NumPy, on one."""
+        """Threads of all steps."""
         flop = 2.0 * problem.batch * problem.m * problem.n * problem.k
         return allowed_threads(problem.threads or default_threads(flop))
 
@@ -47,7 +47,7 @@ class Emulated(BySchemes):
         with_extra = "+".join((isa.chosen(), *isa.extras()[-1:]))
         if scheme.moduli:
             return f"int8 by {with_extra}"
-        return f"float32 by {isa.chosen()}" if scheme.name == "f16-pairs" else f"bfloat16 by {with_extra}"
+        return f"float16 by {isa.chosen()}" if scheme.name == "f16-pairs" else f"bfloat16 by {with_extra}"
 
     def gemm(self, problem: Problem, **params: Any) -> None:
         """Fill `problem.out`."""

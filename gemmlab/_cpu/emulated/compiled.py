@@ -23,7 +23,10 @@ Floats = NDArray[np.float64]
 Bits = NDArray[np.uint16]
 
 _AT_ONCE, _REDUCED = 8, 16384  # rows, and sums, of a piece: as in numbers.c and parts.c
-_TASKS = {"spread": ("numbers", 0), "reduce": ("numbers", 1), "rebuild": ("numbers", 2), "split": ("parts", 0)}
+_TASKS = {
+    "spread": ("numbers", 0), "reduce": ("numbers", 1), "rebuild": ("numbers", 2),
+    "split": ("parts", 0), "pair": ("parts", 1), "rescale": ("parts", 2),
+}  # fmt: skip
 
 
 class _Spreading(ctypes.Structure):
@@ -50,8 +53,15 @@ class _Rebuilding(ctypes.Structure):
 
 class _Splitting(ctypes.Structure):
     _fields_ = (
-        ("x", c_void_p), *((name, c_ssize_t) for name in ("rows", "numbers", "along", "across")), ("out", c_void_p),
-        ("special", c_void_p),
+        ("x", c_void_p), *((name, c_ssize_t) for name in ("rows", "numbers", "along", "across")),
+        *((name, c_void_p) for name in ("out", "special", "scales")), ("failed", c_int),
+    )  # fmt: skip
+
+
+class _Rescaling(ctypes.Structure):
+    _fields_ = (
+        ("sums", c_void_p), *((name, c_ssize_t) for name in ("columns", "along", "across")), ("of_rows", c_void_p),
+        ("of_columns", c_void_p),
     )  # fmt: skip
 
 
@@ -110,6 +120,30 @@ def split(rows: NDArray[np.float32], threads: int) -> tuple[Bits, NDArray[np.boo
     work = _Splitting(rows.ctypes.data, *rows.shape, *steps, found.ctypes.data, special.ctypes.data)
     _run("split", work, -(-len(rows) // _AT_ONCE), threads)
     return found, special
+
+
+def pair(
+    rows: NDArray[np.float32], threads: int
+) -> tuple[NDArray[np.float16], Ints, NDArray[np.bool_]]:  # fmt: skip
+    """Two float16 numbers each, of rows that are scaled by powers of two: (2, rows, numbers), and these powers.
+
+    The third says which rows have infinities or NaN, and so count as zeros.
+    """
+    found, special = np.empty((2, *rows.shape), np.float16), np.empty(len(rows), np.bool_)
+    scales, steps = np.empty(len(rows), np.int64), [step // rows.itemsize for step in rows.strides]
+    arrays = (x.ctypes.data for x in (found, special, scales))
+    work = _Splitting(rows.ctypes.data, *rows.shape, *steps, *arrays)
+    _run("pair", work, -(-len(rows) // _AT_ONCE), threads)
+    if work.failed:
+        raise MemoryError("no memory for the parts of a product")
+    return found, scales, special
+
+
+def rescale(sums: NDArray[np.float32], of_rows: Ints, of_columns: Ints, threads: int) -> None:
+    """Divide sums by the powers of two of their rows and columns."""
+    steps = [step // sums.itemsize for step in sums.strides]
+    work = _Rescaling(sums.ctypes.data, sums.shape[1], *steps, of_rows.ctypes.data, of_columns.ctypes.data)
+    _run("rescale", work, len(sums), threads)
 
 
 @cache

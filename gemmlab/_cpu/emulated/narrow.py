@@ -1,4 +1,4 @@
-"""Products of narrow numbers, by cpu-packed: int8 into int32, bfloat16 into float32, float32 that hold float16."""
+"""Products of narrow numbers, by cpu-packed: int8 into int32, bfloat16 and float16 into float32."""
 
 from __future__ import annotations
 

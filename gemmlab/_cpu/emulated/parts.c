@@ -1,13 +1,19 @@
-/* What emulated products by bfloat16 parts do besides multiplying, for one instruction set: see parts.py.
+/* What emulated products by bfloat16 or float16 parts do besides multiplying, for one instruction set: see parts.py.
 
        split      rows of float32 numbers into three planes of bfloat16 numbers, whose sum they are
+       pair       rows, scaled, into two planes of float16 numbers, whose sum they nearly are
+       rescale    sums of products of scaled rows and columns, scaled back
 
-   A part is the nearest bfloat16 number to what the parts before it leave over, and what it leaves over is exact. */
+   A part is the nearest narrow number to what the parts before it leave over, and what it leaves over is exact. */
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define PARTS 3
+#define PAIR_EXPONENT 15       /* the largest number of a scaled row is below 2^15 */
+#define NORMAL_HALF 0x38800000u /* bits of 2^-14 as a float: from here on a float16 number has 11 bits */
 #define AT_ONCE 8              /* rows of a piece */
 #define BLOCK 256              /* numbers that are taken apart together */
 #define MAGNITUDE 0x7fffffffu  /* bits of a float without its sign */
@@ -20,6 +26,8 @@ typedef struct {
     ptrdiff_t rows, numbers, along, across;
     uint16_t *out;
     uint8_t *special; /* for each row, whether it has infinities or NaN */
+    int64_t *scales;  /* of pair: the power of two for each row */
+    int failed;
 } splitting;
 
 static inline uint32_t bits_of(float x) {
@@ -68,10 +76,87 @@ static void split(const void *work, ptrdiff_t piece) {
     }
 }
 
+/* The nearest float16 number, ties to even, of a number below 2^15. */
+static inline float through_half(float x) {
+    const float size = fabsf(x), small = (size + 0.5f) - 0.5f; /* the last bit of 0.5 is that of the smallest ones */
+    const uint32_t bits = bits_of(size);
+    const float normal = float_of((bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu);
+    return copysignf(bits < NORMAL_HALF ? small : normal, x);
+}
+
+/* The bits of a float that is a float16 number. */
+static inline uint32_t bits_of_half(float x) {
+    const float size = fabsf(x);
+    const uint32_t bits = bits_of(size), small = bits_of(size + 0.5f) - bits_of(0.5f), normal = (bits >> 13) - (112 << 10);
+    return (bits < NORMAL_HALF ? small : normal) | (bits_of(x) & ~MAGNITUDE) >> 16;
+}
+
+static inline float power(int n) { return float_of((uint32_t)(n + 127) << 23); } /* 2^n, for n from -126 to 127 */
+
+/* A row of numbers side by side. One with infinities or NaN counts as zeros. */
+static void pair_row(float *row, const splitting *of, ptrdiff_t i) {
+    const ptrdiff_t n = of->numbers, plane = of->rows * n;
+    uint32_t most = 0;
+    for (ptrdiff_t p = 0; p < n; p++) {
+        const uint32_t size = bits_of(row[p]) & MAGNITUDE;
+        most = size > most ? size : most;
+    }
+    of->special[i] = most >= INFINITE;
+    if (most >= INFINITE) memset(row, 0, n * sizeof *row);
+    int exponent;
+    frexpf(most >= INFINITE ? 0 : float_of(most), &exponent);
+    const int scale = PAIR_EXPONENT - exponent;
+    const float first = power(scale / 2), second = power(scale - scale / 2);
+    of->scales[i] = scale;
+    uint16_t *high = of->out + i * n, *low = high + plane;
+    for (ptrdiff_t p = 0; p < n; p++) {
+        const float x = row[p] * first * second, near = through_half(x);
+        high[p] = (uint16_t)bits_of_half(near);
+        low[p] = (uint16_t)bits_of_half(through_half(x - near));
+    }
+}
+
+/* AT_ONCE rows, which are fetched together: they may lie beside each other. */
+static void pair(const void *work, ptrdiff_t piece) {
+    const splitting *of = work;
+    const ptrdiff_t n = of->numbers, first = piece * AT_ONCE;
+    const int some = (int)(of->rows - first < AT_ONCE ? of->rows - first : AT_ONCE);
+    float *buffer = malloc((n * AT_ONCE + 1) * sizeof *buffer);
+    if (!buffer) {
+        ((splitting *)of)->failed = 1;
+        return;
+    }
+    for (ptrdiff_t begin = 0; begin < n; begin += BLOCK)
+        for (int i = 0; i < some; i++)
+            for (ptrdiff_t p = begin; p < n && p < begin + BLOCK; p++)
+                buffer[i * n + p] = of->x[(first + i) * of->along + p * of->across];
+    for (int i = 0; i < some; i++) pair_row(buffer + i * n, of, first + i);
+    free(buffer);
+}
+
+/* Sums of products, and the powers of two that rows and columns were scaled by. Steps are in numbers. */
+typedef struct {
+    float *sums;
+    ptrdiff_t columns, along, across;
+    const int64_t *of_rows, *of_columns;
+} rescaling;
+
+/* A row, each number rounded once, into subnormals and infinities too. */
+static void rescale(const void *work, ptrdiff_t i) {
+    const rescaling *of = work;
+    for (ptrdiff_t j = 0; j < of->columns; j++) {
+        float *sum = of->sums + i * of->along + j * of->across;
+        const uint64_t bits = (uint64_t)(1023 - of->of_rows[i] - of->of_columns[j]) << 52; /* from -326 to 226 */
+        double by;
+        memcpy(&by, &bits, 8);
+        *sum = (float)(*sum * by);
+    }
+}
+
 /* As compiled.py reads it: functions of a piece of some work. */
 typedef void (*task)(const void *work, ptrdiff_t piece);
 static const struct {
-    task split;
-} TABLE = {split};
+    task split, pair, rescale;
+} TABLE = {split, pair, rescale};
 
 const void *gemmlab_kernels(void) { return &TABLE; }

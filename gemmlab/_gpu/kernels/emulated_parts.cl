@@ -9,15 +9,12 @@
 // Parts lie so that k is contiguous. They are kept as floats, which hold them exactly, or as a matrix unit takes them.
 //
 // The host says PARTS (3 or 2), PAIRS (how many), SUMS (products in a sum), CHUNK (of k, whose sums are added up first),
-// OF_A and OF_B (the parts of each pair), FOR_UNIT (0 or 1), REALS (of a number of A, B and C). With PARTS 2, the second
-// part is times 2^LOW_BITS. Rows, numbers and k are those of real matrices; starts and steps in A, B and C are in reals.
+// OF_A and OF_B (the parts of each pair), FOR_UNIT (0 or 1), REALS (of a number of A, B and C). Rows, numbers and k are those of real matrices; starts and steps in A, B and C are in reals.
 
 #if FOR_UNIT
 typedef ushort kept;
-#define LOW_BITS 0 // float16 has exponents enough: what becomes 0 is below 2^-40 of the row's largest number
 #else
 typedef float kept;
-#define LOW_BITS 11
 #endif
 #define SCALING 128 // work-items of a work-group of exponents
 #define SPREAD 32   // rows and numbers of a tile of split
@@ -113,7 +110,7 @@ __kernel void split(const int rows, const int distinct, const int numbers, __glo
         for (int part = 0; part < PARTS; part++) {
             const float here = PARTS == 2 ? through_half(left) : through_bf16(left);
             parts[parts_start + ((long)part * rows + row) * ld + p] = kept_of(here);
-            left = (left - here) * (PARTS == 2 ? 1 << LOW_BITS : 1);
+            left -= here;
         }
     }
 }
@@ -161,8 +158,6 @@ __kernel void multiply_parts(const int m, const int n, const int k, __global con
         for (int pair = 0; pair < PAIRS; pair++) {
             const __global float *x = parts + a_parts + ((long)of_a[pair] * m + i) * ld;
             const __global float *y = parts + b_parts + ((long)of_b[pair] * n + j) * ld;
-            if (PARTS == 2 && of_a[pair] + of_b[pair] == 0)
-                part = ldexp(part, -LOW_BITS); // what was summed before are products of low parts
             for (int first = chunk; first < end; first += SUMS) {
                 float sum = 0;
                 for (int p = first; p < min(end, first + SUMS); p++)
