@@ -202,7 +202,7 @@ def _result_dtype(dtypes: Sequence[str]) -> str:
 
 OUR_RUNGS = (*(rung.name for rung in RUNGS), "cpu-packed")
 BACKENDS = st.sampled_from((
-    *("auto",) * 8, *("cpu-packed",) * 5, *OUR_RUNGS, "cpu",
+    *("auto",) * 8, *("cpu-packed",) * 5, *OUR_RUNGS, "cpu", "cpu-emulated",
     *(name for name in ("cpu-numpy", "cpu-blas", "cpu-mkl", "cpu-blis") if gemmlab.backends()[name].available),
 ))  # fmt: skip
 SCHEDULES = st.sampled_from((None, "static", "guided"))
@@ -213,6 +213,7 @@ PARAMS = {
     **dict.fromkeys(("auto", "cpu", "cpu-packed"), OF_PACKED),
     **{rung.name: OF_BLOCKED for rung in RUNGS if "bs_r" in rung.params},
     "cpu-ikj": {"schedule": SCHEDULES},
+    "cpu-emulated": {"moduli": st.sampled_from((8, 13, 15, 20))},
 }
 WITH_PARAMS = weighted((False, 2), (True, 1))
 GIVEN = weighted(((), 20), (("dtype",), 1), (("casting",), 1), (("dtype", "casting"), 2), (("axes",), 2))
