@@ -30,6 +30,7 @@ Index: TypeAlias = slice | NDArray[np.integer[Any]] | list[int] | None
 
 _LONGDOUBLE_IS_WIDER = bool(np.finfo(np.longdouble).eps < np.finfo(np.float64).eps)
 GAMMA = ErrorBound()
+OF_PARTS = 2.0**-6  # the products of the first parts of numbers may be larger than those of the numbers
 _BLOCK_NUMBERS = 1 << 16  # 512 KiB in float64: a block stays in the caches
 
 
@@ -156,7 +157,8 @@ def _real_ratios(a: Floats, b: Floats, c: Floats, error: ErrorBound) -> Floats:
         bound += _half_unit_in_last_place(np.abs(product) + bound, compute, c.dtype)
         ratios = np.where(difference == 0, 0.0, difference / bound)
 
-        may_overflow = magnitude * (1 + relative) > np.finfo(compute).max
+        spare = relative if error.bound is None else max(relative, OF_PARTS)
+        may_overflow = magnitude * (1 + spare) > np.finfo(compute).max
         may_overflow |= np.abs(product) + bound > float(finfo(c.dtype).max)
         same = (c == product) | (np.isnan(c) & np.isnan(product))
         without_numbers = np.where(same | (finite_inputs & may_overflow), 0.0, np.inf)
