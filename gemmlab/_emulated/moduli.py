@@ -6,7 +6,6 @@ from functools import cache
 from math import isqrt, prod
 
 MODULI = (256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199, 197, 193, 191, 181, 179, 173)
-NORM_BITS = 15  # of an element, in the norm of a row
 
 
 @cache

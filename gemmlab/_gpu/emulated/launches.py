@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gemmlab._emulated.moduli import MODULI, half_root, limbs, modulus_product, root_of_half, weights
-from gemmlab._emulated.schemes import CHUNK, PAIRS, SUMS, Scheme
+from gemmlab._emulated.schemes import PAIRS, Scheme
 from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.kernels import kernel_text, with_header
 from gemmlab._gpu.ladder.numbers import NUMBERS, into
@@ -33,6 +33,7 @@ MOST_ROWS = MAX_GROUPS * TILE[1]
 REAL_OF = {"complex64": "float32", "complex128": "float64"}
 MOST_K = 1 << 16  # of one sum of products of residues, which an int holds
 FRACTION_BITS = 50
+SUMS, CHUNK = 64, 1024  # products of parts are summed by so many, these sums in chunks of k, and then the chunks' sums
 OF_PARTS = {"tile_x": 32, "tile_y": 64, "warps_x": 4, "warps_y": 2, "step_bytes": 64, "group_m": 8, "stages": 1}
 MOST_STAGES = 3
 LIMBS = 6, 32  # of 32 bits, as in the kernels
