@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from gemmlab._cpu import isa
 from gemmlab._cpu.packed_backend._packed import share
@@ -72,6 +72,13 @@ def _run(task: str, work: ctypes.Structure, pieces: int, threads: int) -> None:
     share(table[place], ctypes.addressof(work), pieces, threads)
 
 
+def _planes(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """Memory for the narrow numbers of a matrix; MemoryError where no memory is as large."""
+    if prod(shape) > np.iinfo(np.intp).max // np.dtype(dtype).itemsize:
+        raise MemoryError(f"no memory for the narrow numbers of {shape[-2]} x {shape[-1]} numbers")
+    return np.empty(shape, dtype)
+
+
 def spread(rows: NDArray[Any], squares: Ints, count: int, threads: int) -> tuple[Ints, Residues]:
     """The scale of each row, and the residues of its integers: (1, moduli, rows, numbers).
 
@@ -80,10 +87,7 @@ def spread(rows: NDArray[Any], squares: Ints, count: int, threads: int) -> tuple
     """
     parts = 2 if rows.dtype.kind == "c" else 1
     size = rows.dtype.itemsize // parts
-    shape = 2 * parts - 1, count, *rows.shape
-    if prod(shape) > np.iinfo(np.intp).max:
-        raise MemoryError(f"no memory for residues of {rows.shape[0]} x {rows.shape[1]} numbers")
-    scales, found = np.empty(rows.shape[0], np.int64), np.empty(shape, np.int8)
+    scales, found = np.empty(rows.shape[0], np.int64), _planes((2 * parts - 1, count, *rows.shape), np.int8)
     moduli = np.array(MODULI[:count], np.int32)
     arrays = (x.ctypes.data for x in (squares, moduli, scales, found))
     steps = [step // size for step in rows.strides]
@@ -115,7 +119,7 @@ def split(rows: NDArray[np.float32], threads: int) -> tuple[Bits, NDArray[np.boo
 
     What is below the smallest float32 is lost; parts of infinities and NaN mean nothing.
     """
-    found, special = np.empty((3, *rows.shape), np.uint16), np.empty(len(rows), np.bool_)
+    found, special = _planes((3, *rows.shape), np.uint16), np.empty(len(rows), np.bool_)
     steps = [step // rows.itemsize for step in rows.strides]
     work = _Splitting(rows.ctypes.data, *rows.shape, *steps, found.ctypes.data, special.ctypes.data)
     _run("split", work, -(-len(rows) // _AT_ONCE), threads)
@@ -129,7 +133,7 @@ def pair(
 
     The third says which rows have infinities or NaN, and so count as zeros.
     """
-    found, special = np.empty((2, *rows.shape), np.float16), np.empty(len(rows), np.bool_)
+    found, special = _planes((2, *rows.shape), np.float16), np.empty(len(rows), np.bool_)
     scales, steps = np.empty(len(rows), np.int64), [step // rows.itemsize for step in rows.strides]
     arrays = (x.ctypes.data for x in (found, special, scales))
     work = _Splitting(rows.ctypes.data, *rows.shape, *steps, *arrays)
