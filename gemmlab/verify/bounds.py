@@ -157,12 +157,16 @@ def _real_ratios(a: Floats, b: Floats, c: Floats, error: ErrorBound) -> Floats:
         bound += _half_unit_in_last_place(np.abs(product) + bound, compute, c.dtype)
         ratios = np.where(difference == 0, 0.0, difference / bound)
 
-        spare = relative if error.bound is None else max(relative, OF_PARTS)
-        may_overflow = magnitude * (1 + spare) > np.finfo(compute).max
+        may_overflow = magnitude * (1 + excess(error, relative)) > np.finfo(compute).max
         may_overflow |= np.abs(product) + bound > float(finfo(c.dtype).max)
         same = (c == product) | (np.isnan(c) & np.isnan(product))
         without_numbers = np.where(same | (finite_inputs & may_overflow), 0.0, np.inf)
     return np.asarray(np.where(np.isfinite(c) & np.isfinite(product), ratios, without_numbers), np.float64)
+
+
+def excess(error: ErrorBound, relative: float) -> float:
+    """By how much what is summed may exceed |A||B|: by rounding, or since its numbers are put together from parts."""
+    return relative if error.bound is None else max(relative, OF_PARTS)
 
 
 def _half_unit_in_last_place(size: Floats, compute: np.dtype[Any], stored: np.dtype[Any]) -> Floats | float:

@@ -11,7 +11,7 @@ from math import ceil, frexp, isqrt, ldexp
 
 import numpy as np
 import pytest
-from emulated_inputs import drawn, same_bits
+from emulated_inputs import around, drawn, same_bits
 from randomness import RNG
 
 import gemmlab
@@ -207,19 +207,11 @@ def test_products_near_the_smallest_normal_number_keep_the_bound(dtype, scheme):
     """The processor's bfloat16 instructions take what is below it for 0."""
     for _ in range(100):
         m, n, k, exponent = (int(RNG.integers(*ends)) for ends in ((1, 9), (1, 20), (1, 40), (-75, -55)))
-        a = numbers(dtype, (m, k), exponent)
-        b = numbers(dtype, (k, n), -126 - exponent + int(RNG.integers(-8, 20)))
+        a = around(dtype, (m, k), exponent)
+        b = around(dtype, (k, n), -126 - exponent + int(RNG.integers(-8, 20)))
         c = gemmlab.matmul(a, b, backend=NAME, scheme=scheme)
         error = get(NAME).error(Problem.from_call(a, b), scheme=scheme)
         assert element_ratios(a, b, c, error).max() <= 1
-
-
-def numbers(dtype, shape, exponent):
-    """Random numbers around a power of two."""
-    real, imaginary = (
-        RNG.standard_normal(shape) * np.exp2(exponent + RNG.integers(-9, 10, shape)) for _ in range(2)
-    )
-    return (real + 1j * imaginary if np.dtype(dtype).kind == "c" else real).astype(dtype)
 
 
 def test_float16_parts_are_within_2_to_the_minus_22():

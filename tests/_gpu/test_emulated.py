@@ -8,7 +8,7 @@ import numpy as np
 import on_host
 import pytest
 from devices import PLACES, backend_at, nvrtc_here
-from emulated_inputs import drawn, same_bits
+from emulated_inputs import around, drawn, same_bits
 from randomness import RNG
 from recorded_kernel import needs_compiler
 from sweeps import swept
@@ -79,19 +79,13 @@ def test_a_product_in_pieces_has_the_same_bits(place, monkeypatch):
 def test_parts_keep_their_bound(place, scheme, dtype):
     name = backend_at(place, "emulated")
     for (m, k, n), orders in (((40, 300, 30), "CC"), ((3, 70, 33), "CF"), ((37, 5, 1), "FC")):
-        a, b = (random_numbers(shape, dtype, order) for shape, order in zip(((m, k), (k, n)), orders, strict=True))
+        a, b = (around(dtype, shape, order=order) for shape, order in zip(((m, k), (k, n)), orders, strict=True))
         found = gemmlab.matmul(a, b, backend=name, scheme=scheme)
         error = gemmlab.get_backend(name).error(Problem.from_call(a, b), scheme=scheme)
         assert element_ratios(a, b, found, error).max() <= 1
     a[2, 3], b[1, 0] = np.inf, np.nan
     found, expected = gemmlab.matmul(a, b, backend=name, scheme=scheme), gemmlab.matmul(a, b, backend=CPU)
     assert np.array_equal(np.isfinite(found), np.isfinite(expected))
-
-
-def random_numbers(shape, dtype, order="C"):
-    """Of different sizes."""
-    x = RNG.standard_normal((2, *shape)) * 2.0 ** RNG.integers(-9, 9, (2, *shape))
-    return np.asarray(x[0] + 1j * x[1] if np.dtype(dtype).kind == "c" else x[0], dtype, order)
 
 
 @places
@@ -150,7 +144,7 @@ def test_residues_by_a_matrix_unit_have_the_bits_of_the_cpus(dtype, rung, boxes,
 def test_parts_by_a_matrix_unit_keep_their_bound(scheme, dtype, monkeypatch, tmp_path):
     monkeypatch.setattr("gemmlab._gpu.emulated.launches.has_unit", lambda device, kind, name="tensor": True)
     (m, n), k, workspace = RNG.integers(1, 140, 2), int(RNG.integers(1, 150)), Workspace()
-    a, b = random_numbers((m, k), dtype), random_numbers((k, n), dtype)
+    a, b = around(dtype, (m, k)), around(dtype, (k, n))
     a[0, 0] = np.inf
     layouts = [Layout(0, x) for x in (k, n, n)]
     kernels = tuple(of_parts(Scheme(scheme), dtype, GemmSize(m, n, k, 1), layouts, workspace, GPU))

@@ -25,6 +25,14 @@ def drawn(dtype):
     return operand(m, k), operand(n, k).T
 
 
+def around(dtype, shape, exponent=0, order="C"):
+    """Numbers of different sizes around a power of two."""
+    real, imaginary = (
+        RNG.standard_normal(shape) * np.exp2(exponent + RNG.integers(-9, 10, shape)) for _ in range(2)
+    )
+    return np.asarray(real + 1j * imaginary if np.dtype(dtype).kind == "c" else real, dtype, order)
+
+
 def same_bits(x, y):
     return np.array_equal(x.view(f"u{x.dtype.itemsize // (2 if x.dtype.kind == 'c' else 1)}"),
                           y.view(f"u{x.dtype.itemsize // (2 if x.dtype.kind == 'c' else 1)}"))  # fmt: skip

@@ -15,7 +15,7 @@ from calls import BFLOAT16, real_of
 
 from gemmlab._backend import ErrorBound
 from gemmlab.verify import gamma
-from gemmlab.verify.bounds import GAMMA, OF_PARTS
+from gemmlab.verify.bounds import GAMMA, excess
 
 
 class Reading(NamedTuple):
@@ -68,8 +68,7 @@ def _part_is_acceptable(
         return ~in_range | ((low <= c) & (c <= high))
     all_finite = np.isfinite(given.a).all(-1)[..., :, None] & np.isfinite(given.b).all(-2)[..., None, :]
     all_finite = all_finite & np.isfinite(given.first)
-    spare = relative if error.bound is None else max(relative, OF_PARTS)
-    may_overflow = size * (1 + spare) > np.finfo(compute).max
+    may_overflow = size * (1 + excess(error, relative)) > np.finfo(compute).max
     ok = ((low <= c) & (c <= high)) | (may_overflow & (all_finite | ~np.isfinite(c)))
     for product in products:
         ok = ok | (np.isnan(c) & np.isnan(product)) | (c == _stored(product, compute, loop, c.dtype))

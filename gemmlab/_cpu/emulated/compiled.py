@@ -119,25 +119,27 @@ def split(rows: NDArray[np.float32], threads: int) -> tuple[Bits, NDArray[np.boo
 
     What is below the smallest float32 is lost; parts of infinities and NaN mean nothing.
     """
-    found, special = _planes((3, *rows.shape), np.uint16), np.empty(len(rows), np.bool_)
-    steps = [step // rows.itemsize for step in rows.strides]
-    work = _Splitting(rows.ctypes.data, *rows.shape, *steps, found.ctypes.data, special.ctypes.data)
-    _run("split", work, -(-len(rows) // _AT_ONCE), threads)
+    found, _, special = _taken_apart("split", rows, 3, np.uint16, threads)
     return found, special
 
 
-def pair(
-    rows: NDArray[np.float32], threads: int
-) -> tuple[NDArray[np.float16], Ints, NDArray[np.bool_]]:  # fmt: skip
+def pair(rows: NDArray[np.float32], threads: int) -> tuple[NDArray[np.float16], Ints, NDArray[np.bool_]]:
     """Two float16 numbers each, of rows that are scaled by powers of two: (2, rows, numbers), and these powers.
 
     The third says which rows have infinities or NaN, and so count as zeros.
     """
-    found, special = _planes((2, *rows.shape), np.float16), np.empty(len(rows), np.bool_)
-    scales, steps = np.empty(len(rows), np.int64), [step // rows.itemsize for step in rows.strides]
+    return _taken_apart("pair", rows, 2, np.float16, threads)
+
+
+def _taken_apart(
+    task: str, rows: NDArray[np.float32], parts: int, dtype: DTypeLike, threads: int
+) -> tuple[NDArray[Any], Ints, NDArray[np.bool_]]:
+    """Planes of so many parts, a scale for each row where the task has some, and which rows are special."""
+    found, scales = _planes((parts, *rows.shape), dtype), np.empty(len(rows), np.int64)
+    special, steps = np.empty(len(rows), np.bool_), [step // rows.itemsize for step in rows.strides]
     arrays = (x.ctypes.data for x in (found, special, scales))
     work = _Splitting(rows.ctypes.data, *rows.shape, *steps, *arrays)
-    _run("pair", work, -(-len(rows) // _AT_ONCE), threads)
+    _run(task, work, -(-len(rows) // _AT_ONCE), threads)
     if work.failed:
         raise MemoryError("no memory for the parts of a product")
     return found, scales, special

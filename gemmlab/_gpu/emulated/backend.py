@@ -13,7 +13,15 @@ from gemmlab._emulated.schemes import UNIT, Scheme
 from gemmlab._gpu import EMULATED
 from gemmlab._gpu.backend import DeviceBackend
 from gemmlab._gpu.batches import GemmSize, Layout
-from gemmlab._gpu.emulated.launches import MOST_ROWS, REAL_OF, of_parts, of_residues, rung_of_residues, unit_for
+from gemmlab._gpu.emulated.launches import (
+    MOST_ROWS,
+    REAL_OF,
+    of_parts,
+    of_residues,
+    reals_of,
+    rung_of_residues,
+    unit_for,
+)
 from gemmlab._gpu.ladder.numbers import of_both
 from gemmlab._gpu.plans.launches import Launches, Workspace
 from gemmlab._gpu.plans.table import Prepared
@@ -40,8 +48,8 @@ class EmulatedOnDevice(BySchemes, DeviceBackend):
         return "float32 and float64 out of products of int8, bfloat16 or float16 numbers"
 
     def supports(self, problem: Problem) -> bool | str:
-        if max(_reals(problem) * problem.m, problem.n) > MOST_ROWS:
-            most = f"{MOST_ROWS // _reals(problem)} rows and {MOST_ROWS} columns"
+        if max(reals_of(problem.dtype.name) * problem.m, problem.n) > MOST_ROWS:
+            most = f"{MOST_ROWS // reals_of(problem.dtype.name)} rows and {MOST_ROWS} columns"
             return f"{self.name} takes up to {most} of C, not {problem.m} x {problem.n}"
         return super().supports(problem)
 
@@ -59,7 +67,7 @@ class EmulatedOnDevice(BySchemes, DeviceBackend):
         scheme = self.scheme(problem, params)
         if scheme.moduli or unit_for(scheme, self._queue_for(problem).device) is None:
             return super().error(problem, **params)
-        return error_by_unit(scheme, problem.k * _reals(problem))
+        return error_by_unit(scheme, problem.k * reals_of(problem.dtype.name))
 
     def _is_streamed(self, problem: Problem) -> bool:
         return False  # the scale of a row is that of all of it
@@ -74,11 +82,6 @@ class EmulatedOnDevice(BySchemes, DeviceBackend):
         ]  # fmt: skip
         kernels = tuple(launch for piece in pieces for launch in piece.kernels)
         return queue.prepared(Launches(kernels, max((piece.workspace_bytes for piece in pieces), default=0)))
-
-
-def _reals(problem: Problem) -> int:
-    """Of a number."""
-    return 2 if problem.dtype.kind == "c" else 1
 
 
 def in_pieces(

@@ -39,12 +39,17 @@ MOST_STAGES = 3
 LIMBS = 6, 32  # of 32 bits, as in the kernels
 
 
+def reals_of(dtype: str) -> int:
+    """Of a number."""
+    return 2 if dtype in REAL_OF else 1
+
+
 def of_residues(
     scheme: Scheme, dtype: str, size: GemmSize, layouts: Sequence[Layout], workspace: Workspace, device: Device
 ) -> Iterator[Launch]:
     """The kernels of one product by residues: on a matrix unit where the device has one for int8."""
     count, (m, n, k) = scheme.moduli, (size.m, size.n, size.k)
-    reals = 2 if dtype in REAL_OF else 1  # of a number
+    reals = reals_of(dtype)
     text, real, products = _with_moduli(count), NUMBERS[REAL_OF.get(dtype, dtype)], (2 * reals - 1) * count
     macros: Defines = {"COUNT": count, "FLOAT64": int(real.itemsize == 8), "REAL": real.c_type, "REALS": reals}
     limit = (root_of_half(count) - half_root(reals * k)) ** 2
@@ -90,7 +95,7 @@ def of_parts(
     scheme: Scheme, dtype: str, size: GemmSize, layouts: Sequence[Layout], workspace: Workspace, device: Device
 ) -> Iterator[Launch]:
     """The kernels of one product by bfloat16 or float16 parts: on a matrix unit where the device has one for them."""
-    reals = 2 if dtype in REAL_OF else 1  # of a number; of complex ones a real product of twice the rows and twice k
+    reals = reals_of(dtype)  # of complex numbers it is a real product of twice the rows and twice k
     pairs, of_real = PAIRS[scheme.name], GemmSize(reals * size.m, size.n, reals * size.k, 1)
     m, n, k = of_real.m, of_real.n, of_real.k
     of_a, of_b = zip(*pairs, strict=True)
