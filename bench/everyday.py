@@ -96,6 +96,13 @@ def mixed(x: Operands, i: int) -> tuple[str, Call]:
     return named(a, b, f", {other}"), lambda: x.library.matmul(a, b)
 
 
+def wider(x: Operands, i: int) -> tuple[str, Call]:
+    m, n, k = (x.extent(4, 64) for _ in range(3))
+    narrow = ("int8", "float16", "int16", "uint8", "float16", "bool")[i]
+    a, b = x.array(m, k, dtype=narrow), x.array(k, n, dtype=narrow)
+    return named(a, b, f", dtype={x.dtype}"), lambda: x.library.matmul(a, b, dtype=x.dtype)
+
+
 def sums(x: Operands, i: int) -> tuple[str, Call]:
     m, n, k = (x.extent(4, 64) for _ in range(3))
     if i == 5:
@@ -134,8 +141,8 @@ def thin_complex(x: Operands, i: int) -> tuple[str, Call]:
 
 
 ROWS: dict[str, Callable[[Operands, int], tuple[str, Call]]] = {
-    "plain": plain, "out": with_out, "vectors": vectors, "stacks": stacks, "mixed dtypes": mixed, "einsum": sums,
-    "asarray": wrapped, "symmetric": symmetric, "complex": thin_complex,
+    "plain": plain, "out": with_out, "vectors": vectors, "stacks": stacks, "mixed dtypes": mixed, "dtype=": wider,
+    "einsum": sums, "asarray": wrapped, "symmetric": symmetric, "complex": thin_complex,
 }  # fmt: skip
 
 

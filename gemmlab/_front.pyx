@@ -132,12 +132,13 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
     """
     if ((type(a) is cnp.ndarray or type(a) is list) and (type(b) is cnp.ndarray or type(b) is list)
             and (out is None or type(out) is cnp.ndarray)
-            and axes is None and accumulate is False and not params and casting == "same_kind"):
+            and axes is None and (accumulate is False or accumulate is True and out is not None)
+            and not params and casting == "same_kind"):
+        result = None
         if dtype is None and type(a) is cnp.ndarray and type(b) is cnp.ndarray:
-            result = plain(a, b, out, backend, threads)
-            if result is not None:
-                return result if out is not None else scalar_or_array(result)
-        result = converted(a, b, out, dtype, backend, threads)
+            result = plain(a, b, out, backend, threads, cnp.PyArray_TYPE(a), accumulate)
+        if result is None and accumulate is False:
+            result = converted(a, b, out, dtype, backend, threads)
         if result is not None:
             return result if out is not None else scalar_or_array(result)
     elif (type(a) in device_plans and type(b) is type(a) and (out is None or type(out) is type(a))
@@ -156,16 +157,19 @@ cdef inline object scalar_or_array(result):
 
 
 def loop_dtype_of(of_a, of_b, dtype):
-    """The dtype that operands of these become for a product, where that keeps every value; None: the general way
+    """The dtype in which operands of these are multiplied, and whether it keeps all their values; None: the general way
     decides."""
+    if {of_a.kind, of_b.kind} - set("?biufc") and not (of_a == of_b and of_a.name == "bfloat16"):
+        return None
     try:
-        promoted = numpy.promote_types(of_a, of_b)
-        found = promoted if dtype is None else numpy.dtype(dtype)
+        found = numpy.promote_types(of_a, of_b) if dtype is None else numpy.dtype(dtype)
+        if (found.kind not in "?biufc" and found != of_a) or not found.isnative:
+            return None
+        for casting in "safe", "same_kind":
+            if numpy.can_cast(of_a, found, casting) and numpy.can_cast(of_b, found, casting):
+                return found, casting == "safe"
     except TypeError:
         return None
-    wide = of_a.kind in "fc" and of_b.kind in "fc" and min(of_a.itemsize, of_b.itemsize) > 2  # no kernel widens these
-    same = found == promoted or wide and numpy.can_cast(promoted, found)
-    return found if same and found.kind in "?iufc" and found.isnative else None
 
 
 cdef object converted(a, b, out, dtype, name, threads):
@@ -182,17 +186,16 @@ cdef object converted(a, b, out, dtype, name, threads):
         return None
     if found is None:
         return None
-    a = a if a.dtype == found else a.astype(found)
-    b = b if b.dtype == found else b.astype(found)
-    if out is None or out.dtype == found:
-        return plain(a, b, out, name, threads)
-    key = found, out.dtype
+    of_sums, is_exact = found
+    if out is None or out.dtype == of_sums:
+        return in_sums_of(of_sums, is_exact, a, b, out, name, threads)
+    key = of_sums, out.dtype
     if key not in casts:
-        casts[key] = next((kind for kind in ("safe", "same_kind") if numpy.can_cast(found, out.dtype, kind)), None)
+        casts[key] = next((kind for kind in ("safe", "same_kind") if numpy.can_cast(of_sums, out.dtype, kind)), None)
     casting = casts[key]
     if casting is None or not out.flags.writeable or (casting == "same_kind" and is_numpys(name)):
         return None
-    result = plain(a, b, None, name, threads)
+    result = in_sums_of(of_sums, is_exact, a, b, None, name, threads)
     if result is None or result.shape != out.shape:
         return None
     if casting == "safe":
@@ -201,6 +204,25 @@ cdef object converted(a, b, out, dtype, name, threads):
         with numpy.errstate(all="ignore"):
             numpy.copyto(out, result, casting="same_kind")
     return out
+
+
+cdef object in_sums_of(dtype, bint is_exact, a, b, out, name, threads):
+    """The product of operands as they are, where there is a kernel into sums of this dtype; else of copies in it."""
+    cdef int of_sums = dtype.num
+    if a.dtype != dtype and a.dtype == b.dtype:
+        result = plain(a, b, out, name, threads, of_sums, False)
+        if result is not None:
+            return result
+    if is_exact:
+        return plain(as_type(a, dtype), as_type(b, dtype), out, name, threads, of_sums, False)
+    if is_numpys(name):
+        return None
+    with numpy.errstate(all="ignore"):
+        return plain(as_type(a, dtype), as_type(b, dtype), out, name, threads, of_sums, False)
+
+
+cdef inline object as_type(x, dtype):
+    return x if x.dtype == dtype else x.astype(dtype)
 
 
 cdef bint is_numpys(name):
@@ -236,7 +258,7 @@ def product_of_ours(a, b):
     """a @ b, of arrays of our class and plain arrays; None where somebody has to be asked."""
     if not is_ours_or_plain(a) or not is_ours_or_plain(b):
         return None
-    result = plain(a, b, None, None, None)  # without views of the operands
+    result = plain(a, b, None, None, None, cnp.PyArray_TYPE(a), False)  # without views of the operands
     if result is not None:
         return of_our_class(scalar_or_array(result))
     if a.dtype.kind not in "biufc" or b.dtype.kind not in "biufc":
@@ -274,8 +296,10 @@ cdef inline object of_our_class(x):
     return PyArray_View(x, NULL, <PyTypeObject *> array_class) if type(x) is cnp.ndarray else x
 
 
-cdef object plain(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, name, threads):
-    """The product, if it is plain and the kernel of its backend is registered; None otherwise."""
+cdef object plain(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, name, threads, int of_c, bint accumulate):
+    """The product, if it is plain and the kernel of its backend is registered; None otherwise. `of_c`: NumPy's number
+    of the result's type."""
+    cdef bint is_numpys_too
     current = scope_get()
     if current is not None:
         if current.traces or current.params:
@@ -290,11 +314,12 @@ cdef object plain(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, name, threads):
         return None
     if threads is None:
         if kernel is None:  # NumPy, whose product of bfloat16 has another dtype than ours
-            return product_of_numpy(a, b, out) if cnp.PyArray_TYPE(a) < NPY_USERDEF else None
-        return (<CompiledWay> kernel).plain(a, b, out, 0)
+            is_numpys_too = cnp.PyArray_TYPE(a) == of_c < NPY_USERDEF and not accumulate
+            return product_of_numpy(a, b, out) if is_numpys_too else None
+        return (<CompiledWay> kernel).plain(a, b, out, 0, of_c, accumulate)
     if kernel is None or type(threads) is not int or not 1 <= threads <= max_threads:
         return None
-    return (<CompiledWay> kernel).plain(a, b, out, threads)
+    return (<CompiledWay> kernel).plain(a, b, out, threads, of_c, accumulate)
 
 
 cdef object on_device(a, b, out, name, dict params):

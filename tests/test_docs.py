@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -83,8 +84,17 @@ def blocks(language):
     return found
 
 
+@pytest.fixture
+def environment():
+    """The environment is as before afterwards: a Dask cluster limits libraries' threads in it."""
+    before = os.environ.copy()
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
 @pytest.mark.parametrize("text", blocks("python"))
-def test_every_block_of_python_runs(text):
+def test_every_block_of_python_runs(text, environment):
     rng = np.random.default_rng(0)
     names = {"a": rng.random((5, 4)), "b": rng.random((4, 3))}
     try:

@@ -92,6 +92,49 @@ def test_lists_and_a_dtype_that_keeps_every_value(compiled_way):
         assert np.array_equal(found, np.matmul(a, b, dtype=dtype))
 
 
+DTYPES = [  # of operands, and of the product: by a kernel, or by conversions that keep every value, or that do not
+    ("int8", "int32"), ("uint8", "int32"), ("int16", "int32"), ("int32", "int64"), ("float16", "float32"),
+    ("bfloat16", "float32"), ("bfloat16", "bfloat16"), ("int8", "float32"), ("int8", "int64"), ("float16", "float64"),
+    ("bfloat16", "float64"), ("float32", "complex128"), ("bool", "float64"), ("float64", "float32"),
+    ("int64", "float16"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("of_ab", "dtype"), DTYPES)
+def test_a_dtype_of_the_product(of_ab, dtype, compiled_way):
+    pytest.importorskip("ml_dtypes")
+    for left, right in ((10, 10), (10, 10)), ((6, 3, 5), (5, 2)), ((4,), (4, 3)), ((9,), (9,)), ((40, 300), (300, 50)):
+        a, b = numbers(*left, dtype=of_ab), numbers(*right, dtype=of_ab)
+        expected = (a.astype(object) @ b.astype(object) if of_ab != "bool" else a.astype(int) @ b.astype(int))
+        found = gemmlab.matmul(a, b, dtype=dtype)
+        assert found.dtype == np.dtype(dtype)
+        assert np.array_equal(found, np.asarray(expected).astype(float).astype(dtype))
+        out = np.full_like(found, 77) if found.ndim else None
+        assert out is None or np.array_equal(gemmlab.matmul(a, b, dtype=dtype, out=out), found)
+
+
+def test_bfloat16_by_itself_and_beside_others(compiled_way):
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    a, b = numbers(6, 5, dtype=bfloat16), numbers(5, 7, dtype=bfloat16)
+    plain = gemmlab.matmul(a, b)
+    assert plain.dtype == bfloat16
+    assert np.array_equal(plain, gemmlab.matmul(a, b, out=np.empty((6, 7), bfloat16)))
+    assert np.array_equal(plain, (a.astype("float32") @ b.astype("float32")).astype(bfloat16))
+    _front.set_general(general_matmul)
+    other = numbers(5, 7, dtype="float8_e4m3fn")  # of the same kind, but no kernel's
+    assert np.array_equal(gemmlab.matmul(other.T, other), np.matmul(other.T, other))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "int32", "int64"])
+def test_adding_to_an_out(dtype, compiled_way):
+    for left, right in ((10, 10), (10, 10)), ((6, 3, 5), (5, 2)), ((4,), (4, 3)), ((30, 9), (9, 40)):
+        a, b = numbers(*left, dtype=dtype), numbers(*right, dtype=dtype)
+        before = numbers(*np.matmul(a, b).shape, dtype=dtype)
+        out = before.copy()
+        assert gemmlab.matmul(a, b, out=out, accumulate=True) is out
+        assert np.array_equal(out, before + np.matmul(a, b))
+
+
 OUTS = [("float32", "float64"), ("float64", "float32"), ("int8", "int32"), ("int32", "float32"),
         ("float64", "complex64"), ("float16", "float32")]  # fmt: skip
 
@@ -129,9 +172,11 @@ def test_an_out_that_does_not_fit_is_as_it_was():
         (np.ones((2, 2)), np.ones((2, 2)), {"dtype": "no dtype"}),
         (np.ones((2, 2)), np.array([["a", "b"]] * 2), {}),
         (np.ones((2, 2)), np.array(["2020-01-01"] * 2, "M8[D]"), {}),
+        (np.ones((2, 2)), np.ones((2, 2)), {"dtype": "int32"}),
+        (np.ones((2, 2)), np.ones((2, 2)), {"accumulate": True}),
         (np.ones(3), np.ones(4), {}),
     ],
-    ids=["uneven list", "shapes", "no dtype", "text", "dates", "vectors"],
+    ids=["uneven list", "shapes", "no dtype", "text", "dates", "a cast", "nothing to add to", "vectors"],
 )
 def test_what_cannot_be_multiplied_raises_the_general_ways_error(a, b, options):
     with pytest.raises((TypeError, ValueError)):

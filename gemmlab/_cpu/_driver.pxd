@@ -23,7 +23,8 @@ cdef object product_of_numpy(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out)
 
 
 cdef class CompiledWay:
-    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads)
+    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads, int of_c,
+                           bint accumulate)
 
 
 cdef class Kernel(CompiledWay):

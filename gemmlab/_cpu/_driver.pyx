@@ -194,8 +194,9 @@ cdef object product_of_numpy(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out):
 cdef class CompiledWay:
     """The compiled way of plain products, which `_front` calls."""
 
-    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads):
-        """A plain product; None for any other, which takes the general path. `threads`: what the caller wants, or 0."""
+    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads, int of_c,
+                           bint accumulate):
+        """A plain product, or None. `threads`: what is asked for, or 0; `of_c`: NumPy's number of the result's type."""
         raise NotImplementedError
 
 
@@ -289,13 +290,14 @@ cdef class Kernel(CompiledWay):
                 columns, rows = min(n, 2 * columns), rows if columns < n else 2 * rows
             ask_for_signals()
 
-    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads):
+    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads, int of_c,
+                           bint accumulate):
         """Plain are two row-major matrices of one dtype, agreeing shapes, and an `out` that fits and lies apart."""
         cdef int type_num = cnp.PyArray_TYPE(a)
         cdef Py_ssize_t m, n, k
         cdef cnp.npy_intp shape[2]
-        if (threads and self.convention != RUNG) or not (  # a library is limited around the call
-                cnp.PyArray_NDIM(a) == 2 and cnp.PyArray_NDIM(b) == 2 and cnp.PyArray_TYPE(b) == type_num
+        if ((threads or accumulate) and self.convention != RUNG) or not (  # a library is limited around the call
+                cnp.PyArray_NDIM(a) == 2 and cnp.PyArray_NDIM(b) == 2 and cnp.PyArray_TYPE(b) == type_num == of_c
                 and (type_num == cnp.NPY_FLOAT or type_num == cnp.NPY_DOUBLE)):
             return None
         m, k, n = cnp.PyArray_DIM(a, 0), cnp.PyArray_DIM(a, 1), cnp.PyArray_DIM(b, 1)
@@ -306,24 +308,22 @@ cdef class Kernel(CompiledWay):
         if out is None:
             shape[0], shape[1] = m, n
             out = cnp.PyArray_EMPTY(2, shape, type_num, 0)
-        elif not (cnp.PyArray_NDIM(out) == 2 and cnp.PyArray_TYPE(out) == type_num
-                  and cnp.PyArray_DIM(out, 0) == m and cnp.PyArray_DIM(out, 1) == n
-                  and cnp.PyArray_ISBEHAVED(out) and is_rows(out)
+        elif not (cnp.PyArray_NDIM(out) == 2 and cnp.PyArray_DIM(out, 0) == m and cnp.PyArray_DIM(out, 1) == n
+                  and cnp.PyArray_TYPE(out) == type_num and cnp.PyArray_ISBEHAVED(out) and is_rows(out)
                   and (self.convention != FORTRAN or leading(out, 0) <= 0x7fffffff)
                   and clear_of(out, a) and clear_of(out, b)):
             return None
         cdef RungParams params = self.params(type_num, m, n, k, leading(b, 0), threads)
-        cdef char *a_ = <char *> cnp.PyArray_DATA(a)
-        cdef char *b_ = <char *> cnp.PyArray_DATA(b)
-        cdef char *c_ = <char *> cnp.PyArray_DATA(out)
         cdef Py_ssize_t lda = leading(a, 0), ldb = leading(b, 0), ldc = leading(out, 0)
         cdef int old_kind, old_chunk
+        params.accumulate = accumulate
         self.library.enter()
         if params.threads > 1:
             set_schedule(DYNAMIC, &old_kind, &old_chunk)
         try:
             with nogil:
-                self.multiply(type_num, a_, lda, 0, b_, ldb, 0, c_, ldc, m, n, k, &params)
+                self.multiply(type_num, <char *> cnp.PyArray_DATA(a), lda, 0, <char *> cnp.PyArray_DATA(b), ldb, 0,
+                              <char *> cnp.PyArray_DATA(out), ldc, m, n, k, &params)
         finally:
             self.library.leave()
             if params.threads > 1:

@@ -9,6 +9,7 @@ cimport numpy as cnp
 
 from gemmlab._cpu._driver cimport CompiledWay, is_columns, is_rows
 from gemmlab._cpu.packed_backend.arrays cimport apart_in_memory, broadcast, dim, join_rows, step
+from gemmlab._cpu.packed_backend.dtypes cimport BFLOAT16, TYPES, place_of
 from gemmlab._cpu.packed_backend.loops cimport (
     DOT_KC, MAX_AXES, Batch, Buffer, Call, ClockedKernel, Extents, Kernel, Machine, Plan, Product, Recorder,
     RecordingKernel, clocked_kernel, drop_buffer, drop_buffers, even, even_in, extents_of, fits_in_memory,
@@ -29,8 +30,6 @@ cnp.import_array()
 assert OF_BFLOAT16 == BFLOAT16
 
 cdef enum:
-    TYPES = 25
-    BFLOAT16 = 24
     SURELY_FITS_FLOP = 1 << 30  # no product of less overflows a count of bytes
 
 # What one product of a batch costs at least, and what it costs to load a number of A or B, in floating-point operations
@@ -176,22 +175,15 @@ cdef class PackedKernel(CompiledWay):
                     entry.mc, entry.kc, entry.nc, entry.team_flop = blocks[names]
                 kernel += 1
 
-    cdef inline int type_number(self, cnp.ndarray x) noexcept:
-        """Where the dtype of an array is in the table, or -1."""
-        cdef int type_num = cnp.PyArray_TYPE(x)
-        if type_num < BFLOAT16:
-            return type_num
-        return BFLOAT16 if type_num > 255 and x.dtype.name == "bfloat16" else -1
-
-    cdef inline Entry *entry(self, cnp.ndarray a, cnp.ndarray c) noexcept:
-        """How numbers of the dtype of `a` are multiplied into sums of that of `c`; NULL where they are not."""
-        cdef int of_a = self.type_number(a), of_c = self.type_number(c)
+    cdef inline Entry *entry(self, int type_a, int type_c) noexcept:
+        """How numbers of one type are multiplied into sums of another; NULL where they are not."""
+        cdef int of_a = place_of(type_a), of_c = place_of(type_c)
         cdef bint has_kernel = of_a >= 0 and of_c >= 0 and self.entries[of_a][of_c].kernel != NULL
         return &self.entries[of_a][of_c] if has_kernel else NULL
 
     def widens(self, cnp.ndarray a, cnp.ndarray c):
         """Whether numbers of the dtype of `a` are multiplied as they are, into sums of the wider dtype of `c`."""
-        return self.entry(a, c) != NULL
+        return self.entry(cnp.PyArray_TYPE(a), cnp.PyArray_TYPE(c)) != NULL
 
     cdef void describe(self, Product *x, const Entry *entry, cnp.ndarray a, cnp.ndarray b, cnp.ndarray c) noexcept:
         """All of a product but its threads and its buffer, from the last two axes; with one, A is a row, B a column."""
@@ -217,17 +209,18 @@ cdef class PackedKernel(CompiledWay):
         x.packed, x.packed_n, x.packed_j, x.max_b = <const char *> NULL, x.n, 0, 0
         x.accumulate, x.of_transposes = False, x.a == x.b and x.rs_a == x.cs_b and x.cs_a == x.rs_b
 
-    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads):
+    cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads, int of_c,
+                           bint accumulate):
         """Vectors, matrices, or batches that broadcast, of one dtype and agreeing shapes, in any strides; None for all
         else (see `CompiledWay`)."""
-        cdef const Entry *entry = self.entry(a, a)
         cdef int type_num = cnp.PyArray_TYPE(a)
+        cdef const Entry *entry = self.entry(type_num, of_c)
         cdef int na = cnp.PyArray_NDIM(a), nb = cnp.PyArray_NDIM(b), axes = max(max(na, nb) - 2, 0), ndim = axes
         cdef cnp.npy_intp shape[MAX_AXES]
         cdef Product x
         cdef Batch batch
         cdef double flop
-        if (entry == NULL or type_num >= BFLOAT16 or cnp.PyArray_TYPE(b) != type_num or na < 1 or nb < 1
+        if (entry == NULL or cnp.PyArray_TYPE(b) != type_num or na < 1 or nb < 1
                 or not cnp.PyArray_ISBEHAVED_RO(a) or not cnp.PyArray_ISBEHAVED_RO(b)
                 or dim(a, 1) != dim(b, 1 + (nb > 1)) or dim(a, 1) < 1 or not broadcast(a, b, axes, shape, &batch)):
             return None
@@ -238,13 +231,16 @@ cdef class PackedKernel(CompiledWay):
         if na > 1 and dim(a, 2) < 1 or nb > 1 and dim(b, 1) < 1:
             return None
         if out is None:
-            out = cnp.PyArray_EMPTY(ndim, shape, type_num, 0)
-        elif not (cnp.PyArray_NDIM(out) == ndim and cnp.PyArray_TYPE(out) == type_num
+            out = cnp.PyArray_EMPTY(ndim, shape, of_c, 0)
+        elif not (cnp.PyArray_NDIM(out) == ndim and cnp.PyArray_TYPE(out) == of_c
                   and cnp.PyArray_CompareLists(cnp.PyArray_DIMS(out), shape, ndim) and cnp.PyArray_ISBEHAVED(out)
                   and (cnp.PyArray_IS_C_CONTIGUOUS(out) or ndim == 2 and (is_rows(out) or is_columns(out)))
                   and apart_in_memory(out, a) and apart_in_memory(out, b)):
             return None
         self.describe(&x, entry, a, b, out)
+        if accumulate and x.narrows:
+            return None  # what `out` holds is widened first
+        x.accumulate = accumulate
         flop = products_in(batch) * work_of(x.m, x.n, x.k)
         if flop > SURELY_FITS_FLOP:
             check_size(x)
@@ -265,7 +261,7 @@ cdef class PackedKernel(CompiledWay):
     def pack(self, cnp.ndarray b, int threads):
         """The panels of a matrix of a dtype of the table."""
         cdef PackedOperand packed = PackedOperand.__new__(PackedOperand)
-        cdef const Entry *entry = self.entry(b, b)
+        cdef const Entry *entry = self.entry(cnp.PyArray_TYPE(b), cnp.PyArray_TYPE(b))
         cdef Product x
         self.describe(&x, entry, b.T, b, b)  # of A only its columns count here, which are the rows of B
         check_size(x)
@@ -347,7 +343,9 @@ cdef class PackedKernel(CompiledWay):
                      Py_ssize_t kc, Py_ssize_t nc, PackedOperand packed, Py_ssize_t whole_k=0,
                      bint as_bfloat16=False) except -1:
         """All of a product but its buffer, with block sizes where they are given."""
-        cdef const Entry *entry = &self.entries[BFLOAT16][<int> cnp.NPY_FLOAT] if as_bfloat16 else self.entry(a, out)
+        cdef const Entry *entry = &self.entries[BFLOAT16][<int> cnp.NPY_FLOAT]
+        if not as_bfloat16:
+            entry = self.entry(cnp.PyArray_TYPE(a), cnp.PyArray_TYPE(out))
         if entry == NULL:
             raise TypeError(f"no kernel multiplies {a.dtype} into {out.dtype}")
         self.describe(x, entry, a, b, out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-OF_BFLOAT16 = 24  # the place after NumPy's types; its number is another in each process
+OF_BFLOAT16 = 24  # as in dtypes.pxd
 
 NUMBERS: dict[str, list[int]] = {"bfloat16": [OF_BFLOAT16]}
 for _code in "?bBhHiIlLqQefdFD":
