@@ -31,6 +31,7 @@ cdef dict kernels = {}
 cdef dict loop_dtypes = {}
 cdef dict casts = {}
 cdef object array_class = None
+cdef object packed_class = None
 cdef set of_numpy = set()
 cdef object general_ufunc = None
 cdef set products = {getattr(numpy, name) for name in ("vecdot", "matvec", "vecmat") if hasattr(numpy, name)}
@@ -42,6 +43,12 @@ def set_general(function):
     """Set the function for all other products; `_api` calls this, because it imports this module."""
     global general
     general = function
+
+
+def set_packed_class(kind):
+    """The class of operands in panels."""
+    global packed_class
+    packed_class = kind
 
 
 def register_kernel(str name, kernel):
@@ -130,17 +137,24 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
     array([[ 6., 15.],
            [15., 51.]])
     """
+    if type(out) is tuple and len(out) == 1 and type(out[0]) is cnp.ndarray:  # as a ufunc's own protocol hands it on
+        out = out[0]
     if ((type(a) is cnp.ndarray or type(a) is list) and (type(b) is cnp.ndarray or type(b) is list)
             and (out is None or type(out) is cnp.ndarray)
             and axes is None and (accumulate is False or accumulate is True and out is not None)
             and not params and casting == "same_kind"):
         result = None
         if dtype is None and type(a) is cnp.ndarray and type(b) is cnp.ndarray:
-            result = plain(a, b, out, backend, threads, cnp.PyArray_TYPE(a), accumulate)
+            result = plain(a, b, out, backend, threads, cnp.PyArray_TYPE(a), accumulate, None)
         if result is None and accumulate is False:
             result = converted(a, b, out, dtype, backend, threads)
         if result is not None:
             return result if out is not None else scalar_or_array(result)
+    elif (type(b) is packed_class and type(a) is cnp.ndarray and (out is None or type(out) is cnp.ndarray)
+            and dtype is None and axes is None and accumulate is False and not params and casting == "same_kind"):
+        result = plain(a, b.placeholder, out, backend, threads, cnp.PyArray_TYPE(a), False, b)
+        if result is not None:
+            return result
     elif (type(a) in device_plans and type(b) is type(a) and (out is None or type(out) is type(a))
             and dtype is None and axes is None and threads is None and accumulate is False
             and casting == "same_kind"):
@@ -210,19 +224,19 @@ cdef object in_sums_of(dtype, bint is_exact, a, b, out, name, threads):
     """The product of operands as they are, where there is a kernel into sums of this dtype; else of copies in it."""
     cdef int of_sums = dtype.num
     if a.dtype != dtype and a.dtype == b.dtype:
-        result = plain(a, b, out, name, threads, of_sums, False)
+        result = plain(a, b, out, name, threads, of_sums, False, None)
         if result is not None:
             return result
     if is_exact:
-        return plain(as_type(a, dtype), as_type(b, dtype), out, name, threads, of_sums, False)
+        return plain(as_type(a, dtype), as_type(b, dtype), out, name, threads, of_sums, False, None)
     if is_numpys(name):
         return None
     with numpy.errstate(all="ignore"):
-        return plain(as_type(a, dtype), as_type(b, dtype), out, name, threads, of_sums, False)
+        return plain(as_type(a, dtype), as_type(b, dtype), out, name, threads, of_sums, False, None)
 
 
 cdef inline object as_type(x, dtype):
-    return x if x.dtype == dtype else x.astype(dtype)
+    return x if x.dtype == dtype and x.flags.aligned else x.astype(dtype)
 
 
 cdef bint is_numpys(name):
@@ -258,7 +272,7 @@ def product_of_ours(a, b):
     """a @ b, of arrays of our class and plain arrays; None where somebody has to be asked."""
     if not is_ours_or_plain(a) or not is_ours_or_plain(b):
         return None
-    result = plain(a, b, None, None, None, cnp.PyArray_TYPE(a), False)  # without views of the operands
+    result = plain(a, b, None, None, None, cnp.PyArray_TYPE(a), False, None)  # without views of the operands
     if result is not None:
         return of_our_class(scalar_or_array(result))
     if a.dtype.kind not in "biufc" or b.dtype.kind not in "biufc":
@@ -296,9 +310,10 @@ cdef inline object of_our_class(x):
     return PyArray_View(x, NULL, <PyTypeObject *> array_class) if type(x) is cnp.ndarray else x
 
 
-cdef object plain(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, name, threads, int of_c, bint accumulate):
+cdef object plain(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, name, threads, int of_c, bint accumulate,
+                  packed):
     """The product, if it is plain and the kernel of its backend is registered; None otherwise. `of_c`: NumPy's number
-    of the result's type."""
+    of the result's type. `packed`: panels of B, whose placeholder `b` is, or None."""
     cdef bint is_numpys_too
     current = scope_get()
     if current is not None:
@@ -314,12 +329,12 @@ cdef object plain(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, name, threads, 
         return None
     if threads is None:
         if kernel is None:  # NumPy, whose product of bfloat16 has another dtype than ours
-            is_numpys_too = cnp.PyArray_TYPE(a) == of_c < NPY_USERDEF and not accumulate
+            is_numpys_too = cnp.PyArray_TYPE(a) == of_c < NPY_USERDEF and not accumulate and packed is None
             return product_of_numpy(a, b, out) if is_numpys_too else None
-        return (<CompiledWay> kernel).plain(a, b, out, 0, of_c, accumulate)
+        return (<CompiledWay> kernel).plain(a, b, out, 0, of_c, accumulate, packed)
     if kernel is None or type(threads) is not int or not 1 <= threads <= max_threads:
         return None
-    return (<CompiledWay> kernel).plain(a, b, out, threads, of_c, accumulate)
+    return (<CompiledWay> kernel).plain(a, b, out, threads, of_c, accumulate, packed)
 
 
 cdef object on_device(a, b, out, name, dict params):

@@ -10,7 +10,7 @@ import pytest
 from randomness import fresh_seed
 
 import gemmlab
-from gemmlab import _front
+from gemmlab import UnsupportedProblem, _front
 from gemmlab._api.products import general_matmul
 
 RNG = np.random.default_rng(fresh_seed())
@@ -23,9 +23,9 @@ def numbers(*shape, dtype="float64"):
 @pytest.fixture
 def compiled_way():
     """The general way is closed, after a first product has registered the kernel."""
-    with gemmlab.use("cpu-packed"):
+    for backend in "cpu-packed", "auto":
         for dtype in "float64", "complex128", "int8":
-            gemmlab.matmul(np.ones((2, 2), dtype), np.ones((2, 2), dtype))
+            gemmlab.matmul(np.ones((2, 2), dtype), np.ones((2, 2), dtype), backend=backend)
 
     def closed(*given):
         raise AssertionError("the general way was taken")
@@ -183,6 +183,55 @@ def test_what_cannot_be_multiplied_raises_the_general_ways_error(a, b, options):
         gemmlab.matmul(a, b, **options)
 
 
+def test_an_out_of_any_strides_that_overlaps_nothing(compiled_way):
+    a, b, stack = numbers(6, 5), numbers(5, 4), numbers(3, 6, 5)
+    room = np.zeros((9, 14, 16))
+    for out in room[0, ::2, ::3][:6, :4], room[0, 5::-1, 3::-1], room[0].T[:12:2, :4], room[:, :6, 4].T[:, :3]:
+        x = numbers(out.shape[0], 5)
+        y = numbers(5, out.shape[1])
+        assert gemmlab.matmul(x, y, out=out) is out
+        assert np.array_equal(out, x @ y)
+    for out in room[:3, 2:8, :4], room[::-3, 1:13:2, 1:9:2], room[:6, :3, :4].transpose(1, 0, 2), room.T[:3, :6, :4]:
+        assert gemmlab.matmul(stack, b, out=(out,)) is out
+        assert np.array_equal(out, stack @ b)
+    _front.set_general(general_matmul)
+    room[...] = 0
+    overlapping = np.lib.stride_tricks.as_strided(room, (6, 4), (8, 8))
+    gemmlab.matmul(a, b, out=overlapping)  # any of the values, but none elsewhere
+    assert not room.ravel()[9:].any()
+
+
+def test_operands_that_are_not_aligned(compiled_way):
+    b = numbers(5, 4)
+    records = np.zeros(6, [("flag", "i1"), ("row", "f8", 5)])
+    records["row"] = numbers(6, 5)
+    assert not records["row"].flags.aligned
+    assert np.array_equal(gemmlab.matmul(records["row"], b), records["row"] @ b)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "int8", "bfloat16"])
+def test_a_packed_operand(dtype, compiled_way):
+    pytest.importorskip("ml_dtypes")
+    b = numbers(30, 40, dtype=dtype)
+    packed = gemmlab.pack(b)
+    for shape in (30,), (1, 30), (7, 30), (3, 2, 30):
+        a = numbers(*shape, dtype=dtype)
+        expected = gemmlab.matmul(a, b)
+        for x in a, np.asfortranarray(a):
+            assert np.array_equal(gemmlab.matmul(x, packed), expected)
+        out = np.zeros_like(expected)
+        assert gemmlab.matmul(a, packed, out=out) is out
+        assert np.array_equal(out, expected)
+    one = numbers(30, 1, dtype=dtype)
+    assert np.array_equal(gemmlab.matmul(numbers(4, 30, dtype=dtype) * 0, gemmlab.pack(one)), np.zeros((4, 1)))
+    _front.set_general(general_matmul)
+    for shape, other, error in ((7, 29), dtype, ValueError), ((7, 30), "complex128", UnsupportedProblem):
+        with pytest.raises(error):
+            gemmlab.matmul(numbers(*shape, dtype=other), packed)
+    with pytest.raises(UnsupportedProblem):
+        gemmlab.matmul(a, packed, backend="cpu-blocked")
+
+
 EINSUMS = [
     "ij,jk->ik",
     "ij,kj->ik",
@@ -193,13 +242,19 @@ EINSUMS = [
     "bij,bjk->bik",
     "bij,bkj->bik",
     "ij,jk",
+    "bij,jk->bik",
+    "ji,bjk->bik",
+    "bij,jk->bki",
+    "...ij,jk->...ik",
+    "bij,kj",
+    "hbij,hbkj->hbik",
 ]
 
 
 @pytest.mark.parametrize("subscripts", EINSUMS)
 def test_einsum_and_tensordot_are_one_plain_product(subscripts, compiled_way, monkeypatch):
-    terms = subscripts.partition("->")[0].split(",")
-    a, b = (numbers(*(3 + "bijk".index(label) for label in term)) for term in terms)
+    terms = subscripts.replace("...", "hb").partition("->")[0].split(",")
+    a, b = (numbers(*(3 + "hbijk".index(label) for label in term)) for term in terms)
     monkeypatch.setattr(gemmlab._api.contraction, "_computed", None)
     with gemmlab.use("cpu-packed"):
         found, expected = gemmlab.einsum(subscripts, a, b), np.einsum(subscripts, a, b)

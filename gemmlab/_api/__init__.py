@@ -28,6 +28,7 @@ from gemmlab._api.packing import pack
 from gemmlab._api.products import general_matmul
 from gemmlab._api.vector_functions import matvec, vecdot, vecmat
 from gemmlab._config import config
+from gemmlab._cpu.packed_backend._packed import PackedOperand
 from gemmlab._cpu.threads import _threads
 from gemmlab._cpu.threads.threadpool import follow_threadpoolctl
 from gemmlab._front import matmul
@@ -57,6 +58,7 @@ __all__ = [
 
 follow_threadpoolctl()
 _front.set_general(general_matmul)
+_front.set_packed_class(PackedOperand)
 config.listen(_front.settings_changed)
 config.listen(table.forget_all)
 config.listen(lambda: _threads.limit_threads(config.threads))

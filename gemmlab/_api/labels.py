@@ -86,14 +86,15 @@ def as_matmul(subscripts: str, ndims: tuple[int, int]) -> tuple[bool, bool, bool
         (a, b), result = _parsed(subscripts, ndims)
     except NotAProduct:
         return None
-    batch = a[:-2] if len(a) > 2 else ()
-    own_a, own_b, own_c = a[len(batch) :], b[len(batch) :], result[len(batch) :]
+    batch_a, batch_b = a[:-2], b[:-2]
+    batch = batch_a or batch_b
+    own_a, own_b, own_c = a[-2:], b[-2:], result[len(batch) :]
     shared = [x for x in own_a if x in own_b]
     left = (*(x for x in own_a if x not in own_b), *(x for x in own_b if x not in own_a))
-    fits = b[: len(batch)] == result[: len(batch)] == batch and sorted(left) == sorted(own_c) and len(shared) == 1
-    once = len({*a}) == len(a) and len({*b}) == len(b) and shared[:1] != [] and shared[0] not in result
-    whole = len(own_a) == len(own_b) == 2 or (not batch and 0 < len(own_a) <= 2 and 0 < len(own_b) <= 2)
-    if not (fits and once and whole):
+    stacked = result[: len(batch)] == batch and batch_a in ((), batch) and batch_b in ((), batch)
+    if not (stacked and sorted(left) == sorted(own_c) and len(shared) == 1 and shared[0] not in result):
+        return None
+    if len({*a}) < len(a) or len({*b}) < len(b) or {*batch} & {*own_a, *own_b}:
         return None
     return own_a[-1] != shared[0], own_b[0] != shared[0], own_c != left
 

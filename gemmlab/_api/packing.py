@@ -104,7 +104,7 @@ def with_packed(
     chosen = _registry.get(home if name == "auto" else name)
     if chosen.name != home:
         raise UnsupportedProblem(f"{chosen.name} takes no packed operand: pass the matrix itself, or use {home}")
-    problem = Problem.from_call(a, np.broadcast_to(np.zeros((), b.dtype), b.shape), out, **options)
+    problem = Problem.from_call(a, b.placeholder, out, **options)
     if (foreign := foreign_operand(a, None, out)) is not None:
         raise UnsupportedProblem(f"a packed operand is multiplied with plain arrays, not {type(foreign).__name__}")
     axes = options["axes"]

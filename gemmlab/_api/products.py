@@ -45,6 +45,7 @@ def general_matmul(
         return multiply_device_arrays(owner, name, (a, b, out), options, params, active.traces)
     if isinstance(b, PACKED):
         chosen, problem = with_packed(name, a, b, out, options)
+        _register_kernel(name, chosen)
         return run(chosen, problem, params, active.traces)
     if (foreign := foreign_operand(a, b, out)) is not None:
         return numpys_dispatch(name, foreign, (a, b, out), options, call_params)

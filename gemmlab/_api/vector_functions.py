@@ -163,21 +163,28 @@ def vecdot(
 
 def _operands(name: str, a: AnyArray, b: AnyArray, least: tuple[int, int]) -> tuple[Array, Array, bool]:
     """Plain arrays, and whether one was of the class of `gemmlab.asarray`."""
-    ours = isinstance(a, GemmArray) or isinstance(b, GemmArray)
-    for x in (a, b):
-        if array_owner(x) is not None:
-            raise UnsupportedProblem(f"gemmlab.{name} takes NumPy's arrays; gemmlab.matmul takes those of a device too")
-    try:
-        refuse_foreign(*unwrapped((a, b)))
-    except OnlyInNumPy as why:
-        raise UnsupportedProblem(f"gemmlab.{name} does not take {why}: use NumPy's function") from None
-    x, y = as_array(unwrapped(a)), as_array(unwrapped(b))
+    ours = False
+    if type(a) is np.ndarray and type(b) is np.ndarray:
+        x, y = a, b
+    else:
+        ours = isinstance(a, GemmArray) or isinstance(b, GemmArray)
+        x, y = _plain(name, a), _plain(name, b)
     for i, (array, axes) in enumerate(zip((x, y), least, strict=True)):
         if array.ndim < axes:
             raise ValueError(f"{name}: operand {i} has {array.ndim} dimensions, and at least {axes} are needed")
     if x.shape[-1] != y.shape[-least[1]]:
         raise ValueError(f"{name}: the operands have {x.shape[-1]} and {y.shape[-least[1]]} numbers to sum over")
     return x, y, ours
+
+
+def _plain(name: str, x: AnyArray) -> Array:
+    if array_owner(x) is not None:
+        raise UnsupportedProblem(f"gemmlab.{name} takes NumPy's arrays; gemmlab.matmul takes those of a device too")
+    try:
+        refuse_foreign(unwrapped(x))
+    except OnlyInNumPy as why:
+        raise UnsupportedProblem(f"gemmlab.{name} does not take {why}: use NumPy's function") from None
+    return as_array(unwrapped(x))
 
 
 def _conjugated(x: Array) -> Array:

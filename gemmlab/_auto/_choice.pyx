@@ -86,13 +86,13 @@ cdef class Choice(CompiledWay):
                 self.extents[<int> number] = extent
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads, int of_c,
-                           bint accumulate):
+                           bint accumulate, packed):
         """See `CompiledWay`."""
         cdef int type_num = cnp.PyArray_TYPE(a), na = cnp.PyArray_NDIM(a), nb = cnp.PyArray_NDIM(b)
         cdef Py_ssize_t m, n, k
-        if of_c != type_num or accumulate:  # no row of the table is about these
+        if of_c != type_num or accumulate or packed is not None:  # no row of the table is about these
             return (None if of_c < TYPES and self.extents[of_c]
-                    else self.ours.plain(a, b, out, threads, of_c, accumulate))
+                    else self.ours.plain(a, b, out, threads, of_c, accumulate, packed))
         if (na < 2 or nb < 2) and type_num < TYPES and (self.extents[type_num] or self.has_rows(type_num)):
             return None  # one of many shapes that the table may give to NumPy
         if type_num < TYPES and na >= 2 and nb >= 2:
@@ -102,7 +102,7 @@ cdef class Choice(CompiledWay):
             if (not threads and self.classes(a, b) >> <int> class_of(is_stack(a) or is_stack(b), m, n, k) & 1
                     and (out is None or fits(out, type_num, max(na, nb)))):
                 return product_of_numpy(a, b, out)
-        return self.ours.plain(a, b, out, threads, of_c, accumulate)
+        return self.ours.plain(a, b, out, threads, of_c, accumulate, packed)
 
     cdef inline bint has_rows(self, int type_num) noexcept:
         cdef const unsigned int *own = self.numpys[type_num]

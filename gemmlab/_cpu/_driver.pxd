@@ -24,7 +24,7 @@ cdef object product_of_numpy(cnp.ndarray a, cnp.ndarray b, cnp.ndarray out)
 
 cdef class CompiledWay:
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads, int of_c,
-                           bint accumulate)
+                           bint accumulate, packed)
 
 
 cdef class Kernel(CompiledWay):

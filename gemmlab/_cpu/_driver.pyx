@@ -195,8 +195,8 @@ cdef class CompiledWay:
     """The compiled way of plain products, which `_front` calls."""
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads, int of_c,
-                           bint accumulate):
-        """A plain product, or None. `threads`: what is asked for, or 0; `of_c`: NumPy's number of the result's type."""
+                           bint accumulate, packed):
+        """A plain product, or None. `threads`: as asked, or 0; `of_c`: the result's type; `packed`: of B, or None."""
         raise NotImplementedError
 
 
@@ -291,12 +291,12 @@ cdef class Kernel(CompiledWay):
             ask_for_signals()
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads, int of_c,
-                           bint accumulate):
+                           bint accumulate, packed):
         """Plain are two row-major matrices of one dtype, agreeing shapes, and an `out` that fits and lies apart."""
         cdef int type_num = cnp.PyArray_TYPE(a)
         cdef Py_ssize_t m, n, k
         cdef cnp.npy_intp shape[2]
-        if ((threads or accumulate) and self.convention != RUNG) or not (  # a library is limited around the call
+        if packed is not None or (self.convention != RUNG and (threads or accumulate)) or not (  # limited elsewhere
                 cnp.PyArray_NDIM(a) == 2 and cnp.PyArray_NDIM(b) == 2 and cnp.PyArray_TYPE(b) == type_num == of_c
                 and (type_num == cnp.NPY_FLOAT or type_num == cnp.NPY_DOUBLE)):
             return None

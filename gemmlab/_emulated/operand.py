@@ -26,7 +26,7 @@ class NarrowOperand:
 
     def __init__(self, plain: NDArray[Any], scheme: Scheme, parts: Any, special: NDArray[np.bool_]) -> None:
         self.plain, self.scheme, self.parts, self.special = plain, scheme, parts, special
-        self.shape, self.dtype = plain.shape, plain.dtype
+        self.shape, self.dtype, self.placeholder = plain.shape, plain.dtype, plain
 
     @property
     def nbytes(self) -> int:

@@ -19,6 +19,7 @@ class PackedOperand:
     shape: tuple[int, int]
     dtype: np.dtype[Any]
     nbytes: int
+    placeholder: Matrix
 
 class PackedKernel(CompiledWay):
     def __init__(

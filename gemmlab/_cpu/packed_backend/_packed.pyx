@@ -7,9 +7,9 @@ calls them on NumPy arrays of any strides and dtype; their kernels are in the li
 
 cimport numpy as cnp
 
-from gemmlab._cpu._driver cimport CompiledWay, is_columns, is_rows
-from gemmlab._cpu.packed_backend.arrays cimport apart_in_memory, broadcast, dim, join_rows, step
-from gemmlab._cpu.packed_backend.dtypes cimport BFLOAT16, TYPES, place_of
+from gemmlab._cpu._driver cimport CompiledWay
+from gemmlab._cpu.packed_backend.arrays cimport apart_in_memory, broadcast, dim, join_rows, shares_nothing, step
+from gemmlab._cpu.packed_backend.dtypes cimport BFLOAT16, TYPES, Entry, place_of
 from gemmlab._cpu.packed_backend.loops cimport (
     DOT_KC, MAX_AXES, Batch, Buffer, Call, ClockedKernel, Extents, Kernel, Machine, Plan, Product, Recorder,
     RecordingKernel, clocked_kernel, drop_buffer, drop_buffers, even, even_in, extents_of, fits_in_memory,
@@ -23,14 +23,15 @@ from gemmlab._cpu.packed_backend.threads cimport (
 from gemmlab._cpu.packed_backend.words cimport in_words
 from gemmlab._cpu.threads._threads cimport threads_for
 
+import numpy
+
 from gemmlab._cpu.packed_backend.dtypes import OF_BFLOAT16, type_numbers
 from gemmlab._cpu.packed_backend.plan import STRATEGIES, Plan as PlanTuple
 
 cnp.import_array()
 assert OF_BFLOAT16 == BFLOAT16
 
-cdef enum:
-    SURELY_FITS_FLOP = 1 << 30  # no product of less overflows a count of bytes
+cdef double SURELY_FITS_FLOP = 1 << 30  # no product of less overflows a count of bytes
 
 # What one product of a batch costs at least, and what it costs to load a number of A or B, in floating-point operations
 # that a large product does in that time.
@@ -44,12 +45,6 @@ cpdef double work_of(double m, double n, double k) noexcept:
 
 ctypedef int (*Access)(void *, const void *, Py_ssize_t, int) noexcept nogil
 ctypedef void (*Called)(void *, Call, const Py_ssize_t *, const void *) noexcept nogil
-
-cdef struct Entry:
-    const Kernel *kernel
-    const Kernel *of_vectors  # for one row or column, or NULL: integers, whose sums are the same in any order
-    Py_ssize_t mc, kc, nc
-    double team_flop  # what a team costs: see _threads.pyx
 
 
 def kernels_of(size_t table):
@@ -118,11 +113,18 @@ cdef class PackedOperand:
     cdef readonly tuple shape
     cdef readonly object dtype
     cdef readonly Py_ssize_t nbytes
+    cdef readonly object placeholder  # an array of its shape and dtype, whose numbers are not read
     cdef Buffer *buffer
     cdef Py_ssize_t kc
 
     def __dealloc__(self):
         drop_buffer(self.buffer)
+
+    cdef void use(self, Product *x, const Entry *entry) noexcept:
+        """Let a product read these panels."""
+        x.packed, x.kc = self.buffer.memory, self.kc
+        if x.n > 1:  # the kernel that packed it
+            x.kernel, x.narrows = entry.kernel, entry.kernel.narrows
 
     def __array__(self, dtype=None, copy=None):
         what = "this is the panels of a matrix, not an array"
@@ -210,7 +212,7 @@ cdef class PackedKernel(CompiledWay):
         x.accumulate, x.of_transposes = False, x.a == x.b and x.rs_a == x.cs_b and x.cs_a == x.rs_b
 
     cdef cnp.ndarray plain(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads, int of_c,
-                           bint accumulate):
+                           bint accumulate, packed):
         """Vectors, matrices, or batches that broadcast, of one dtype and agreeing shapes, in any strides; None for all
         else (see `CompiledWay`)."""
         cdef int type_num = cnp.PyArray_TYPE(a)
@@ -234,10 +236,12 @@ cdef class PackedKernel(CompiledWay):
             out = cnp.PyArray_EMPTY(ndim, shape, of_c, 0)
         elif not (cnp.PyArray_NDIM(out) == ndim and cnp.PyArray_TYPE(out) == of_c
                   and cnp.PyArray_CompareLists(cnp.PyArray_DIMS(out), shape, ndim) and cnp.PyArray_ISBEHAVED(out)
-                  and (cnp.PyArray_IS_C_CONTIGUOUS(out) or ndim == 2 and (is_rows(out) or is_columns(out)))
+                  and (cnp.PyArray_IS_C_CONTIGUOUS(out) or shares_nothing(out))
                   and apart_in_memory(out, a) and apart_in_memory(out, b)):
             return None
         self.describe(&x, entry, a, b, out)
+        if packed is not None:
+            (<PackedOperand> packed).use(&x, entry)
         if accumulate and x.narrows:
             return None  # what `out` holds is widened first
         x.accumulate = accumulate
@@ -267,6 +271,7 @@ cdef class PackedKernel(CompiledWay):
         check_size(x)
         x.threads = team_threads(threads)
         packed.shape, packed.dtype, packed.kc = (b.shape[0], b.shape[1]), b.dtype, x.kc
+        packed.placeholder = numpy.broadcast_to(numpy.zeros((), b.dtype), packed.shape)
         packed.nbytes = pack_operand(x, NULL)
         packed.buffer = new_buffer(max(1, packed.nbytes), self.extents.huge_page)
         if packed.buffer == NULL:
@@ -353,9 +358,7 @@ cdef class PackedKernel(CompiledWay):
         x.mc, x.nc = mc or x.mc, nc or x.nc
         x.kc = even_in(x.k, whole_k, DOT_KC if is_dots(x[0]) else kc or entry.kc, x.kernel.group)
         if packed is not None:
-            x.packed, x.kc = packed.buffer.memory, packed.kc
-            if x.n > 1:  # the kernel that packed it
-                x.kernel, x.narrows = entry.kernel, entry.kernel.narrows
+            packed.use(x, entry)
         x.threads = team_threads(threads)
         return 0
 
@@ -365,12 +368,11 @@ cdef class PackedKernel(CompiledWay):
         cdef Plan plan
         cdef Listening here
         cdef double vectors
-        cdef int axis, threads
+        cdef int axis, threads = x.threads
         for axis in range(batch.axes):
             batch.c[axis] = cnp.PyArray_STRIDE(out, axis)
             x.of_transposes &= batch.a[axis] == batch.b[axis]
         join_rows(x, batch)
-        threads = x.threads
         vectors = vectors_of(x[0], products_in(batch[0]))
         x.threads = begin_product(threads, vectors)
         plan_of(x[0], products_in(batch[0]), plan)

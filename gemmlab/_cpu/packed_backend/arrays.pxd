@@ -38,6 +38,24 @@ cdef inline bint apart_in_memory(cnp.ndarray x, cnp.ndarray y) noexcept:
     return x_high <= y_low or y_high <= x_low
 
 
+cdef inline bint shares_nothing(cnp.ndarray x) noexcept:
+    """Whether the strides of an array show that no two of its numbers overlap: each is beyond all that smaller ones
+    reach. No extent is 0."""
+    cdef int axis, other, axes = cnp.PyArray_NDIM(x)
+    cdef Py_ssize_t reach, across
+    for axis in range(axes):
+        across = abs(cnp.PyArray_STRIDE(x, axis))
+        if cnp.PyArray_DIM(x, axis) == 1:
+            continue
+        reach = cnp.PyArray_ITEMSIZE(x)
+        for other in range(axes):
+            if other != axis and abs(cnp.PyArray_STRIDE(x, other)) <= across:
+                reach += (cnp.PyArray_DIM(x, other) - 1) * abs(cnp.PyArray_STRIDE(x, other))
+        if across < reach:
+            return False
+    return True
+
+
 cdef inline bint broadcast(cnp.ndarray a, cnp.ndarray b, int axes, cnp.npy_intp *shape, Batch *batch) noexcept:
     """The leading shape of a product and the steps of A and B in it; False where they do not agree, or are empty."""
     cdef int axis, to_a = axes + 2 - cnp.PyArray_NDIM(a), to_b = axes + 2 - cnp.PyArray_NDIM(b)

@@ -2,9 +2,17 @@
 
 cimport numpy as cnp
 
+from gemmlab._cpu.packed_backend.loops cimport Kernel
+
 cdef enum:
     TYPES = 25
     BFLOAT16 = 24  # the place after NumPy's types
+
+cdef struct Entry:
+    const Kernel *kernel
+    const Kernel *of_vectors  # for one row or column, or NULL: integers, whose sums are the same in any order
+    Py_ssize_t mc, kc, nc
+    double team_flop  # what a team costs: see _threads.pyx
 
 cdef extern from *:
     "static int number_of_bfloat16 = -1;"
