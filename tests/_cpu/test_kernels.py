@@ -50,6 +50,17 @@ def test_the_kernels_are_clean_under_the_sanitizers(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.exhaustive
+@pytest.mark.skipif(shutil.which("g++") is None or "v4" not in isa.available(), reason="no g++ or no AVX-512")
+def test_the_kernels_for_amx_are_right_on_tiles_in_plain_code(tests_object, tmp_path):
+    """On a processor without AMX too: see tile_unit.h, which also sees tiles that are used while not configured."""
+    tiles = "-include", ROOT / "tests" / "support" / "tile_unit.h", "-march=x86-64-v4", "-mprefer-vector-width=512"
+    kernels = compiled("g++", PACKED / "kernels.cpp", tmp_path, "-O2", *map(str, tiles))
+    program = linked("g++", [tests_object, kernels], tmp_path / "kernels_test", "-fopenmp")
+    done = subprocess.run([program, str(fresh_seed()), "60"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_missing_package_is_named(monkeypatch, capsys):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert main([]) == 2

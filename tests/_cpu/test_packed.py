@@ -345,7 +345,7 @@ def test_panels_take_a_few_mib_a_thread_whatever_the_problem(size, dtype):
 
 @pytest.mark.parametrize("dtypes", list(Packed().kernels), ids=" into ".join)
 def test_a_block_of_a_fits_the_cache_and_the_tiles(dtypes):
-    size, mc, kc = Packed().kernels[dtypes]
+    size, mc, kc, _ = Packed().kernels[dtypes]
     assert mc % 84 == 0 or mc % 32 == 0
     assert mc * kc * size <= 1 << 19
 
@@ -357,7 +357,7 @@ def test_a_product_is_made_with_the_blocks_of_its_dtypes(dtypes, monkeypatch, tm
     a = np.ones((2, 2), half(narrow) if "float16" in narrow else narrow)
     with gemmlab.trace() as calls:
         packed(a, a, **({"dtype": wide, "casting": "unsafe"} if wide != narrow else {}))
-    _, mc, kc = Packed().kernels[dtypes]
+    _, mc, kc, _ = Packed().kernels[dtypes]
     assert (calls[0].params["mc"], calls[0].params["kc"]) == (mc, kc)
 
 

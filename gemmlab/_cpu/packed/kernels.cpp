@@ -65,6 +65,7 @@ template <class Kind, class S> requires(Kind::GROUP > 1) constexpr void set_pack
 template <class Kind, class S, class C = typename Kind::Sum> constexpr Kernel kernel(Kernel x) {
     using T = typename Kind::Sum;
     x.lanes = LANES<T>, x.vectors = VECTORS<Kind>, x.group = Kind::GROUP, x.step = Kind::STEP, x.parts = Kind::PARTS;
+    x.cost = 1.0 / Kind::SPEED;
     x.stored = sizeof(S), x.sum = Kind::PARTS * sizeof(T), x.result = sizeof(C);
     x.as_stored = AS_STORED<Kind, S>, x.stored_lanes = LANES<T> / Kind::PARTS;
     x.narrows = Kind::PARTS == 1 && !__is_same(C, T);

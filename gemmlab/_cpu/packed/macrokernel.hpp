@@ -58,9 +58,13 @@ INLINE Count pieces_of(int threads, Count parts, double length) {
     return threads == 1 ? 1 : min(parts, max(4 * threads, (Count)min(length, 1e9)));
 }
 
-/* Vectors that are multiplied and added in a piece of a product, so that it is short for the product and for a thread. */
+/* The time of a product's arithmetic, in vectors that are multiplied and added; and that of a piece of it, which is short
+   for the product and for a thread. */
+INLINE double vectors_in(const Product &x) {
+    return x.kernel->cost * x.m * ceil_div_2(x.n, x.kernel->lanes) * x.k;
+}
 INLINE double piece_vectors(const Product &x) {
-    const double all = (double)x.m * ceil_div_2(x.n, x.kernel->lanes) * x.k, few = all / (PIECES_A_THREAD * x.threads);
+    const double few = vectors_in(x) / (PIECES_A_THREAD * x.threads);
     return few < LEAST_VECTORS ? LEAST_VECTORS : few > MOST_VECTORS ? MOST_VECTORS : few;
 }
 
@@ -118,7 +122,8 @@ INLINE bool packs_a(const Product &x) {
 /* Columns of a part of C: it is short. Where the part before does not leave all of its packed A, it pays to go further. */
 INLINE Count columns_of_part(const Product &x, const Blocks &blocks) {
     const Count nr = x.kernel->nr, least = blocks.packs_a && blocks.kept * x.kc < blocks.kr ? blocks.ns : nr;
-    return max(least, (Count)(piece_vectors(x) * x.kernel->lanes / ((double)blocks.mc * blocks.kr)) & -nr);
+    const double column = x.kernel->cost * blocks.mc * blocks.kr;
+    return max(least, (Count)(piece_vectors(x) * x.kernel->lanes / column) & -nr);
 }
 
 Blocks blocks_of(const Product &x) {
@@ -181,7 +186,6 @@ void multiply_block(const Kernel &kernel, const Block &x) {
     const Count row_of_a = x.packed ? bytes_of_a(kernel, x.depth) : x.rs_a;
     char of_b[MAX_VECTORS * MAX_VECTOR_BYTES];
     tile.of_b = of_b;
-    if (kernel.begin) kernel.begin();
     for (Count jr = 0; jr < x.columns; jr += kernel.nr, tile.b += kernel.nr * row_bytes) {
         tile.columns = min(kernel.nr, x.columns - jr);
         if (kernel.pair_products) kernel.pair_products(tile.b, kernel.nr, steps, of_b);
@@ -194,7 +198,6 @@ void multiply_block(const Kernel &kernel, const Block &x) {
             tiles[(tile.rows - 1) * kernel.vectors + ceil_div_2(tile.columns, kernel.lanes) - 1](tile);
         }
     }
-    if (kernel.end) kernel.end();
 }
 
 void pack_block_of_a(const Product &x, char *to, const char *a, Count rows, Count depth) {
@@ -295,6 +298,7 @@ void multiply_strip(const Product &x, const Blocks &blocks, const PartOfB &part,
 void multiply_part(const Product &x, const Blocks &blocks, const PartOfB &part, char *of_threads) {
     const Count nr = x.kernel->nr, panels = ceil_div_2(part.columns, nr), across = min(panels, ceil_div(part.columns, blocks.part));
     share_out(x.threads, ceil_div(x.m, blocks.mc) * across, [&](int member, Pieces &pieces) {
+        if (x.kernel->begin) x.kernel->begin();
         for (Count piece, packed = -1; (piece = pieces.take()) >= 0;) {
             const Count i = piece / across, at = piece % across, ic = i * blocks.mc;
             const Count rows = min(blocks.mc, x.m - ic), last = blocks.lower ? round_up_2(ic + rows - part.jc, nr) : part.columns;
@@ -304,6 +308,7 @@ void multiply_part(const Product &x, const Blocks &blocks, const PartOfB &part, 
                                                  .columns = min(blocks.ns, end - js), .pack = i != packed},
                                of_threads + member * blocks.of_thread);
         }
+        if (x.kernel->end) x.kernel->end();
     });
 }
 

@@ -6,7 +6,12 @@
 
    Of the registers, 4 hold sums, 2 A, 2 B: four products on four tiles read. Rows and columns that C does not have
    are computed from whatever is in their place, and left out when C is written. A sum is one chain in the order of p,
-   as in microkernel.hpp, and each product within it adds its pairs of bfloat16 as the processor does.
+   as in microkernel.hpp, and each product within it adds its pairs of bfloat16 as the processor does. Sums of integers,
+   which are the same in any order, go on with those that C holds.
+
+   Four reads are 64 bytes a cycle, more than L2 gives (48). Panels that L1 holds, of 320 numbers of bfloat16, would take
+   45 lines of L2 for each step in place of 68, by simulation; but C would be read and written for each 10 steps, which
+   costs as much (160 ns a tile, measured on a core without AMX). So blocks of k are long.
 
        tdpbf16ps     float32 += 2 products of bfloat16, for 16 groups of k      what is below 2^-126 counts as 0
        tdpbssd       int32   += 4 products of int8, for 16 groups of k
@@ -27,8 +32,9 @@ constexpr int TILE_ROWS = 16, TILE_BYTES = TILE_ROWS * 64, TILES_EDGE = 2 * TILE
         else if constexpr (SUM == 2) instruction(2, 5, 6);                \
         else instruction(3, 5, 7);                                        \
     }
+/* 16 rows in 16 cycles, in which a vector's multiply-add is done 32 times. */
 template <class T, int NUMBERS> struct Tiled : Real<T> {
-    static constexpr int GROUP = NUMBERS, STEP = 64;
+    static constexpr int GROUP = NUMBERS, STEP = 64, SPEED = NUMBERS / 2;
     static constexpr bool UNPACKED = false;
 };
 struct TiledBfloat16 : Tiled<float, 32> { MULTIPLY_TILES(_tile_dpbf16ps) };
@@ -51,13 +57,20 @@ void begin_tiles() {
 void end_tiles() { _tile_release(); }
 
 /* The panel of A has x.rows rows: its tiles of a step begin TILE_BYTES apart, its steps x.rows * STEP. */
-template <class Kind, bool TALL, bool WIDE> INLINE void multiply_tiles(const Tile &x, char *c, Count rs_c) {
+template <class Kind, bool TALL, bool WIDE> INLINE void multiply_tiles(const Tile &x, char *c, Count rs_c, bool resume) {
     const char *a = x.a, *b = x.b;
     const Count steps = x.depth, step_of_a = x.rows * Kind::STEP;
-    _tile_zero(0);
-    if (WIDE) _tile_zero(1);
-    if (TALL) _tile_zero(2);
-    if (TALL && WIDE) _tile_zero(3);
+    if (resume) {
+        _tile_loadd(0, c, rs_c);
+        if (WIDE) _tile_loadd(1, c + 64, rs_c);
+        if (TALL) _tile_loadd(2, c + TILE_ROWS * rs_c, rs_c);
+        if (TALL && WIDE) _tile_loadd(3, c + TILE_ROWS * rs_c + 64, rs_c);
+    } else {
+        _tile_zero(0);
+        if (WIDE) _tile_zero(1);
+        if (TALL) _tile_zero(2);
+        if (TALL && WIDE) _tile_zero(3);
+    }
     for (Count p = 0; p < steps; p++, a += step_of_a, b += TILES_EDGE * Kind::STEP) {
         _tile_loadd(4, a, Kind::STEP);
         _tile_loadd(6, b, TILES_EDGE * 4);
@@ -82,10 +95,19 @@ template <class Kind, bool TALL, bool WIDE> void tiles(const Tile &given) {
     const Tile x = given;
     using T = typename Kind::Sum;
     alignas(64) T sums[TILES_EDGE * TILES_EDGE];
-    if (x.rows == TILES_EDGE && x.columns == TILES_EDGE && x.cs_c == sizeof(T) && !x.add)
-        return multiply_tiles<Kind, TALL, WIDE>(x, x.c, x.rs_c);
-    multiply_tiles<Kind, TALL, WIDE>(x, (char *)sums, sizeof(T) * TILES_EDGE);
+    if (x.rows == TILES_EDGE && x.columns == TILES_EDGE && x.cs_c == sizeof(T) && (!x.add || (T)0.5f == 0))
+        return multiply_tiles<Kind, TALL, WIDE>(x, x.c, x.rs_c, x.add);
+    multiply_tiles<Kind, TALL, WIDE>(x, (char *)sums, sizeof(T) * TILES_EDGE, false);
     if (x.cs_c != sizeof(T)) return accumulate<Kind>(sums_of(x, sums, sizeof(T) * TILES_EDGE));
+    const bool is_wide = WIDE && x.columns == TILES_EDGE;
+    for (Count i = 0; is_wide && i < x.rows; i++)
+        UNROLL for (Count j = 0; j < TILES_EDGE; j += LANES<T>) {
+            char *at = x.c + i * x.rs_c + j * sizeof(T);
+            Vector<T> sum = load<T>(sums + i * TILES_EDGE + j);
+            if (x.add) sum = Kind::add(load<T>(at), sum);
+            store<T>(at, sum);
+        }
+    if (is_wide) return;
     for (Count j = 0; j < x.columns; j += LANES<T>) {
         const Part part = part_of_lanes<T>(x.columns - j);
         for (Count i = 0; i < x.rows; i++) {

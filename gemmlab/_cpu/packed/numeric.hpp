@@ -1,8 +1,9 @@
 /* The kinds of numbers that are multiplied, a struct each, and how numbers are stored.
 
    A kind has the type of its sums, the multiply-add, the numbers of k that one step takes (GROUP) and their bytes
-   (STEP), the numbers that make one sum (PARTS), whether multiply-add is one instruction (FUSED), and whether operands
-   are multiplied without packing too (UNPACKED).
+   (STEP), the numbers that make one sum (PARTS), whether multiply-add is one instruction (FUSED), whether operands
+   are multiplied without packing too (UNPACKED), and how many numbers of k an instruction multiplies in the time of a
+   vector's multiply-add (SPEED).
 
    bfloat16 and float16 are float32 in panels, and rounded to nearest even when they are stored. Where the processor has
    instructions for more than one number of k, the last kinds here use them:
@@ -20,7 +21,7 @@ namespace {
 
 template <class T> struct Real {
     using Sum = T;
-    static constexpr int PARTS = 1, GROUP = 1, STEP = sizeof(T);
+    static constexpr int PARTS = 1, GROUP = 1, STEP = sizeof(T), SPEED = 1;
     static constexpr bool FUSED = true, UNPACKED = true;
     template <class Y> static INLINE Vector<T> multiply_add(Vector<T> sum, Vector<T> x, Y y) { return sum + x * y; }
     static INLINE Vector<T> add(Vector<T> x, Vector<T> y) { return x + y; }
@@ -86,6 +87,9 @@ struct Boolean : Modular<uint16_t> {
 #if defined(__SSE4_1__)
 template <class T, int NUMBERS> struct Grouped : Real<T> {
     static constexpr int GROUP = NUMBERS, STEP = 4;
+#if defined(__AVX512VNNI__)
+    static constexpr int SPEED = GROUP;
+#endif
     static constexpr bool UNPACKED = false;
 };
 struct DotInt16 : Grouped<uint32_t, 2> {

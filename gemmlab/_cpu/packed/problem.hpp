@@ -89,13 +89,14 @@ struct Kernel {
     int group, step;           // numbers of k that one step multiplies, and their bytes in a panel
     int stored, sum, result;   // bytes of a number of A or B as stored, of a sum, of a number of C
     int parts;                 // numbers that make one sum: 2 if complex
+    double cost;               // of a number of k for a vector of sums, in vectors of one that are multiplied and added
     bool as_stored;            // panels of A hold its numbers as they are stored; those of B too, unless they have parts
     bool narrows;              // C is stored in another type than its sums
     bool whole_panels;         // panels of A have MR rows, but for the last
     int unpacked_vectors[UNPACKED_ROWS];      // of the widest tile of so many rows on operands that are not packed,
     int unpacked_rows[MAX_UNPACKED_VECTORS];  // and rows of the highest of so many vectors
     int wide_vectors;                         // of a strip of operands that are not packed, where rows and columns are many
-    void (*begin)(), (*end)(); // around a run of tiles, or NULL
+    void (*begin)(), (*end)(); // around a thread's share of tiles, or NULL
     const MicroKernel *packed;       // [rows - 1][vectors - 1]
     const MicroKernel *half_packed;  // the same, but A is as it is stored; or NULL
     const MicroKernel *unpacked;     // [rows - 1][vectors - 1][the last vector of B is whole]; or NULL

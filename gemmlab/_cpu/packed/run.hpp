@@ -178,7 +178,7 @@ void run_some(const Product &x, const Plan &plan, const Batch &batch, Count firs
 /* What they cost, in vectors that are multiplied and added: of complex numbers, each part of A by each part of B. */
 double vectors_of(const Product &x, Count products) {
     const int parts = x.kernel->parts;
-    return ((double)x.m * ceil_div_2(x.n, x.kernel->lanes) * x.k * parts * parts + OF_PRODUCT) * products;
+    return (vectors_in(x) * parts * parts + OF_PRODUCT) * products;
 }
 
 /* All products of a batch, which this is the plan of. */

@@ -57,7 +57,7 @@ Grid best_grid(const Product &x, Count slices, bool packed) {
         const Count rows = ceil_div(x.m, down), columns = round_up_2(ceil_div(x.n, most / down), step);
         const Count across = ceil_div(x.n, columns), parts = slices * ceil_div(x.m, rows) * across;
         const double vectors = ceil_div_2(columns, lanes);
-        const double part = depth * (rows * vectors + OF_NUMBER * (rows + columns)) + (x.threads > 1 ? OF_PART : OF_SQUARE)
+        const double part = depth * (rows * vectors * x.kernel->cost + OF_NUMBER * (rows + columns)) + (x.threads > 1 ? OF_PART : OF_SQUARE)
                           + (across > 1 ? OF_SHARED_ROW * rows : 0);
         const double cost = ceil_div(parts, x.threads) * part + sums;
         if (!best.cost || cost < best.cost) best = {rows, min(columns, x.n), cost};
@@ -72,7 +72,7 @@ Shares pieces_of_grid(const Product &x, Count slices, const Grid &grid) {
     part.threads = 1, part.m = grid.rows, part.n = grid.columns, part.k = slices > 1 ? x.kc : x.k;
     const bool packs = !is_in_place(part), gathers = gathers_b(x);
     const Count lanes = x.kernel->stored_lanes, step = packs || x.packed ? x.kernel->nr : lanes;
-    const Count pieces = max(1, (Count)(part.k * part.m * ceil_div_2(part.n, lanes) / piece_vectors(x)));
+    const Count pieces = max(1, (Count)(x.kernel->cost * part.k * part.m * ceil_div_2(part.n, lanes) / piece_vectors(x)));
     const Count below = packs || gathers ? 1 : min(pieces, part.m / ROWS_OF_PIECE);
     if (below > 1) return {slices, ceil_div(part.m, below), part.n, below};
     const bool streams = x.m <= STREAMING_ROWS && x.k > ROWS_OF_B && !gathers;
@@ -122,7 +122,7 @@ Shares best_squares(const Product &x, Count slices) {
             const Count rows = x.m - jc, columns = min(edge, rows), squares = ceil_div(rows, edge);
             vectors += rows * ceil_div_2(columns, x.kernel->lanes), numbers += rows + columns * squares, parts += squares;
         }
-        const double part = depth * (vectors + OF_SQUARES_NUMBER * numbers) / parts + besides;
+        const double part = depth * (vectors * x.kernel->cost + OF_SQUARES_NUMBER * numbers) / parts + besides;
         const double cost = ceil_div(slices * parts, x.threads) * part + (sums + OF_MIRRORED * x.m * x.m) / 2 / x.threads;
         if (!best.cost || cost < best.cost) best = {slices, edge, edge, 1, true, cost};
     }
@@ -133,11 +133,10 @@ Shares best_squares(const Product &x, Count slices) {
    place, or would be gathered. */
 INLINE bool takes_lower_half(const Product &x) {
     const bool pays = has_rows_of_b(x) ? x.n > FEW_ROWS && !is_short(x) : x.n > x.kernel->nr && x.k > SHORT_STRIDED_K;
-    const double vectors = (double)x.m * ceil_div_2(x.n, x.kernel->lanes) * x.k;
-    return pays && (x.threads == 1 || vectors > OF_LOWER_HALF * x.threads);
+    return pays && (x.threads == 1 || vectors_in(x) > OF_LOWER_HALF * x.threads);
 }
 INLINE Shares lower_half(const Product &x) {
-    const double vectors = (double)x.m * (x.n + x.kernel->nr + x.kernel->mr) / 2 / x.kernel->lanes;
+    const double vectors = (double)x.m * (x.n + x.kernel->nr + x.kernel->mr) / 2 / x.kernel->lanes * x.kernel->cost;
     const double cost = (x.k * (vectors + OF_SQUARES_NUMBER * 2 * x.m) + OF_MIRRORED * x.m * x.m / 2) / x.threads;
     return {1, 0, 0, 1, true, cost};
 }

@@ -48,11 +48,12 @@ ctypedef void (*Called)(void *, Call, const Py_ssize_t *, const void *) noexcept
 
 
 def kernels_of(size_t table):
-    """What a table multiplies: for each pair of dtypes of operands and results, bytes of a number in panels, mc, kc."""
+    """What a table multiplies: by dtypes of operands and results, bytes of a number in panels, mc, kc and cost."""
     cdef const Kernel *kernel = <const Kernel *> table
     found = {}
     while kernel.dtype != NULL:
-        found[kernel.dtype.decode(), kernel.out.decode()] = kernel.step // kernel.group, kernel.mc, kernel.kc
+        sizes = kernel.step // kernel.group, kernel.mc, kernel.kc, kernel.cost
+        found[kernel.dtype.decode(), kernel.out.decode()] = sizes
         kernel += 1
     return found
 
@@ -150,9 +151,9 @@ cdef class PackedKernel(CompiledWay):
     Parameters
     ----------
     tables : sequence of int
-        Their addresses; what a later one multiplies goes before an earlier one's.
+        Their addresses; a later one goes before an earlier one.
     blocks : mapping of (str, str) to (mc, kc, nc, team_flop)
-        For each pair of dtypes, of operands and of results, as in `kernels_of`.
+        For each pair of dtypes, as in `kernels_of`.
     readings : mapping of str to int
         What the machine says of itself, as in `machine.Readings`.
     """
@@ -221,7 +222,6 @@ cdef class PackedKernel(CompiledWay):
         cdef cnp.npy_intp shape[MAX_AXES]
         cdef Product x
         cdef Batch batch
-        cdef double flop
         if (entry == NULL or cnp.PyArray_TYPE(b) != type_num or na < 1 or nb < 1
                 or not cnp.PyArray_ISBEHAVED_RO(a) or not cnp.PyArray_ISBEHAVED_RO(b)
                 or dim(a, 1) != dim(b, 1 + (nb > 1)) or dim(a, 1) < 1 or not broadcast(a, b, axes, shape, &batch)):
@@ -245,7 +245,7 @@ cdef class PackedKernel(CompiledWay):
         if accumulate and x.narrows:
             return None  # what `out` holds is widened first
         x.accumulate = accumulate
-        flop = products_in(batch) * work_of(x.m, x.n, x.k)
+        cdef double flop = products_in(batch) * work_of(x.m, x.n, x.k)
         if flop > SURELY_FITS_FLOP:
             check_size(x)
         x.threads = team_threads(threads or threads_for(flop, entry.team_flop))

@@ -58,8 +58,8 @@ class Packed(FullBackend):
         return isa.tables("gemmlab._cpu.packed", "kernels")
 
     @cached_property
-    def kernels(self) -> dict[tuple[str, str], tuple[int, int, int]]:
-        """For each pair of dtypes, of operands and of sums: bytes of a number in panels, and the usual mc and kc."""
+    def kernels(self) -> dict[tuple[str, str], tuple[int, int, int, float]]:
+        """For each pair of dtypes, of operands and of sums: what `kernels_of` says."""
         return {names: sizes for table in self.tables for names, sizes in kernels_of(table).items()}
 
     def default_blocks(self, dtype: str, out: str) -> tuple[int, int, int]:
@@ -84,13 +84,13 @@ class Packed(FullBackend):
 
     def usual_blocks(self, dtype: str, out: str) -> tuple[int, int, int]:
         """`mc`, `kc` and `nc`."""
-        _, mc, kc = self.kernels[dtype, out]
+        _, mc, kc, _ = self.kernels[dtype, out]
         return mc, kc, NC
 
     def usual_team_flop(self, dtype: str, out: str) -> int:
-        """Numbers of half the size are multiplied twice as fast."""
-        size, _, _ = self.kernels[dtype, out]
-        return int(team_flop * 4 / size)
+        """Numbers of half the size are multiplied twice as fast, and more of them by special instructions."""
+        size, _, _, cost = self.kernels[dtype, out]
+        return int(team_flop * max(4 / size, 1 / cost))
 
     def probe(self) -> Availability:
         """Available wherever its C++ was compiled, which takes GCC's vector extensions."""

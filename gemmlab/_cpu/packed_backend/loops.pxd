@@ -17,6 +17,7 @@ cdef extern from "problem.hpp" nogil:
         const char *dtype
         const char *out
         int mc, kc, mr, nr, group, step, dot_rows
+        double cost
         bint narrows
     ctypedef struct Product:
         const Kernel *kernel
