@@ -52,7 +52,8 @@ template <class Kind, class S> requires(Kind::GROUP > 1 && !IsPaired<Kind>) cons
 }
 #elif defined(__AMX_TILE__)
 template <class Kind> requires(Kind::GROUP > 1) constexpr void set_tiles(Kernel &x) {
-    x.mr = x.nr = TILES_EDGE, x.packed = AMX_TILES<Kind>.at, x.whole_panels = true;
+    x.mr = x.nr = TILES_EDGE, x.whole_panels = x.stored_rows = true;
+    x.packed = AMX_TILES<Kind, true>.at, x.half_packed = AMX_TILES<Kind, false>.at;
     x.begin = begin_tiles, x.end = end_tiles;
 }
 template <class Kind, class S> requires(Kind::GROUP > 1) constexpr void set_packing(Kernel &x) {
@@ -67,7 +68,7 @@ template <class Kind, class S, class C = typename Kind::Sum> constexpr Kernel ke
     x.lanes = LANES<T>, x.vectors = VECTORS<Kind>, x.group = Kind::GROUP, x.step = Kind::STEP, x.parts = Kind::PARTS;
     x.cost = 1.0 / Kind::SPEED;
     x.stored = sizeof(S), x.sum = Kind::PARTS * sizeof(T), x.result = sizeof(C);
-    x.as_stored = AS_STORED<Kind, S>, x.stored_lanes = LANES<T> / Kind::PARTS;
+    x.as_stored = x.stored_rows = AS_STORED<Kind, S>, x.stored_lanes = LANES<T> / Kind::PARTS;
     x.narrows = Kind::PARTS == 1 && !__is_same(C, T);
     set_tiles<Kind>(x);
     set_packing<Kind, S>(x);

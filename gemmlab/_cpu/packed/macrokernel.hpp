@@ -14,8 +14,8 @@
    k where memory allows, else some kc. Packed A is kept for the next strip where it fits. Sums that C does not store,
    or whose rows would evict each other from the caches, are kept in a separate accumulator until they are whole.
 
-   A is packed where its rows are not adjacent numbers, or where those of a tile share sets of L1 (see `packs_a`). Else it
-   is read as it is stored: packing would cost more than it gains.
+   A is packed where its rows are not adjacent numbers, or where those of a tile share sets of L1 (see `packs_a`), and
+   where panels hold other numbers than it. Else it is read as it is stored: packing would cost more than it gains.
 
    C takes the sum over each kc of k in order, after what it held if the product accumulates, so no bit depends on
    threads, on any other block, or on the rows that A has. For several threads each block of rows is cut into short parts
@@ -33,6 +33,7 @@ constexpr Count PIECES_A_THREAD = 16;        // are enough for all threads to en
 constexpr double PIECE_BYTES = 512 << 10;    // or bytes that are copied, or read once
 constexpr int FEW_THREADS = 4;
 constexpr Count ROWS_OF_B = 16;              // that are read at the same time: more streams no processor reads ahead of
+constexpr double AS_FAST_AS_L3 = 0.125;      // the cost of a kernel's number
 constexpr Count MANY_BLOCKS = 6;             // a thread: as many are as good as equal shares
 constexpr Count MIN_ROWS = 32;               // of a block of A, and two tiles at least
 constexpr Count MIN_COLUMNS = 1024;          // of a block of B, where k is so long that its memory would hold fewer
@@ -95,8 +96,18 @@ INLINE Count rows_of_b_at_a_time(const Product &x) {
     return across < along ? min(x.kc, ROWS_OF_B * x.kernel->group) : x.kc;
 }
 
+/* Into how many blocks of rows the threads share C, so that a thread's part of A and of B are together least. */
+INLINE Count rows_of_threads(const Product &x) {
+    Count best = 1;
+    const auto read = [&](Count rows) { return (double)x.m / rows + (double)x.n * rows / x.threads; };
+    for (Count rows = 2; rows <= x.threads; rows++)
+        if (x.threads % rows == 0 && read(rows) < read(best)) best = rows;
+    return best;
+}
+
 /* Rows of a block of A: few enough for kc of them to stay in L2, and the `k` that is packed at once near it; and where
-   blocks are few, equal shares for the threads, some for each where there are rows enough. */
+   blocks are few, equal shares for the threads, some for each where there are rows enough. Where a kernel multiplies as
+   fast as L3 gives B (AMX), the threads share its columns too. */
 Count block_rows(const Product &x, Count k) {
     const Count mr = x.kernel->mr;
     const Count row = bytes_of(*x.kernel, min(k, x.kc)), block = block_of_a_bytes(*x.extents, x.kernel->nr * row);
@@ -104,7 +115,8 @@ Count block_rows(const Product &x, Count k) {
     Count blocks = ceil_div(x.m, min(x.mc, in_l2));
     if (x.threads > 1 && blocks < MANY_BLOCKS * x.threads) {
         const Count fit = max(1, x.m / max(MIN_ROWS, 2 * mr)), some = blocks_a_thread(x.threads) * x.threads;
-        const Count shares = max(round_up(blocks, x.threads), some <= fit ? some : 1);
+        const Count own = max(round_up(blocks, x.threads), some <= fit ? some : 1);
+        const Count shares = x.kernel->cost < AS_FAST_AS_L3 ? max(blocks, rows_of_threads(x)) : own;
         blocks = shares <= fit ? shares : max(blocks, fit);
     }
     const Count rows = ceil_div(x.m, blocks);
@@ -115,7 +127,7 @@ Count block_rows(const Product &x, Count k) {
    again as these hold or are read for many columns. */
 INLINE bool packs_a(const Product &x) {
     const Kernel &kernel = *x.kernel;
-    if (!kernel.half_packed || !kernel.as_stored || x.cs_a != kernel.sum) return true;
+    if (!kernel.half_packed || !kernel.stored_rows || x.cs_a != kernel.stored) return true;
     return x.rs_a % (x.extents->conflict / 2) == 0 && (x.n > MANY_COLUMNS || 2 * kernel.mr > 3 * x.extents->ways);
 }
 
@@ -181,7 +193,7 @@ void multiply_block(const Kernel &kernel, const Block &x) {
     const Panels panels = panels_of_a(kernel, x.rows);
     const Count steps = ceil_div_2(x.depth, kernel.group), row_bytes = steps * kernel.step;
     Tile tile = {.kernel = &kernel, .depth = steps, .rs_a = x.rs_a, .cs_a = x.cs_a, .b = x.b, .rs_c = x.rs_c,
-                 .cs_c = x.cs_c, .add = x.add};
+                 .cs_c = x.cs_c, .add = x.add, .numbers = x.depth};
     const MicroKernel *const tiles = x.packed ? kernel.packed : kernel.half_packed;
     const Count row_of_a = x.packed ? bytes_of_a(kernel, x.depth) : x.rs_a;
     char of_b[MAX_VECTORS * MAX_VECTOR_BYTES];

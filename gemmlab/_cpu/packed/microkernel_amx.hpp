@@ -56,10 +56,21 @@ void begin_tiles() {
 }
 void end_tiles() { _tile_release(); }
 
-/* The panel of A has x.rows rows: its tiles of a step begin TILE_BYTES apart, its steps x.rows * STEP. */
-template <class Kind, bool TALL, bool WIDE> INLINE void multiply_tiles(const Tile &x, char *c, Count rs_c, bool resume) {
+/* What a step takes of rows that are stored, where whole tiles would reach beyond them. */
+template <class Kind> void copy_step(char *to, const Tile &x, const char *a, Count p) {
+    const Part part = part_of(min(Kind::GROUP, x.numbers - p * Kind::GROUP) * (Kind::STEP / Kind::GROUP));
+    for (Count i = 0; i < x.rows; i++) *(Bytes *)(to + i * Kind::STEP) = load_bytes(a + i * x.rs_a, part);
+    asm volatile("" : : : "memory");  // the instruction that reads it does not say so to the compiler
+}
+
+/* The panel of A has x.rows rows: its tiles of a step begin TILE_BYTES apart, its steps x.rows * STEP. If A is not packed,
+   a step is STEP bytes of each row. */
+template <class Kind, bool TALL, bool WIDE, bool PACKED>
+INLINE void multiply_tiles(const Tile &x, char *c, Count rs_c, bool resume) {
     const char *a = x.a, *b = x.b;
-    const Count steps = x.depth, step_of_a = x.rows * Kind::STEP;
+    const Count steps = x.depth, step_of_a = PACKED ? x.rows * Kind::STEP : Kind::STEP, rs_a = PACKED ? Kind::STEP : x.rs_a;
+    const Count whole_steps = x.rows % TILE_ROWS ? 0 : x.numbers / Kind::GROUP;
+    alignas(64) char copied[PACKED ? 64 : 2 * TILE_BYTES];
     if (resume) {
         _tile_loadd(0, c, rs_c);
         if (WIDE) _tile_loadd(1, c + 64, rs_c);
@@ -72,7 +83,10 @@ template <class Kind, bool TALL, bool WIDE> INLINE void multiply_tiles(const Til
         if (TALL && WIDE) _tile_zero(3);
     }
     for (Count p = 0; p < steps; p++, a += step_of_a, b += TILES_EDGE * Kind::STEP) {
-        _tile_loadd(4, a, Kind::STEP);
+        const char *rows = a;
+        Count row_bytes = rs_a;
+        if (!PACKED && p >= whole_steps) copy_step<Kind>(copied, x, a, p), rows = copied, row_bytes = Kind::STEP;
+        _tile_loadd(4, rows, row_bytes);
         _tile_loadd(6, b, TILES_EDGE * 4);
         Kind::template multiply_tiles<0>();
         if (WIDE) {
@@ -80,7 +94,7 @@ template <class Kind, bool TALL, bool WIDE> INLINE void multiply_tiles(const Til
             Kind::template multiply_tiles<1>();
         }
         if (TALL) {
-            _tile_loadd(5, a + TILE_BYTES, Kind::STEP);
+            _tile_loadd(5, rows + TILE_ROWS * row_bytes, row_bytes);
             Kind::template multiply_tiles<2>();
             if (WIDE) Kind::template multiply_tiles<3>();
         }
@@ -91,13 +105,13 @@ template <class Kind, bool TALL, bool WIDE> INLINE void multiply_tiles(const Til
     if (TALL && WIDE) _tile_stored(3, c + TILE_ROWS * rs_c + 64, rs_c);
 }
 
-template <class Kind, bool TALL, bool WIDE> void tiles(const Tile &given) {
+template <class Kind, bool TALL, bool WIDE, bool PACKED> void tiles(const Tile &given) {
     const Tile x = given;
     using T = typename Kind::Sum;
     alignas(64) T sums[TILES_EDGE * TILES_EDGE];
     if (x.rows == TILES_EDGE && x.columns == TILES_EDGE && x.cs_c == sizeof(T) && (!x.add || (T)0.5f == 0))
-        return multiply_tiles<Kind, TALL, WIDE>(x, x.c, x.rs_c, x.add);
-    multiply_tiles<Kind, TALL, WIDE>(x, (char *)sums, sizeof(T) * TILES_EDGE, false);
+        return multiply_tiles<Kind, TALL, WIDE, PACKED>(x, x.c, x.rs_c, x.add);
+    multiply_tiles<Kind, TALL, WIDE, PACKED>(x, (char *)sums, sizeof(T) * TILES_EDGE, false);
     if (x.cs_c != sizeof(T)) return accumulate<Kind>(sums_of(x, sums, sizeof(T) * TILES_EDGE));
     const bool is_wide = WIDE && x.columns == TILES_EDGE;
     for (Count i = 0; is_wide && i < x.rows; i++)
@@ -119,10 +133,11 @@ template <class Kind, bool TALL, bool WIDE> void tiles(const Tile &given) {
     }
 }
 
-template <class Kind, int... I> constexpr MicroKernels<sizeof...(I)> amx_tiles(std::integer_sequence<int, I...>) {
-    return {{tiles<Kind, (I / VECTORS<Kind> >= TILE_ROWS), I % VECTORS<Kind>>...}};
+template <class Kind, bool PACKED, int... I>
+constexpr MicroKernels<sizeof...(I)> amx_tiles(std::integer_sequence<int, I...>) {
+    return {{tiles<Kind, (I / VECTORS<Kind> >= TILE_ROWS), I % VECTORS<Kind>, PACKED>...}};
 }
-template <class Kind> constexpr auto AMX_TILES =
-    amx_tiles<Kind>(std::make_integer_sequence<int, TILES_EDGE * VECTORS<Kind>>());
+template <class Kind, bool PACKED> constexpr auto AMX_TILES =
+    amx_tiles<Kind, PACKED>(std::make_integer_sequence<int, TILES_EDGE * VECTORS<Kind>>());
 
 }  // namespace

@@ -35,8 +35,8 @@ using Count = ptrdiff_t;  // extents, and distances in bytes
 struct Kernel;
 struct Extents;
 
-/* The operands of a micro-kernel. `depth` counts steps: groups of k, see `Kernel`. The strides of A and B count where
-   they are not packed; so do `products`, each a step further in A, B and C. */
+/* The operands of a micro-kernel. `depth` counts steps: groups of k, see `Kernel`; `numbers` those of k in them. The
+   strides of A and B count where they are not packed; so do `products`, each a step further in A, B and C. */
 struct Tile {
     const Kernel *kernel;
     Count rows, columns, depth;
@@ -46,7 +46,7 @@ struct Tile {
     bool add;     // to what C holds
     bool resume;  // go on with the sums that C holds
     const char *of_b;  // see `pair_products` of a kernel
-    Count products, a_step, b_step, c_step;
+    Count products, a_step, b_step, c_step, numbers;
 };
 
 /* A piece of A or B to be packed. `across` is the stride from a row of A, or a column of B, to the next; `along` is
@@ -91,6 +91,7 @@ struct Kernel {
     int parts;                 // numbers that make one sum: 2 if complex
     double cost;               // of a number of k for a vector of sums, in vectors of one that are multiplied and added
     bool as_stored;            // panels of A hold its numbers as they are stored; those of B too, unless they have parts
+    bool stored_rows;          // tiles may read rows of A as they are stored
     bool narrows;              // C is stored in another type than its sums
     bool whole_panels;         // panels of A have MR rows, but for the last
     int unpacked_vectors[UNPACKED_ROWS];      // of the widest tile of so many rows on operands that are not packed,

@@ -70,9 +70,10 @@ struct Recording {
         for (Count i = 0; i < count; i++) access(address + i * stride, size, written);
     }
 
-    /* What a step of k multiplies of A as it is stored: number by number, each from its row. */
+    /* What a step of k multiplies of A as it is stored: some numbers of each row. */
     void numbers_of_a(const Tile &x, Count p) const {
-        for (Count i = 0; i < x.rows; i++) read(x.a + i * x.rs_a + p * x.cs_a, kernel.sum);
+        const Count first = p * kernel.group, count = kernel.group == 1 ? 1 : min(kernel.group, x.numbers - first);
+        for (Count i = 0; i < x.rows; i++) read(x.a + i * x.rs_a + first * x.cs_a, count * kernel.stored);
     }
 
     /* A tile of C: all its rows are read, if they are added to, and then all are written. */
