@@ -1,8 +1,9 @@
 # cython: language_level=3, freethreading_compatible=True
 """`matmul`: the compiled way for plain products.
 
-A product of two arrays of one dtype and simple strides needs no `Problem`: it is recognised here and passed to the
-compiled kernel. Everything else, including every error, is left to `general_matmul` in `_api.products`.
+A product of NumPy's arrays or lists needs no `Problem`, with `out`, `dtype`, `threads` and `accumulate` or without:
+it is recognised here and passed to the compiled kernel. Everything else, including every error, is left to
+`general_matmul` in `_api.products`.
 """
 
 cimport numpy as cnp

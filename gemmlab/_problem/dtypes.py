@@ -58,7 +58,7 @@ def resolved_dtypes(
 
 def _is_bfloat16(dtype: DType) -> bool:
     """Whether this is the dtype of ml_dtypes, for which NumPy's matmul has no loop."""
-    return dtype.name == "bfloat16" and dtype.kind == "V"
+    return dtype.kind == "V" and dtype.name == "bfloat16"
 
 
 def sums_of(dtype: DType) -> DType:

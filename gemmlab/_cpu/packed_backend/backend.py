@@ -62,6 +62,11 @@ class Packed(FullBackend):
         """For each pair of dtypes, of operands and of sums: what `kernels_of` says."""
         return {names: sizes for table in self.tables for names, sizes in kernels_of(table).items()}
 
+    @cached_property
+    def _results(self) -> frozenset[str]:
+        """The dtypes of products."""
+        return frozenset(out for _, out in self.kernels)
+
     def default_blocks(self, dtype: str, out: str) -> tuple[int, int, int]:
         """`mc`, `kc` and `nc` of this machine's profile, else the usual ones."""
         tuned = self._tuned(dtype, out)
@@ -102,7 +107,7 @@ class Packed(FullBackend):
         return Availability(True, device=machine.cpu_name())
 
     def supports(self, problem: Problem) -> bool | str:
-        if _signed(problem.dtype) in (out for _, out in self.kernels):
+        if _signed(problem.dtype) in self._results:
             return True
         return f"{self.name} multiplies numbers of up to 16 bytes, not {problem.dtype}: use backend='auto'"
 
