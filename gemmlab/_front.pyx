@@ -178,7 +178,7 @@ def loop_dtype_of(of_a, of_b, dtype):
         return None
     try:
         found = numpy.promote_types(of_a, of_b) if dtype is None else numpy.dtype(dtype)
-        if (found.kind not in "?biufc" and found != of_a) or not found.isnative:
+        if (found.kind not in "?biufc" and (dtype is not None or found != of_a)) or not found.isnative:
             return None
         for casting in "safe", "same_kind":
             if numpy.can_cast(of_a, found, casting) and numpy.can_cast(of_b, found, casting):
