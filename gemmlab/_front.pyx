@@ -140,10 +140,10 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
     """
     if type(out) is tuple and len(out) == 1 and type(out[0]) is cnp.ndarray:  # as a ufunc's own protocol hands it on
         out = out[0]
-    if ((type(a) is cnp.ndarray or type(a) is list) and (type(b) is cnp.ndarray or type(b) is list)
-            and (out is None or type(out) is cnp.ndarray)
-            and axes is None and (accumulate is False or accumulate is True and out is not None)
-            and not params and casting == "same_kind"):
+    cdef bint is_usual = (
+        (type(out) is cnp.ndarray and (accumulate is False or accumulate is True) or out is None and accumulate is False)
+        and axes is None and not params and casting == "same_kind")
+    if is_usual and (type(a) is cnp.ndarray or type(a) is list) and (type(b) is cnp.ndarray or type(b) is list):
         result = None
         if dtype is None and type(a) is cnp.ndarray and type(b) is cnp.ndarray:
             result = plain(a, b, out, backend, threads, cnp.PyArray_TYPE(a), accumulate, None)
@@ -151,9 +151,8 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
             result = converted(a, b, out, dtype, backend, threads)
         if result is not None:
             return result if out is not None else scalar_or_array(result)
-    elif (type(b) is packed_class and type(a) is cnp.ndarray and (out is None or type(out) is cnp.ndarray)
-            and dtype is None and axes is None and accumulate is False and not params and casting == "same_kind"):
-        result = plain(a, b.placeholder, out, backend, threads, cnp.PyArray_TYPE(a), False, b)
+    elif is_usual and type(b) is packed_class and type(a) is cnp.ndarray and dtype is None:
+        result = plain(a, b.placeholder, out, backend, threads, cnp.PyArray_TYPE(a), accumulate, b)
         if result is not None:
             return result
     elif (type(a) in device_plans and type(b) is type(a) and (out is None or type(out) is type(a))

@@ -222,6 +222,9 @@ def test_a_packed_operand(dtype, compiled_way):
         out = np.zeros_like(expected)
         assert gemmlab.matmul(a, packed, out=out) is out
         assert np.array_equal(out, expected)
+        if dtype not in ("int8", "bfloat16"):
+            gemmlab.matmul(a, packed, out=out, accumulate=True)
+            assert np.array_equal(out, expected + expected)
     one = numbers(30, 1, dtype=dtype)
     assert np.array_equal(gemmlab.matmul(numbers(4, 30, dtype=dtype) * 0, gemmlab.pack(one)), np.zeros((4, 1)))
     _front.set_general(general_matmul)
