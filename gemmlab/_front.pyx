@@ -140,9 +140,9 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
     """
     if type(out) is tuple and len(out) == 1 and type(out[0]) is cnp.ndarray:  # as a ufunc's own protocol hands it on
         out = out[0]
-    cdef bint is_usual = (
-        (type(out) is cnp.ndarray and (accumulate is False or accumulate is True) or out is None and accumulate is False)
-        and axes is None and not params and casting == "same_kind")
+    cdef bint adds_or_not = accumulate is False or accumulate is True and out is not None
+    cdef bint is_usual = (adds_or_not and (out is None or type(out) is cnp.ndarray)
+                          and axes is None and not params and casting == "same_kind")
     if is_usual and (type(a) is cnp.ndarray or type(a) is list) and (type(b) is cnp.ndarray or type(b) is list):
         result = None
         if dtype is None and type(a) is cnp.ndarray and type(b) is cnp.ndarray:
@@ -283,16 +283,19 @@ def product_of_ours(a, b):
 cdef object ufunc_of_ours(ufunc, tuple inputs):
     """A ufunc of arrays of our class, plain arrays and numbers, a product by gemmlab; None where somebody has to be
     asked."""
-    cdef list given = []
     if ufunc is numpy_matmul:
         return product_of_ours(inputs[0], inputs[1])
-    if ufunc in products:
-        return None
     for x in inputs:
         if not is_ours_or_plain(x) and type(x) not in of_numpy:
             return None
-        given.append(as_plain(x))
-    result = ufunc(*given)
+    if len(inputs) == 1:
+        result = ufunc(as_plain(inputs[0]))
+    elif ufunc in products:
+        return None
+    elif len(inputs) == 2:
+        result = ufunc(as_plain(inputs[0]), as_plain(inputs[1]))
+    else:
+        result = ufunc(*[as_plain(x) for x in inputs])
     if type(result) is tuple:
         return tuple([of_our_class(x) for x in result])
     return of_our_class(result)
