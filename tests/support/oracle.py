@@ -192,6 +192,11 @@ DIFFERENCES = (
         lambda call, loop: "dask" in _kinds(call) and max(len(array.shape) for array in call.arrays.values()) > 32,
     ),
     Difference(
+        "sums of blocks of k are rounded to the dtype of the result, which for float16 is more than the error of one product.",
+        "values",
+        lambda call, loop: "dask" in _kinds(call) and call.way in ("numpy", "operator") and loop in (np.float16, BFLOAT16),
+    ),
+    Difference(
         "Arrays that come through DLPack are multiplied with arrays of the same library only",
         "UnsupportedProblem",
         lambda call, loop: "dlpack" in _kinds(call) and len(_kinds(call)) > 1,
@@ -371,6 +376,8 @@ def _check_values(call: Call, loop: np.dtype[Any], ours: Any, theirs: Any) -> No
     is_exact = loop.kind in "biuO" or all(x.values == "small" for x in (call.a, call.b))
     if loop != BFLOAT16 and not call.accumulates and (is_exact or real_of(loop).itemsize > 8):
         assert np.all(_same(c, numpys_c)), "other values than NumPy's"
+        return
+    if differs("values", call, loop):
         return
     given, (c, numpys_c) = _as_matrices(call, loop, c.astype(loop) if c.dtype == object else c, numpys_c)
     if loop.kind in "biu":
