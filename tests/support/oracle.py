@@ -192,9 +192,11 @@ DIFFERENCES = (
         lambda call, loop: "dask" in _kinds(call) and max(len(array.shape) for array in call.arrays.values()) > 32,
     ),
     Difference(
-        "sums of blocks of k are rounded to the dtype of the result, which for float16 is more than the error of one product.",
+        "sums of blocks of k are rounded to the dtype of the result, which for float16 is more than the error of one",
         "values",
-        lambda call, loop: "dask" in _kinds(call) and call.way in ("numpy", "operator") and loop in (np.float16, BFLOAT16),
+        lambda call, loop: (
+            "dask" in _kinds(call) and call.way in ("numpy", "operator") and loop in (np.float16, BFLOAT16)
+        ),
     ),
     Difference(
         "Arrays that come through DLPack are multiplied with arrays of the same library only",
