@@ -52,7 +52,7 @@ template <class Kind, class S> requires(Kind::GROUP > 1 && !IsPaired<Kind>) cons
 }
 #elif defined(__AMX_TILE__)
 template <class Kind> requires(Kind::GROUP > 1) constexpr void set_tiles(Kernel &x) {
-    x.mr = x.nr = TILES_EDGE, x.whole_panels = x.stored_rows = true;
+    x.mr = x.nr = TILES_EDGE, x.whole_panels = x.stored_rows = x.tiles_narrow = true;
     x.packed = AMX_TILES<Kind, true>.at, x.half_packed = AMX_TILES<Kind, false>.at;
     x.begin = begin_tiles, x.end = end_tiles;
 }

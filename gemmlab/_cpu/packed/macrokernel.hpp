@@ -155,7 +155,8 @@ Blocks blocks_of(const Product &x) {
     if (blocks.kept * blocks.of_a > x.extents->a_of_a_thread) blocks.kept = 1;
     blocks.ns = round_up_2(blocks.nc, nr);
     if (blocks.kr > x.kc || x.narrows) blocks.ns = min(blocks.ns, round_up_2(STRIP_COLUMNS, nr));
-    blocks.separate = x.narrows || (blocks.kr == x.k && x.k > x.kc && x.rs_c % x.extents->conflict == 0);
+    const bool tiles_narrow = kernel.tiles_narrow && x.k <= x.kc && !x.accumulate;
+    blocks.separate = (x.narrows && !tiles_narrow) || (blocks.kr == x.k && x.k > x.kc && x.rs_c % x.extents->conflict == 0);
     blocks.of_thread = whole_lines(blocks.packs_a * blocks.kept * blocks.of_a
                                    + blocks.separate * blocks.mc * blocks.ns * kernel.sum);
     if (x.threads > 1) blocks.part = columns_of_part(x, blocks);
@@ -184,7 +185,7 @@ struct Block {
     const char *a; Count rs_a, cs_a;  // where it is not packed
     const char *b;
     char *c; Count rs_c, cs_c;
-    bool add, packed;
+    bool add, packed, narrows;
     Count diagonal;  // the column where the first row meets the diagonal: tiles above it are left out
 };
 
@@ -193,7 +194,7 @@ void multiply_block(const Kernel &kernel, const Block &x) {
     const Panels panels = panels_of_a(kernel, x.rows);
     const Count steps = ceil_div_2(x.depth, kernel.group), row_bytes = steps * kernel.step;
     Tile tile = {.kernel = &kernel, .depth = steps, .rs_a = x.rs_a, .cs_a = x.cs_a, .b = x.b, .rs_c = x.rs_c,
-                 .cs_c = x.cs_c, .add = x.add, .numbers = x.depth};
+                 .cs_c = x.cs_c, .add = x.add, .narrows = x.narrows, .numbers = x.depth};
     const MicroKernel *const tiles = x.packed ? kernel.packed : kernel.half_packed;
     const Count row_of_a = x.packed ? bytes_of_a(kernel, x.depth) : x.rs_a;
     char of_b[MAX_VECTORS * MAX_VECTOR_BYTES];
@@ -299,7 +300,7 @@ void multiply_strip(const Product &x, const Blocks &blocks, const PartOfB &part,
         Block block = {.rows = strip.rows, .columns = strip.columns, .depth = depth,
                        .a = blocks.packs_a ? packed_a : a, .rs_a = x.rs_a, .cs_a = x.cs_a, .b = panels,
                        .c = whole.c, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = x.accumulate || part.pr + pc > 0,
-                       .packed = blocks.packs_a, .diagonal = blocks.lower ? strip.ic - part.jc - strip.js : x.n};
+                       .packed = blocks.packs_a, .narrows = x.narrows && !blocks.separate, .diagonal = blocks.lower ? strip.ic - part.jc - strip.js : x.n};
         if (blocks.separate) block.c = sums, block.rs_c = whole.rs_from, block.cs_c = kernel.sum;
         multiply_block(kernel, block);
     }

@@ -109,10 +109,13 @@ template <class Kind, bool TALL, bool WIDE, bool PACKED> void tiles(const Tile &
     const Tile x = given;
     using T = typename Kind::Sum;
     alignas(64) T sums[TILES_EDGE * TILES_EDGE];
-    if (x.rows == TILES_EDGE && x.columns == TILES_EDGE && x.cs_c == sizeof(T) && (!x.add || (T)0.5f == 0))
+    const bool is_whole = x.rows == TILES_EDGE && x.columns == TILES_EDGE && x.cs_c == sizeof(T) && !x.narrows;
+    if (is_whole && (!x.add || (T)0.5f == 0))
         return multiply_tiles<Kind, TALL, WIDE, PACKED>(x, x.c, x.rs_c, x.add);
     multiply_tiles<Kind, TALL, WIDE, PACKED>(x, (char *)sums, sizeof(T) * TILES_EDGE, false);
-    if (x.cs_c != sizeof(T)) return accumulate<Kind>(sums_of(x, sums, sizeof(T) * TILES_EDGE));
+    const Sums to_c = sums_of(x, sums, sizeof(T) * TILES_EDGE);
+    if (x.narrows) return x.kernel->unpack(to_c);
+    if (x.cs_c != sizeof(T)) return accumulate<Kind>(to_c);
     const bool is_wide = WIDE && x.columns == TILES_EDGE;
     for (Count i = 0; is_wide && i < x.rows; i++)
         UNROLL for (Count j = 0; j < TILES_EDGE; j += LANES<T>) {

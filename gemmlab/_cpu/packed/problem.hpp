@@ -45,6 +45,7 @@ struct Tile {
     char *c; Count rs_c, cs_c;
     bool add;     // to what C holds
     bool resume;  // go on with the sums that C holds
+    bool narrows; // the sums are whole, and go to C as it is stored
     const char *of_b;  // see `pair_products` of a kernel
     Count products, a_step, b_step, c_step, numbers;
 };
@@ -93,6 +94,7 @@ struct Kernel {
     bool as_stored;            // panels of A hold its numbers as they are stored; those of B too, unless they have parts
     bool stored_rows;          // tiles may read rows of A as they are stored
     bool narrows;              // C is stored in another type than its sums
+    bool tiles_narrow;         // tiles may put whole sums to C as it is stored
     bool whole_panels;         // panels of A have MR rows, but for the last
     int unpacked_vectors[UNPACKED_ROWS];      // of the widest tile of so many rows on operands that are not packed,
     int unpacked_rows[MAX_UNPACKED_VECTORS];  // and rows of the highest of so many vectors

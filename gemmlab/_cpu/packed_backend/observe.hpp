@@ -81,7 +81,8 @@ struct Recording {
         for (int written = !x.add; written < 2; written++) sums(x, written);
     }
     void sums(const Tile &x, int written) const {
-        for (Count i = 0; i < x.rows; i++) row(x.c + i * x.rs_c, x.cs_c, x.columns, kernel.sum, written);
+        const Count size = x.narrows ? kernel.result : kernel.sum;
+        for (Count i = 0; i < x.rows; i++) row(x.c + i * x.rs_c, x.cs_c, x.columns, size, written);
     }
 };
 
