@@ -169,9 +169,9 @@ def _operands(name: str, a: AnyArray, b: AnyArray, least: tuple[int, int]) -> tu
     else:
         ours = isinstance(a, GemmArray) or isinstance(b, GemmArray)
         x, y = _plain(name, a), _plain(name, b)
-    for i, (array, axes) in enumerate(zip((x, y), least, strict=True)):
-        if array.ndim < axes:
-            raise ValueError(f"{name}: operand {i} has {array.ndim} dimensions, and at least {axes} are needed")
+    if x.ndim < least[0] or y.ndim < least[1]:
+        i = int(x.ndim >= least[0])
+        raise ValueError(f"{name}: operand {i} has {(x, y)[i].ndim} dimensions, and at least {least[i]} are needed")
     if x.shape[-1] != y.shape[-least[1]]:
         raise ValueError(f"{name}: the operands have {x.shape[-1]} and {y.shape[-least[1]]} numbers to sum over")
     return x, y, ours
