@@ -203,6 +203,8 @@ def _raise_errors_of_einsum(args: tuple[AnyArray, ...], optimize: AnyArray) -> N
 
 def _refuse_device_and_sparse_arrays(function: Function, given: tuple[AnyArray, ...]) -> None:
     for x in given:
+        if type(x) is np.ndarray:
+            continue
         if hasattr(x, "toarray"):
             as_array(x)  # UnsupportedProblem for a sparse matrix, which NumPy takes for a scalar
         if array_owner(x) is not None:
