@@ -350,6 +350,12 @@ def test_a_block_of_a_fits_the_cache_and_the_tiles(dtypes):
     assert mc * kc * size <= 1 << 19
 
 
+def test_a_team_costs_as_much_time_in_every_dtype():
+    dtypes = "float32", "float64", "complex64", "complex128"
+    cost = {dtype: Packed().usual_team_flop(dtype, dtype) for dtype in dtypes}
+    assert cost["float32"] == 2 * cost["float64"] == 2 * cost["complex64"] == 4 * cost["complex128"]
+
+
 @pytest.mark.parametrize("dtypes", list(Packed().kernels), ids=" into ".join)
 def test_a_product_is_made_with_the_blocks_of_its_dtypes(dtypes, monkeypatch, tmp_path):
     monkeypatch.setattr(gemmlab.config, "cache_dir", tmp_path)  # no profile

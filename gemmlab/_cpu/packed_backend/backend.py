@@ -94,8 +94,8 @@ class Packed(FullBackend):
 
     def usual_team_flop(self, dtype: str, out: str) -> int:
         """Numbers of half the size are multiplied twice as fast, and more of them by special instructions."""
-        size, _, _, cost = self.kernels[dtype, out]
-        return int(team_flop * max(4 / size, 1 / cost))
+        size, _, _, speed = self.kernels[dtype, out]
+        return int(team_flop * max(4 / size, speed))
 
     def probe(self) -> Availability:
         """Available wherever its C++ was compiled, which takes GCC's vector extensions."""

@@ -16,7 +16,7 @@ cdef extern from "problem.hpp" nogil:
     ctypedef struct Kernel:
         const char *dtype
         const char *out
-        int mc, kc, mr, nr, group, step, dot_rows
+        int mc, kc, mr, nr, group, step, sum, dot_rows
         double cost
         bint narrows
     ctypedef struct Product:
