@@ -140,9 +140,9 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
     """
     if type(out) is tuple and len(out) == 1 and type(out[0]) is cnp.ndarray:  # as a ufunc's own protocol hands it on
         out = out[0]
-    cdef bint adds_or_not = accumulate is False or accumulate is True and out is not None
-    cdef bint is_usual = (adds_or_not and (out is None or type(out) is cnp.ndarray)
-                          and axes is None and not params and casting == "same_kind")
+    cdef bint is_usual = axes is None and not params and casting == "same_kind" and (
+        accumulate is False if out is None else
+        type(out) is cnp.ndarray and (accumulate is False or accumulate is True))
     if is_usual and (type(a) is cnp.ndarray or type(a) is list) and (type(b) is cnp.ndarray or type(b) is list):
         result = None
         if dtype is None and type(a) is cnp.ndarray and type(b) is cnp.ndarray:
@@ -177,7 +177,7 @@ def loop_dtype_of(of_a, of_b, dtype):
         return None
     try:
         found = numpy.promote_types(of_a, of_b) if dtype is None else numpy.dtype(dtype)
-        if (found.kind not in "?biufc" and (dtype is not None or found != of_a)) or not found.isnative:
+        if (dtype is not None and found.kind not in "?biufc") or not found.isnative:
             return None
         for casting in "safe", "same_kind":
             if numpy.can_cast(of_a, found, casting) and numpy.can_cast(of_b, found, casting):

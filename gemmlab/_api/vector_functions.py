@@ -180,11 +180,12 @@ def _operands(name: str, a: AnyArray, b: AnyArray, least: tuple[int, int]) -> tu
 def _plain(name: str, x: AnyArray) -> Array:
     if array_owner(x) is not None:
         raise UnsupportedProblem(f"gemmlab.{name} takes NumPy's arrays; gemmlab.matmul takes those of a device too")
+    plain = unwrapped(x)
     try:
-        refuse_foreign(unwrapped(x))
+        refuse_foreign(plain)
     except OnlyInNumPy as why:
         raise UnsupportedProblem(f"gemmlab.{name} does not take {why}: use NumPy's function") from None
-    return as_array(unwrapped(x))
+    return as_array(plain)
 
 
 def _conjugated(x: Array) -> Array:

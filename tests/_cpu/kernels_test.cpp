@@ -607,7 +607,7 @@ bool check(const Kernel &real, long products, bool covers) {
     for (int tile = 0; tile < packed; tile++) {
         const Count rows = tile / kernel.vectors + 1, vectors = tile % kernel.vectors + 1;
         if (!take(kernel.packed_taken[tile], rows, vectors, false, true)) return false;
-        if (kernel.stored_rows && kernel.half_packed && !take(kernel.half_packed_taken[tile], rows, vectors, false, true)) return false;
+        if (kernel.half_packed && !take(kernel.half_packed_taken[tile], rows, vectors, false, true)) return false;
     }
     for (int tile = 0; in_place && tile < UNPACKED_ROWS * MAX_UNPACKED_VECTORS * 2; tile++) {
         const Count rows = tile / 2 / MAX_UNPACKED_VECTORS + 1, vectors = tile / 2 % MAX_UNPACKED_VECTORS + 1;

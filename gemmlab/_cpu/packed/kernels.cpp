@@ -18,7 +18,7 @@ template <class Kind> constexpr void set_tiles(Kernel &x) {
         for (int v = 1; v <= MAX_UNPACKED_VECTORS; v++) x.unpacked_rows[v - 1] = unpacked_rows<Kind>(v);
         x.wide_vectors = TILES.wide_vectors;
         x.unpacked = UNPACKED_TILES<Kind>.at;
-        if constexpr (!IS_COMPLEX<Kind>) x.half_packed = HALF_PACKED_TILES<Kind>.at;
+        if constexpr (!IS_COMPLEX<Kind>) x.half_packed = x.as_stored ? HALF_PACKED_TILES<Kind>.at : nullptr;
     }
 }
 template <class Kind, class S> constexpr void set_vectors(Kernel &x) {
@@ -52,7 +52,7 @@ template <class Kind, class S> requires(Kind::GROUP > 1 && !IsPaired<Kind>) cons
 }
 #elif defined(__AMX_TILE__)
 template <class Kind> requires(Kind::GROUP > 1) constexpr void set_tiles(Kernel &x) {
-    x.mr = x.nr = TILES_EDGE, x.whole_panels = x.stored_rows = x.tiles_narrow = true;
+    x.mr = x.nr = TILES_EDGE, x.whole_panels = x.tiles_narrow = true;
     x.packed = AMX_TILES<Kind, true>.at, x.half_packed = AMX_TILES<Kind, false>.at;
     x.begin = begin_tiles, x.end = end_tiles;
 }
@@ -68,7 +68,7 @@ template <class Kind, class S, class C = typename Kind::Sum> constexpr Kernel ke
     x.lanes = LANES<T>, x.vectors = VECTORS<Kind>, x.group = Kind::GROUP, x.step = Kind::STEP, x.parts = Kind::PARTS;
     x.cost = 1.0 / Kind::SPEED;
     x.stored = sizeof(S), x.sum = Kind::PARTS * sizeof(T), x.result = sizeof(C);
-    x.as_stored = x.stored_rows = AS_STORED<Kind, S>, x.stored_lanes = LANES<T> / Kind::PARTS;
+    x.as_stored = AS_STORED<Kind, S>, x.stored_lanes = LANES<T> / Kind::PARTS;
     x.narrows = Kind::PARTS == 1 && !__is_same(C, T);
     set_tiles<Kind>(x);
     set_packing<Kind, S>(x);

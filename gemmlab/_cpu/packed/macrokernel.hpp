@@ -127,7 +127,7 @@ Count block_rows(const Product &x, Count k) {
    again as these hold or are read for many columns. */
 INLINE bool packs_a(const Product &x) {
     const Kernel &kernel = *x.kernel;
-    if (!kernel.half_packed || !kernel.stored_rows || x.cs_a != kernel.stored) return true;
+    if (!kernel.half_packed || x.cs_a != kernel.stored) return true;
     return x.rs_a % (x.extents->conflict / 2) == 0 && (x.n > MANY_COLUMNS || 2 * kernel.mr > 3 * x.extents->ways);
 }
 
@@ -300,7 +300,8 @@ void multiply_strip(const Product &x, const Blocks &blocks, const PartOfB &part,
         Block block = {.rows = strip.rows, .columns = strip.columns, .depth = depth,
                        .a = blocks.packs_a ? packed_a : a, .rs_a = x.rs_a, .cs_a = x.cs_a, .b = panels,
                        .c = whole.c, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = x.accumulate || part.pr + pc > 0,
-                       .packed = blocks.packs_a, .narrows = x.narrows && !blocks.separate, .diagonal = blocks.lower ? strip.ic - part.jc - strip.js : x.n};
+                       .packed = blocks.packs_a, .narrows = x.narrows && !blocks.separate,
+                       .diagonal = blocks.lower ? strip.ic - part.jc - strip.js : x.n};
         if (blocks.separate) block.c = sums, block.rs_c = whole.rs_from, block.cs_c = kernel.sum;
         multiply_block(kernel, block);
     }

@@ -109,22 +109,14 @@ template <class Kind, bool TALL, bool WIDE, bool PACKED> void tiles(const Tile &
     const Tile x = given;
     using T = typename Kind::Sum;
     alignas(64) T sums[TILES_EDGE * TILES_EDGE];
+    constexpr bool ANY_ORDER = !__is_same(T, float);
     const bool is_whole = x.rows == TILES_EDGE && x.columns == TILES_EDGE && x.cs_c == sizeof(T) && !x.narrows;
-    if (is_whole && (!x.add || (T)0.5f == 0))
+    if (is_whole && (!x.add || ANY_ORDER))
         return multiply_tiles<Kind, TALL, WIDE, PACKED>(x, x.c, x.rs_c, x.add);
     multiply_tiles<Kind, TALL, WIDE, PACKED>(x, (char *)sums, sizeof(T) * TILES_EDGE, false);
     const Sums to_c = sums_of(x, sums, sizeof(T) * TILES_EDGE);
     if (x.narrows) return x.kernel->unpack(to_c);
     if (x.cs_c != sizeof(T)) return accumulate<Kind>(to_c);
-    const bool is_wide = WIDE && x.columns == TILES_EDGE;
-    for (Count i = 0; is_wide && i < x.rows; i++)
-        UNROLL for (Count j = 0; j < TILES_EDGE; j += LANES<T>) {
-            char *at = x.c + i * x.rs_c + j * sizeof(T);
-            Vector<T> sum = load<T>(sums + i * TILES_EDGE + j);
-            if (x.add) sum = Kind::add(load<T>(at), sum);
-            store<T>(at, sum);
-        }
-    if (is_wide) return;
     for (Count j = 0; j < x.columns; j += LANES<T>) {
         const Part part = part_of_lanes<T>(x.columns - j);
         for (Count i = 0; i < x.rows; i++) {

@@ -92,7 +92,6 @@ struct Kernel {
     int parts;                 // numbers that make one sum: 2 if complex
     double cost;               // of a number of k for a vector of sums, in vectors of one that are multiplied and added
     bool as_stored;            // panels of A hold its numbers as they are stored; those of B too, unless they have parts
-    bool stored_rows;          // tiles may read rows of A as they are stored
     bool narrows;              // C is stored in another type than its sums
     bool tiles_narrow;         // tiles may put whole sums to C as it is stored
     bool whole_panels;         // panels of A have MR rows, but for the last

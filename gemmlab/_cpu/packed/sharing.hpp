@@ -56,8 +56,8 @@ Grid best_grid(const Product &x, Count slices, bool packed) {
         down = min(last, down + max(1, down / 2));
         const Count rows = ceil_div(x.m, down), columns = round_up_2(ceil_div(x.n, most / down), step);
         const Count across = ceil_div(x.n, columns), parts = slices * ceil_div(x.m, rows) * across;
-        const double vectors = ceil_div_2(columns, lanes);
-        const double part = depth * (rows * vectors * x.kernel->cost + OF_NUMBER * (rows + columns)) + (x.threads > 1 ? OF_PART : OF_SQUARE)
+        const double vectors = x.kernel->cost * ceil_div_2(columns, lanes);
+        const double part = depth * (rows * vectors + OF_NUMBER * (rows + columns)) + (x.threads > 1 ? OF_PART : OF_SQUARE)
                           + (across > 1 ? OF_SHARED_ROW * rows : 0);
         const double cost = ceil_div(parts, x.threads) * part + sums;
         if (!best.cost || cost < best.cost) best = {rows, min(columns, x.n), cost};
