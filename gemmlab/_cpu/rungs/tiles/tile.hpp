@@ -60,20 +60,23 @@ struct Part {
     ptrdiff_t top, bottom, left, right;
 };
 
-/* C[part] (+)= A[TILE_ROWS x depth] B[depth x TILE_COLUMNS]; B's columns are adjacent, and so are C's. */
+/* C[part] (+)= A[TILE_ROWS x depth] B[depth x TILE_COLUMNS]; B's columns are adjacent, and so are C's. Views are passed by
+   reference: copies of what was just stored, in wider moves, would wait for those stores on Intel. */
 template <class real>
-void multiply_tile(View<const real> A, View<const real> B, View<real> C, Part part, ptrdiff_t depth, bool add) {
+void multiply_tile(const View<const real> &A, const View<const real> &B, const View<real> &C, const Part &part, ptrdiff_t depth,
+                   bool add) {
     typedef real Vector __attribute__((vector_size(VECTOR_BYTES)));
     typedef real Stored __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));
     Vector sum[TILE_ROWS][TILE_VECTORS] = {};
     UNROLL for (int i = 0; i < TILE_ROWS; i++)  // these lines come while the loop runs
         for (int bytes = 0; bytes < TILE_VECTORS * VECTOR_BYTES; bytes += LINE_BYTES)
             __builtin_prefetch((const char *)(C.at + i * C.row) + bytes, 1);
-    for (ptrdiff_t p = 0; p < depth; p++, A.at += A.column, B.at += B.row) {
+    const real *a = A.at, *b = B.at;
+    for (ptrdiff_t p = 0; p < depth; p++, a += A.column, b += B.row) {
         Vector row[TILE_VECTORS];
-        UNROLL for (int v = 0; v < TILE_VECTORS; v++) row[v] = *(const Stored *)(B.at + v * LANES<real>);
+        UNROLL for (int v = 0; v < TILE_VECTORS; v++) row[v] = *(const Stored *)(b + v * LANES<real>);
         UNROLL for (int i = 0; i < TILE_ROWS; i++)
-            UNROLL for (int v = 0; v < TILE_VECTORS; v++) sum[i][v] += A.at[i * A.row] * row[v];
+            UNROLL for (int v = 0; v < TILE_VECTORS; v++) sum[i][v] += a[i * A.row] * row[v];
     }
     if (part.top == 0 && part.bottom == TILE_ROWS && part.left == 0 && part.right == TILE_COLUMNS<real>) {
         UNROLL for (int i = 0; i < TILE_ROWS; i++)
@@ -95,7 +98,8 @@ void multiply_tile(View<const real> A, View<const real> B, View<real> C, Part pa
 
 /* The same for a C that is smaller than a tile, number by number. */
 template <class real>
-void multiply_small(View<const real> A, View<const real> B, View<real> C, Part part, ptrdiff_t depth, bool add) {
+void multiply_small(const View<const real> &A, const View<const real> &B, const View<real> &C, const Part &part, ptrdiff_t depth,
+                    bool add) {
     for (ptrdiff_t i = part.top; i < part.bottom; i++)
         for (ptrdiff_t j = part.left; j < part.right; j++) {
             real sum = 0, *to = C.at + i * C.row + j;
