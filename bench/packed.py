@@ -80,7 +80,7 @@ def complex_cases() -> Iterator[tuple[str, Operands]]:
 
 def server_cases() -> Iterator[tuple[str, Operands]]:
     for dtype in ("float32", "float64", "bfloat16", "float16", "int8"):
-        for n in (1024, 2048, 4096):
+        for n in (256, 512, 1024, 2048, 4096):
             yield f"{n}, {dtype}", rows(n, n, n, dtype)
 
 
