@@ -38,6 +38,7 @@ constexpr Count MANY_BLOCKS = 6;             // a thread: as many are as good as
 constexpr Count MIN_ROWS = 32;               // of a block of A, and two tiles at least
 constexpr Count MIN_COLUMNS = 1024;          // of a block of B, where k is so long that its memory would hold fewer
 constexpr Count MANY_COLUMNS = 1024;         // of B: what it costs to pack A is little beside its product
+constexpr Count PASSES_OF_A = 8;             // by a kernel as fast as L3, which pay for packing it
 constexpr Count STRIP_COLUMNS = 512;         // of a strip of C: each packed A is read once for so many
 constexpr Count THIN = 256;                  // rows or columns of a thin product at most
 
@@ -124,10 +125,12 @@ Count block_rows(const Product &x, Count k) {
 }
 
 /* Whether A is packed: not where rows are adjacent numbers, unless those of a tile share sets of L1, and are half as many
-   again as these hold or are read for many columns. */
+   again as these hold or are read for many columns. Matrix units (AMX) wait for rows that are apart: packed ones are
+   faster from some eight passes on (measured). */
 INLINE bool packs_a(const Product &x) {
     const Kernel &kernel = *x.kernel;
     if (!kernel.half_packed || x.cs_a != kernel.stored) return true;
+    if (kernel.cost < AS_FAST_AS_L3) return x.n >= PASSES_OF_A * kernel.nr;
     return x.rs_a % (x.extents->conflict / 2) == 0 && (x.n > MANY_COLUMNS || 2 * kernel.mr > 3 * x.extents->ways);
 }
 

@@ -9,9 +9,10 @@
    as in microkernel.hpp, and each product within it adds its pairs of bfloat16 as the processor does. Sums of integers,
    which are the same in any order, go on with those that C holds.
 
-   Four reads are 64 bytes a cycle, more than L2 gives (48). Panels that L1 holds, of 320 numbers of bfloat16, would take
-   45 lines of L2 for each step in place of 68, by simulation; but C would be read and written for each 10 steps, which
-   costs as much (160 ns a tile, measured on a core without AMX). So blocks of k are long.
+   Four reads are 64 bytes a cycle, more than L2 gives. On a Xeon of 4.1 GHz the loop alone does 3.3 TFLOP/s of bfloat16
+   with all from L1; 2.3 with panels of 320 numbers, one of which L1 holds; 1.8 with 1024, which L2 holds; and 1.5 where B
+   comes from L3. With panels of 320, though, C is read and written for each 10 steps, and whole products are no faster
+   (measured). So blocks of k are long.
 
        tdpbf16ps     float32 += 2 products of bfloat16, for 16 groups of k      what is below 2^-126 counts as 0
        tdpbssd       int32   += 4 products of int8, for 16 groups of k
