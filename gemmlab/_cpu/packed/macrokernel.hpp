@@ -125,8 +125,8 @@ Count block_rows(const Product &x, Count k) {
 }
 
 /* Whether A is packed: not where rows are adjacent numbers, unless those of a tile share sets of L1, and are half as many
-   again as these hold or are read for many columns. Matrix units (AMX) wait for rows that are apart: packed ones are
-   faster from some eight passes on (measured). */
+   again as these hold or are read for many columns. On AMX most squares are faster packed from eight passes on; deep
+   ones of 256 and 300 columns are slower (measured on one machine). */
 INLINE bool packs_a(const Product &x) {
     const Kernel &kernel = *x.kernel;
     if (!kernel.half_packed || x.cs_a != kernel.stored) return true;
