@@ -169,7 +169,7 @@ INLINE bool is_small(const Product &x, const InPlace &plan) {
 INLINE Tile unpacked_tile_of(const Product &x, Count columns) {
     return {.kernel = x.kernel, .rows = 0, .columns = columns, .depth = x.k, .a = x.a, .rs_a = x.rs_a, .cs_a = x.cs_a,
             .b = x.b, .rs_b = x.rs_b, .c = x.c, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = x.accumulate, .resume = false,
-            .products = 1, .a_step = 0, .b_step = 0, .c_step = 0};
+            .pauses = false, .sums = nullptr, .of_b = nullptr, .products = 1, .a_step = 0, .b_step = 0, .c_step = 0};
 }
 INLINE void run_unpacked(const Tile &tile, Count vectors, bool whole) {
     tile.kernel->unpacked[((tile.rows - 1) * MAX_UNPACKED_VECTORS + vectors - 1) * 2 + whole](tile);

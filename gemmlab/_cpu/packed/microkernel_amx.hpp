@@ -64,19 +64,22 @@ template <class Kind> void copy_step(char *to, const Tile &x, const char *a, Cou
     asm volatile("" : : : "memory");  // the instruction that reads it does not say so to the compiler
 }
 
+/* Where sums are: in C, or apart; or nowhere yet. */
+struct TileSums { char *at; Count rs; };
+
 /* The panel of A has x.rows rows: its tiles of a step begin TILE_BYTES apart, its steps x.rows * STEP. If A is not packed,
    a step is STEP bytes of each row. */
 template <class Kind, bool TALL, bool WIDE, bool PACKED>
-INLINE void multiply_tiles(const Tile &x, char *c, Count rs_c, bool resume) {
+INLINE void multiply_tiles(const Tile &x, const TileSums &from, const TileSums &to) {
     const char *a = x.a, *b = x.b;
     const Count steps = x.depth, step_of_a = PACKED ? x.rows * Kind::STEP : Kind::STEP, rs_a = PACKED ? Kind::STEP : x.rs_a;
     const Count whole_steps = x.rows % TILE_ROWS ? 0 : x.numbers / Kind::GROUP;
     alignas(64) char copied[PACKED ? 64 : 2 * TILE_BYTES];
-    if (resume) {
-        _tile_loadd(0, c, rs_c);
-        if (WIDE) _tile_loadd(1, c + 64, rs_c);
-        if (TALL) _tile_loadd(2, c + TILE_ROWS * rs_c, rs_c);
-        if (TALL && WIDE) _tile_loadd(3, c + TILE_ROWS * rs_c + 64, rs_c);
+    if (from.at) {
+        _tile_loadd(0, from.at, from.rs);
+        if (WIDE) _tile_loadd(1, from.at + 64, from.rs);
+        if (TALL) _tile_loadd(2, from.at + TILE_ROWS * from.rs, from.rs);
+        if (TALL && WIDE) _tile_loadd(3, from.at + TILE_ROWS * from.rs + 64, from.rs);
     } else {
         _tile_zero(0);
         if (WIDE) _tile_zero(1);
@@ -87,6 +90,8 @@ INLINE void multiply_tiles(const Tile &x, char *c, Count rs_c, bool resume) {
         const char *rows = a;
         Count row_bytes = rs_a;
         if (!PACKED && p >= whole_steps) copy_step<Kind>(copied, x, a, p), rows = copied, row_bytes = Kind::STEP;
+        if (x.ahead)
+            for (int i = 0; i < 2; i++) _mm_prefetch(x.ahead + (2 * p + i) * 64, _MM_HINT_T1);
         _tile_loadd(4, rows, row_bytes);
         _tile_loadd(6, b, TILES_EDGE * 4);
         Kind::template multiply_tiles<0>();
@@ -100,22 +105,25 @@ INLINE void multiply_tiles(const Tile &x, char *c, Count rs_c, bool resume) {
             if (WIDE) Kind::template multiply_tiles<3>();
         }
     }
-    _tile_stored(0, c, rs_c);
-    if (WIDE) _tile_stored(1, c + 64, rs_c);
-    if (TALL) _tile_stored(2, c + TILE_ROWS * rs_c, rs_c);
-    if (TALL && WIDE) _tile_stored(3, c + TILE_ROWS * rs_c + 64, rs_c);
+    _tile_stored(0, to.at, to.rs);
+    if (WIDE) _tile_stored(1, to.at + 64, to.rs);
+    if (TALL) _tile_stored(2, to.at + TILE_ROWS * to.rs, to.rs);
+    if (TALL && WIDE) _tile_stored(3, to.at + TILE_ROWS * to.rs + 64, to.rs);
 }
 
 template <class Kind, bool TALL, bool WIDE, bool PACKED> void tiles(const Tile &given) {
     const Tile x = given;
     using T = typename Kind::Sum;
-    alignas(64) T sums[TILES_EDGE * TILES_EDGE];
     constexpr bool ANY_ORDER = !__is_same(T, float);
+    alignas(64) T here[TILES_EDGE * TILES_EDGE];
+    T *const sums = x.sums ? (T *)x.sums : here;
+    const TileSums none = {}, c = {x.c, x.rs_c}, apart = {(char *)sums, sizeof(T) * TILES_EDGE};
     const bool is_whole = x.rows == TILES_EDGE && x.columns == TILES_EDGE && x.cs_c == sizeof(T) && !x.narrows;
-    if (is_whole && (!x.add || ANY_ORDER))
-        return multiply_tiles<Kind, TALL, WIDE, PACKED>(x, x.c, x.rs_c, x.add);
-    multiply_tiles<Kind, TALL, WIDE, PACKED>(x, (char *)sums, sizeof(T) * TILES_EDGE, false);
-    const Sums to_c = sums_of(x, sums, sizeof(T) * TILES_EDGE);
+    const bool ends_in_c = is_whole && (!x.add || ANY_ORDER);
+    multiply_tiles<Kind, TALL, WIDE, PACKED>(x, x.resume ? apart : ends_in_c && x.add ? c : none,
+                                             ends_in_c && !x.pauses ? c : apart);
+    if (ends_in_c || x.pauses) return;
+    const Sums to_c = sums_of(x, sums, apart.rs);
     if (x.narrows) return x.kernel->unpack(to_c);
     if (x.cs_c != sizeof(T)) return accumulate<Kind>(to_c);
     for (Count j = 0; j < x.columns; j += LANES<T>) {

@@ -44,7 +44,10 @@ struct Tile {
     const char *b; Count rs_b;
     char *c; Count rs_c, cs_c;
     bool add;     // to what C holds
-    bool resume;  // go on with the sums that C holds
+    bool resume;  // go on with the sums that C holds, or that are kept apart
+    bool pauses;  // the sums stay apart, to be gone on with
+    char *sums;   // where they are apart, or NULL
+    const char *ahead;  // what tiles to come read first, or NULL
     bool narrows; // the sums are whole, and go to C as it is stored
     const char *of_b;  // see `pair_products` of a kernel
     Count products, a_step, b_step, c_step, numbers;
