@@ -84,11 +84,11 @@ template <class Kind, class S, class C = typename Kind::Sum> constexpr Kernel ke
 /* An integer of the same size as C's may have a sign or none, and so may C's. */
 constexpr Kernel KERNELS[] = {
 #if defined(__AMX_TILE__)
-    kernel<TiledBfloat16, uint16_t, Bfloat16>({.dtype = "bfloat16", .out = "bfloat16", .mc = 384, .kc = 1024}),
-    kernel<TiledBfloat16, uint16_t>({.dtype = "bfloat16", .out = "float32", .mc = 384, .kc = 1024}),
-    kernel<TiledInt8, uint8_t, uint8_t>({.dtype = "int8", .out = "int8", .mc = 384, .kc = 2048}),
-    kernel<TiledInt8, uint8_t>({.dtype = "int8", .out = "int32", .mc = 384, .kc = 2048}),
-    kernel<TiledUint8, uint8_t>({.dtype = "uint8", .out = "int32", .mc = 384, .kc = 2048}),
+    kernel<TiledBfloat16, uint16_t, Bfloat16>({.dtype = "bfloat16", .out = "bfloat16", .mc = 256, .kc = 2048}),
+    kernel<TiledBfloat16, uint16_t>({.dtype = "bfloat16", .out = "float32", .mc = 256, .kc = 2048}),
+    kernel<TiledInt8, uint8_t, uint8_t>({.dtype = "int8", .out = "int8", .mc = 256, .kc = 2048}),
+    kernel<TiledInt8, uint8_t>({.dtype = "int8", .out = "int32", .mc = 256, .kc = 2048}),
+    kernel<TiledUint8, uint8_t>({.dtype = "uint8", .out = "int32", .mc = 256, .kc = 2048}),
 #elif defined(__AVX512BF16__) && defined(__AVX512VNNI__)
     kernel<DotBfloat16, uint16_t, Bfloat16>({.dtype = "bfloat16", .out = "bfloat16", .mc = 84, .kc = 1024}),
     kernel<DotBfloat16, uint16_t>({.dtype = "bfloat16", .out = "float32", .mc = 84, .kc = 1024}),

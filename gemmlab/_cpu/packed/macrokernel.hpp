@@ -40,11 +40,8 @@ constexpr Count MIN_COLUMNS = 1024;          // of a block of B, where k is so l
 constexpr Count MANY_COLUMNS = 1024;         // of B: what it costs to pack A is little beside its product
 constexpr Count PASSES_OF_A = 8;             // by a kernel as fast as L3, which pay for packing it
 constexpr Count STRIP_COLUMNS = 512;         // of a strip of C: each packed A is read once for so many
-constexpr Count LONG_STRIP = 2048;           // the same for a kernel as fast as L3, which leaves packed A in L2 for all of them,
-constexpr Count FAST_B = 8;                  // and whose packed B is so many times as large: A is packed for each block of it
-constexpr Count SPAN_BYTES = 2048;           // of a row of A, whose blocks of k are added up before C is written
-constexpr int AHEAD_LINES = 2;
-constexpr int MAX_CHAINS = 8;                // or so many blocks
+constexpr Count LONG_STRIP = 2048;           // the same for a fast kernel, whose packed A stays in L2 for all of it,
+constexpr Count FAST_B = 8;                  // and whose packed B is so many times as large: A is packed for each of its blocks
 constexpr Count THIN = 256;                  // rows or columns of a thin product at most
 
 /* The blocks of the five loops: see above. `mc` and `nc` of a product are upper bounds of these. */
@@ -52,13 +49,13 @@ struct Blocks {
     Count mc, nc, kr, ns;
     bool packs_a;
     Count kept;     // blocks of packed A
-    Count span;     // of k, whose sums are added up before C is written: of one block, or of some
-    Count steps;    // of a tile at a time
     bool separate;  // a strip's sums are in a separate accumulator until they are whole
     bool lower;     // tiles above the diagonal of C are left out
     Count part;     // columns of a part of a block row of C at most
     Count rows_of_b;        // that are packed at a time
-    Count of_a, of_sums, of_thread;  // bytes of a packed block of A, of the sums of a panel, and of all that a thread has
+    Count steps;            // of k of a panel of B, for all of A: as many as stay in L1
+    Count of_a, of_sums;    // bytes of a packed block of A, and of the sums of a panel
+    Count of_thread;        // of all that a thread has
     Count bytes;            // of that and of packed B
 };
 
@@ -117,19 +114,12 @@ INLINE Count rows_of_threads(const Product &x) {
     return best;
 }
 
-/* Of k, what a strip of C takes at a time: a block; or where a kernel is fast and the blocks are short, some, whose sums are
-   added up apart. */
-INLINE Count span_of(const Product &x) {
-    if (!is_fast(*x.kernel) || x.narrows) return x.kc;
-    return x.kc * max(1, min(MAX_CHAINS, SPAN_BYTES / bytes_of(*x.kernel, x.kc)));
-}
-
 /* Rows of a block of A: few enough for kc of them to stay in L2, and the `k` that is packed at once near it; and where
    blocks are few, equal shares for the threads, some for each where there are rows enough. Where a kernel multiplies as
    fast as L3 gives B (AMX), the threads share its columns too. */
 Count block_rows(const Product &x, Count k) {
     const Count mr = x.kernel->mr;
-    const Count row = bytes_of(*x.kernel, min(k, span_of(x))), block = block_of_a_bytes(*x.extents, x.kernel->nr * row);
+    const Count row = bytes_of(*x.kernel, min(k, x.kc)), block = block_of_a_bytes(*x.extents, x.kernel->nr * row);
     const Count deep = is_fast(*x.kernel) ? block / row : x.extents->deep_a / bytes_of(*x.kernel, k);
     const Count in_l2 = max(3 * mr, min(block / row, deep) / mr * mr);
     Count blocks = ceil_div(x.m, min(x.mc, in_l2));
@@ -153,10 +143,11 @@ INLINE bool packs_a(const Product &x) {
     return x.rs_a % (x.extents->conflict / 2) == 0 && (x.n > MANY_COLUMNS || 2 * kernel.mr > 3 * x.extents->ways);
 }
 
-/* Columns of a part of C: it is short. Where the part before does not leave all of its packed A, it pays to go further. */
+/* Columns of a part of C: it is short. Where the part before does not leave all of its packed A, or a fast kernel not in L2,
+   it pays to go further. */
 INLINE Count columns_of_part(const Product &x, const Blocks &blocks) {
-    const Count nr = x.kernel->nr, strip = min(blocks.ns, STRIP_COLUMNS);
-    const Count least = blocks.packs_a && blocks.kept * x.kc < blocks.kr ? strip : nr;
+    const Count nr = x.kernel->nr, kept = is_fast(*x.kernel) ? 1 : blocks.kept;
+    const Count least = blocks.packs_a && kept * x.kc < blocks.kr ? min(blocks.ns, round_up_2(STRIP_COLUMNS, nr)) : nr;
     const double column = x.kernel->cost * blocks.mc * blocks.kr;
     return max(least, (Count)(piece_vectors(x) * x.kernel->lanes / column) & -nr);
 }
@@ -164,8 +155,8 @@ INLINE Count columns_of_part(const Product &x, const Blocks &blocks) {
 Blocks blocks_of(const Product &x) {
     const Kernel &kernel = *x.kernel;
     const Count max_b = max_b_bytes(x), nr = kernel.nr;
-    Blocks blocks = {.mc = 0, .nc = x.n, .kr = x.k, .ns = 0, .packs_a = packs_a(x), .kept = 0, .span = span_of(x), .steps = x.k,
-                     .separate = false, .lower = false, .part = x.n, .rows_of_b = rows_of_b_at_a_time(x), .of_a = 0,
+    Blocks blocks = {.mc = 0, .nc = x.n, .kr = x.k, .ns = 0, .packs_a = packs_a(x), .kept = 0, .separate = false,
+                     .lower = false, .part = x.n, .rows_of_b = rows_of_b_at_a_time(x), .steps = x.k, .of_a = 0,
                      .of_sums = 0, .of_thread = 0, .bytes = 0};
     if (!x.packed) {
         const Count fit = max_b / bytes_of(kernel, x.k) & -nr;
@@ -176,7 +167,7 @@ Blocks blocks_of(const Product &x) {
     }
     blocks.mc = block_rows(x, blocks.kr);
     blocks.kept = ceil_div(blocks.kr, x.kc), blocks.of_a = a_bytes(x, blocks.mc);
-    if (blocks.kept * blocks.of_a > x.extents->a_of_a_thread) blocks.kept = blocks.span / x.kc;
+    if (blocks.kept * blocks.of_a > x.extents->a_of_a_thread) blocks.kept = 1;
     blocks.ns = round_up_2(blocks.nc, nr);
     if (blocks.kr > x.kc || x.narrows)
         blocks.ns = min(blocks.ns, round_up_2(is_fast(kernel) ? LONG_STRIP : STRIP_COLUMNS, nr));
@@ -185,9 +176,9 @@ Blocks blocks_of(const Product &x) {
         blocks.of_sums = round_up(blocks.mc, kernel.mr) * nr * kernel.sum;
     }
     const bool tiles_narrow = kernel.tiles_narrow && x.k <= x.kc && !x.accumulate;
-    blocks.separate = (x.narrows && !tiles_narrow) || (blocks.kr == x.k && x.k > blocks.span && (is_fast(kernel) || x.rs_c % x.extents->conflict == 0));
+    blocks.separate = (x.narrows && !tiles_narrow) || (blocks.kr == x.k && x.k > x.kc && (is_fast(kernel) || x.rs_c % x.extents->conflict == 0));
     blocks.of_thread = whole_lines(blocks.packs_a * blocks.kept * blocks.of_a
-                                   + blocks.separate * blocks.mc * blocks.ns * kernel.sum + 2 * blocks.of_sums);
+                                   + blocks.separate * blocks.mc * blocks.ns * kernel.sum + blocks.of_sums);
     if (x.threads > 1) blocks.part = columns_of_part(x, blocks);
     const Count panels = x.packed ? 0 : round_up_2(blocks.nc, nr) * bytes_of(kernel, blocks.kr);
     blocks.bytes = whole_lines(panels) + x.threads * blocks.of_thread;
@@ -215,76 +206,51 @@ void widen(const Sums &x) {
                          .across = x.cs_c, .along = 0, .width = x.columns, .padded = x.columns, .depth = 1});
 }
 
-/* A block of k, with its panels of A and of B: one chain of sums. */
-struct Chain {
-    Count depth;
-    const char *a, *b;
-};
-
-/* Some rows of A, packed or as they are stored, and the part of packed B and of C that they meet. */
+/* A block of A, packed or as it is stored, and the part of packed B and of C that it meets. */
 struct Block {
-    Count rows, columns;
-    int count;
-    Chain chains[MAX_CHAINS];
-    Count rs_a, cs_a;  // where A is not packed
+    Count rows, columns, depth;
+    const char *a; Count rs_a, cs_a;  // where it is not packed
+    const char *b;
     char *c; Count rs_c, cs_c;
     bool add, packed, narrows;
     Count diagonal;  // the column where the first row meets the diagonal: tiles above it are left out
-    Count steps;     // of a tile at a time
-    char *sums;      // where tiles pause, for the sums of a panel
+    Count steps;     // of a panel of B that stay in L1
+    char *sums;      // of a panel, where tiles pause
 };
 
-/* 1st loop, once, or for some steps of k at a time: the tiles of a panel of B. */
-INLINE void multiply_panel(const Block &x, const Chain &chain, Count jr, Tile tile) {
-    const Kernel &kernel = *tile.kernel;
-    const Panels panels = panels_of_a(kernel, x.rows);
-    const Count steps = ceil_div_2(chain.depth, kernel.group), sum_row = kernel.nr * kernel.sum;
-    const Count row_of_a = x.packed ? bytes_of_a(kernel, chain.depth) : x.rs_a;
-    const MicroKernel *const tiles = x.packed ? kernel.packed : kernel.half_packed;
-    const char *const b = chain.b + jr * steps * kernel.step;
-    char *const c = tile.c;
-    char of_b[MAX_VECTORS * MAX_VECTOR_BYTES];
-    tile.of_b = of_b;
-    if (kernel.pair_products) kernel.pair_products(b, kernel.nr, steps, of_b);
-    const Count some = steps > 2 * x.steps ? x.steps : steps;
-    if (some < steps && jr + kernel.nr < x.columns) tile.ahead = b + steps * kernel.nr * kernel.step;
-    for (Count step = 0; step < steps; step += some) {
-        tile.b = b + step * kernel.nr * kernel.step, tile.depth = min(some, steps - step);
-        tile.numbers = chain.depth - step * kernel.group;
-        tile.resume = step > 0, tile.pauses = step + tile.depth < steps;
-        const bool apart = tile.resume || tile.pauses;
-        Count ir = 0;
-        for (Count panel = 0; panel < panels.count; panel++, ir += tile.rows) {
-            tile.rows = min(panels.rows(panel), x.rows - ir);
-            if (jr >= x.diagonal + ir + tile.rows) continue;
-            tile.a = chain.a + ir * row_of_a + step * (x.packed ? tile.rows : 1) * kernel.step;
-            tile.c = c + ir * tile.rs_c;
-            tile.sums = apart ? x.sums + ir * sum_row : nullptr;
-            tiles[(tile.rows - 1) * kernel.vectors + ceil_div_2(tile.columns, kernel.lanes) - 1](tile);
-            if (tile.ahead) tile.ahead += tile.depth * AHEAD_LINES * 64;
-        }
-    }
-}
-
-/* 2nd loop: a block of C. The sums of several chains are added up apart, where they are near each other. */
+/* 2nd and 1st loop: a block of C. A fast kernel's panels of B are longer than L1: it multiplies all of A by some steps at a
+   time, and sums wait in between. */
 void multiply_block(const Kernel &kernel, const Block &x) {
-    const Count sum_row = kernel.nr * kernel.sum;
+    const Panels panels = panels_of_a(kernel, x.rows);
+    const Count steps = ceil_div_2(x.depth, kernel.group), row_bytes = steps * kernel.step;
+    const Count some = steps > 2 * x.steps ? x.steps : steps;
+    const MicroKernel *const tiles = x.packed ? kernel.packed : kernel.half_packed;
+    const Count row_of_a = x.packed ? bytes_of_a(kernel, x.depth) : x.rs_a;
     Tile tile = {.kernel = &kernel, .rs_a = x.rs_a, .cs_a = x.cs_a, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = x.add,
                  .narrows = x.narrows};
+    char of_b[MAX_VECTORS * MAX_VECTOR_BYTES];
+    tile.of_b = of_b;
     for (Count jr = 0; jr < x.columns; jr += kernel.nr) {
+        const char *const b = x.b + jr * row_bytes;
         tile.columns = min(kernel.nr, x.columns - jr);
-        tile.c = x.c + jr * x.cs_c;
-        if (x.count == 1) {
-            multiply_panel(x, x.chains[0], jr, tile);
-            continue;
+        tile.ahead = b + kernel.nr * row_bytes;
+        tile.of_ahead = some < steps && jr + kernel.nr < x.columns ? ceil_div(kernel.nr * kernel.step, panels.count) : 0;
+        if (kernel.pair_products) kernel.pair_products(b, kernel.nr, steps, of_b);
+        for (Count step = 0; step < steps; step += some) {
+            tile.b = b + step * kernel.nr * kernel.step, tile.depth = min(some, steps - step);
+            tile.numbers = x.depth - step * kernel.group;
+            tile.resume = step > 0, tile.pauses = step + tile.depth < steps;
+            Count ir = 0;
+            for (Count panel = 0; panel < panels.count; panel++, ir += tile.rows) {
+                tile.rows = min(panels.rows(panel), x.rows - ir);
+                if (jr >= x.diagonal + ir + tile.rows) continue;
+                tile.a = x.a + ir * row_of_a + step * (x.packed ? tile.rows : 1) * kernel.step;
+                tile.c = x.c + ir * x.rs_c + jr * x.cs_c;
+                tile.sums = some < steps ? x.sums + ir * kernel.nr * kernel.sum : nullptr;
+                tiles[(tile.rows - 1) * kernel.vectors + ceil_div_2(tile.columns, kernel.lanes) - 1](tile);
+                tile.ahead += tile.depth * tile.of_ahead;
+            }
         }
-        const Sums whole = {.kernel = &kernel, .from = x.sums + round_up(x.rows, kernel.mr) * sum_row, .rs_from = sum_row,
-                            .c = tile.c, .rs_c = x.rs_c, .cs_c = x.cs_c, .rows = x.rows, .columns = tile.columns, .add = false};
-        Tile apart = tile;
-        apart.c = (char *)whole.from, apart.rs_c = sum_row, apart.cs_c = kernel.sum;
-        if (x.add) widen(whole);
-        for (int i = 0; i < x.count; i++, apart.add = true) multiply_panel(x, x.chains[i], jr, apart);
-        kernel.unpack(whole);
     }
 }
 
@@ -355,12 +321,6 @@ void multiply_strip(const Product &x, const Blocks &blocks, const PartOfB &part,
                         .c = x.c + strip.ic * x.rs_c + (part.jc + strip.js) * x.cs_c, .rs_c = x.rs_c, .cs_c = x.cs_c,
                         .rows = strip.rows, .columns = strip.columns, .add = false};
     if (blocks.separate && x.accumulate) widen(whole);
-    Block block = {.rows = strip.rows, .columns = strip.columns, .count = 0, .chains = {}, .rs_a = x.rs_a, .cs_a = x.cs_a,
-                   .c = whole.c, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = x.accumulate || part.pr > 0,
-                   .packed = blocks.packs_a, .narrows = x.narrows && !blocks.separate,
-                   .diagonal = blocks.lower ? strip.ic - part.jc - strip.js : x.n, .steps = blocks.steps,
-                   .sums = memory + blocks.of_thread - 2 * blocks.of_sums};
-    if (blocks.separate) block.c = sums, block.rs_c = whole.rs_from, block.cs_c = kernel.sum;
     for (Count pc = 0, slot = 0; pc < part.k; pc += x.kc, slot++) {
         const Count depth = min(x.kc, part.k - pc);
         if (slot == blocks.kept) slot = 0;
@@ -371,10 +331,14 @@ void multiply_strip(const Product &x, const Blocks &blocks, const PartOfB &part,
         const char *const panels =
             x.packed ? packed_panels(x, part.pr + pc, part.jc + strip.js, depth)
                      : x.buffer + wide * bytes_of(kernel, pc) + strip.js * bytes_of(kernel, depth);
-        block.chains[block.count++] = {depth, blocks.packs_a ? packed_a : a, panels};
-        if (pc + depth < part.k && block.count * x.kc < blocks.span) continue;
+        Block block = {.rows = strip.rows, .columns = strip.columns, .depth = depth,
+                       .a = blocks.packs_a ? packed_a : a, .rs_a = x.rs_a, .cs_a = x.cs_a, .b = panels,
+                       .c = whole.c, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = x.accumulate || part.pr + pc > 0,
+                       .packed = blocks.packs_a, .narrows = x.narrows && !blocks.separate,
+                       .diagonal = blocks.lower ? strip.ic - part.jc - strip.js : x.n, .steps = blocks.steps,
+                       .sums = memory + blocks.of_thread - blocks.of_sums};
+        if (blocks.separate) block.c = sums, block.rs_c = whole.rs_from, block.cs_c = kernel.sum;
         multiply_block(kernel, block);
-        block.count = 0, block.add = true;
     }
     if (blocks.separate) kernel.unpack(whole);
 }

@@ -90,8 +90,8 @@ INLINE void multiply_tiles(const Tile &x, const TileSums &from, const TileSums &
         const char *rows = a;
         Count row_bytes = rs_a;
         if (!PACKED && p >= whole_steps) copy_step<Kind>(copied, x, a, p), rows = copied, row_bytes = Kind::STEP;
-        if (x.ahead)
-            for (int i = 0; i < 2; i++) _mm_prefetch(x.ahead + (2 * p + i) * 64, _MM_HINT_T1);
+        for (const char *line = x.ahead + p * x.of_ahead, *end = line + x.of_ahead; line < end; line += LINE_BYTES)
+            _mm_prefetch(line, _MM_HINT_T1);
         _tile_loadd(4, rows, row_bytes);
         _tile_loadd(6, b, TILES_EDGE * 4);
         Kind::template multiply_tiles<0>();

@@ -308,6 +308,18 @@ template <class S> void copy(const Panel &given) {
         for (Count i = 0; i < x.width; i++) *to++ = *(const S *)(x.from + i * x.across + p * x.along);
 }
 
+#if defined(__AVX512F__)
+/* Sixteen sums as they are stored, by the formulas of numeric.hpp. */
+template <class S> INLINE __m256i stored_many(__m512 x) {
+    if constexpr (__is_same(S, Float16)) return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT);
+    const __m512i bits = (__m512i)x, high = _mm512_srli_epi32(bits, 16);
+    const __m512i half = _mm512_add_epi32(_mm512_and_epi32(high, _mm512_set1_epi32(1)), _mm512_set1_epi32(0x7fff));
+    const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, half), 16);
+    const __mmask16 is_nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    return _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(rounded, is_nan, high, _mm512_set1_epi32(0x40)));
+}
+#endif
+
 /* Sums of T, to numbers of C stored as S. */
 template <class T, class S> void unpack(const Sums &given) {
     const Sums x = given;
@@ -317,10 +329,9 @@ template <class T, class S> void unpack(const Sums &given) {
         Count j = 0;
         if (x.cs_c == sizeof(S)) {
 #if defined(__AVX512F__)
-            if constexpr (__is_same(S, Float16))
+            if constexpr (__is_same(S, Float16) || __is_same(S, Bfloat16))
                 for (; j + LANES<T> <= x.columns; j += LANES<T>)
-                    _mm256_storeu_si256((__m256i *)(to + j * sizeof(S)),
-                                        _mm512_cvtps_ph((__m512)load<T>(from + j), _MM_FROUND_TO_NEAREST_INT));
+                    _mm256_storeu_si256((__m256i *)(to + j * sizeof(S)), stored_many<S>((__m512)load<T>(from + j)));
 #endif
             for (; j < x.columns; j++) ((S *)to)[j] = stored<S>(from[j]);
         } else

@@ -47,7 +47,7 @@ struct Tile {
     bool resume;  // go on with the sums that C holds, or that are kept apart
     bool pauses;  // the sums stay apart, to be gone on with
     char *sums;   // where they are apart, or NULL
-    const char *ahead;  // what tiles to come read first, or NULL
+    const char *ahead; Count of_ahead;  // what tiles to come read first, and bytes of it to prefetch at each step
     bool narrows; // the sums are whole, and go to C as it is stored
     const char *of_b;  // see `pair_products` of a kernel
     Count products, a_step, b_step, c_step, numbers;
