@@ -223,7 +223,7 @@ struct Block {
 void multiply_block(const Kernel &kernel, const Block &x) {
     const Panels panels = panels_of_a(kernel, x.rows);
     const Count steps = ceil_div_2(x.depth, kernel.group), row_bytes = steps * kernel.step;
-    const Count some = steps > 2 * x.steps ? x.steps : steps;
+    const Count some = steps > x.steps * 3 / 2 ? x.steps : steps;
     const MicroKernel *const tiles = x.packed ? kernel.packed : kernel.half_packed;
     const Count row_of_a = x.packed ? bytes_of_a(kernel, x.depth) : x.rs_a;
     Tile tile = {.kernel = &kernel, .rs_a = x.rs_a, .cs_a = x.cs_a, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = x.add,
