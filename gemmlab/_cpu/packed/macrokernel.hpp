@@ -9,6 +9,10 @@
        2nd                      for jr in 0..ns by NR:                             a panel of B stays in L1
        1st                          for ir in 0..mc by MR: micro-kernel
 
+   A kernel that is about as fast as L3 (AMX) has long blocks of k, of whose panel L1 keeps only a part: so between the 2nd
+   and the 1st loop is one over these parts, `tile_k` deep, and the sums of the tiles wait in between. Its strips and its
+   packed B are longer, since it costs more to pack A and to add to C, beside the product.
+
    In BLIS the 4th loop is outside of the 3rd, and all of C passes through the caches once for each kc. Here it is
    inside, so that a strip of C, mc x ns, stays in L2 until its sums are whole; that wants kr of B packed at once: all of
    k where memory allows, else some kc. Packed A is kept for the next strip where it fits. Sums that C does not store,
@@ -33,15 +37,15 @@ constexpr Count PIECES_A_THREAD = 16;        // are enough for all threads to en
 constexpr double PIECE_BYTES = 512 << 10;    // or bytes that are copied, or read once
 constexpr int FEW_THREADS = 4;
 constexpr Count ROWS_OF_B = 16;              // that are read at the same time: more streams no processor reads ahead of
-constexpr double AS_FAST_AS_L3 = 0.125;      // the cost of a kernel's number
+constexpr double AS_FAST_AS_L3 = 0.125;      // the cost of a number to a kernel that is called fast here (AMX)
 constexpr Count MANY_BLOCKS = 6;             // a thread: as many are as good as equal shares
 constexpr Count MIN_ROWS = 32;               // of a block of A, and two tiles at least
 constexpr Count MIN_COLUMNS = 1024;          // of a block of B, where k is so long that its memory would hold fewer
 constexpr Count MANY_COLUMNS = 1024;         // of B: what it costs to pack A is little beside its product
-constexpr Count PASSES_OF_A = 8;             // by a kernel as fast as L3, which pay for packing it
+constexpr Count PASSES_OF_A = 4;             // by a fast kernel, which pay for packing it
 constexpr Count STRIP_COLUMNS = 512;         // of a strip of C: each packed A is read once for so many
 constexpr Count LONG_STRIP = 2048;           // the same for a fast kernel, whose packed A stays in L2 for all of it,
-constexpr Count FAST_B = 8;                  // and whose packed B is so many times as large: A is packed for each of its blocks
+constexpr Count FAST_B = 8;                  // and whose least block of B is so many times as large: A is packed for each
 constexpr Count THIN = 256;                  // rows or columns of a thin product at most
 
 /* The blocks of the five loops: see above. `mc` and `nc` of a product are upper bounds of these. */
@@ -53,7 +57,7 @@ struct Blocks {
     bool lower;     // tiles above the diagonal of C are left out
     Count part;     // columns of a part of a block row of C at most
     Count rows_of_b;        // that are packed at a time
-    Count steps;            // of k of a panel of B, for all of A: as many as stay in L1
+    Count tile_k;           // of a panel of B, what L1 keeps while all of A passes by
     Count of_a, of_sums;    // bytes of a packed block of A, and of the sums of a panel
     Count of_thread;        // of all that a thread has
     Count bytes;            // of that and of packed B
@@ -64,7 +68,7 @@ INLINE Count pieces_of(int threads, Count parts, double length) {
     return threads == 1 ? 1 : min(parts, max(4 * threads, (Count)min(length, 1e9)));
 }
 
-/* Whether a kernel multiplies as fast as L3 gives B, as AMX does. */
+/* Whether a kernel multiplies about as fast as L3 gives B. */
 INLINE bool is_fast(const Kernel &x) { return x.cost < AS_FAST_AS_L3; }
 
 /* The time of a product's arithmetic, in vectors that are multiplied and added; and that of a piece of it, which is short
@@ -92,7 +96,7 @@ INLINE bool has_thin_b(const Product &x) { return x.threads == 1 && x.m <= THIN 
 INLINE Count max_b_bytes(const Product &x) {
     if (has_thin_b(x)) return x.extents->thin_b;
     if (x.max_b) return x.max_b;
-    return max(x.extents->min_b, x.threads * x.extents->b_of_a_thread) * (is_fast(*x.kernel) ? FAST_B : 1);
+    return max(x.extents->min_b * (is_fast(*x.kernel) ? FAST_B : 1), x.threads * x.extents->b_of_a_thread);
 }
 INLINE Count max_columns(const Product &x) {
     if (!has_thin_b(x)) return x.nc;
@@ -134,8 +138,8 @@ Count block_rows(const Product &x, Count k) {
 }
 
 /* Whether A is packed: not where rows are adjacent numbers, unless those of a tile share sets of L1, and are half as many
-   again as these hold or are read for many columns. On AMX most squares are faster packed from eight passes on; deep
-   ones of 256 and 300 columns are slower (measured on one machine). */
+   again as these hold or are read for many columns. On AMX from four panels of B on: of 120 drawn products, those with 128
+   to 400 columns took 0.96 of the time so, wider ones 0.88, and narrower ones 1.0 to 1.1 (one and two threads). */
 INLINE bool packs_a(const Product &x) {
     const Kernel &kernel = *x.kernel;
     if (!kernel.half_packed || x.cs_a != kernel.stored) return true;
@@ -156,7 +160,7 @@ Blocks blocks_of(const Product &x) {
     const Kernel &kernel = *x.kernel;
     const Count max_b = max_b_bytes(x), nr = kernel.nr;
     Blocks blocks = {.mc = 0, .nc = x.n, .kr = x.k, .ns = 0, .packs_a = packs_a(x), .kept = 0, .separate = false,
-                     .lower = false, .part = x.n, .rows_of_b = rows_of_b_at_a_time(x), .steps = x.k, .of_a = 0,
+                     .lower = false, .part = x.n, .rows_of_b = rows_of_b_at_a_time(x), .tile_k = x.kc, .of_a = 0,
                      .of_sums = 0, .of_thread = 0, .bytes = 0};
     if (!x.packed) {
         const Count fit = max_b / bytes_of(kernel, x.k) & -nr;
@@ -172,7 +176,7 @@ Blocks blocks_of(const Product &x) {
     if (blocks.kr > x.kc || x.narrows)
         blocks.ns = min(blocks.ns, round_up_2(is_fast(kernel) ? LONG_STRIP : STRIP_COLUMNS, nr));
     if (is_fast(kernel) && blocks.mc > kernel.mr) {
-        blocks.steps = max(1, x.extents->panel / (nr * kernel.step));
+        blocks.tile_k = max(1, x.extents->panel / (nr * kernel.step)) * kernel.group;
         blocks.of_sums = round_up(blocks.mc, kernel.mr) * nr * kernel.sum;
     }
     const bool tiles_narrow = kernel.tiles_narrow && x.k <= x.kc && !x.accumulate;
@@ -214,16 +218,15 @@ struct Block {
     char *c; Count rs_c, cs_c;
     bool add, packed, narrows;
     Count diagonal;  // the column where the first row meets the diagonal: tiles above it are left out
-    Count steps;     // of a panel of B that stay in L1
-    char *sums;      // of a panel, where tiles pause
+    Count tile_k;    // where a panel of B is half as deep again, a tile takes so much of it, and then the next has its turn;
+    char *sums;      // the sums of all tiles are here meanwhile
 };
 
-/* 2nd and 1st loop: a block of C. A fast kernel's panels of B are longer than L1: it multiplies all of A by some steps at a
-   time, and sums wait in between. */
+/* 2nd and 1st loop: a block of C. */
 void multiply_block(const Kernel &kernel, const Block &x) {
     const Panels panels = panels_of_a(kernel, x.rows);
     const Count steps = ceil_div_2(x.depth, kernel.group), row_bytes = steps * kernel.step;
-    const Count some = steps > x.steps * 3 / 2 ? x.steps : steps;
+    const Count some = x.depth > x.tile_k + x.tile_k / 2 ? x.tile_k / kernel.group : steps;
     const MicroKernel *const tiles = x.packed ? kernel.packed : kernel.half_packed;
     const Count row_of_a = x.packed ? bytes_of_a(kernel, x.depth) : x.rs_a;
     Tile tile = {.kernel = &kernel, .rs_a = x.rs_a, .cs_a = x.cs_a, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = x.add,
@@ -335,7 +338,7 @@ void multiply_strip(const Product &x, const Blocks &blocks, const PartOfB &part,
                        .a = blocks.packs_a ? packed_a : a, .rs_a = x.rs_a, .cs_a = x.cs_a, .b = panels,
                        .c = whole.c, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = x.accumulate || part.pr + pc > 0,
                        .packed = blocks.packs_a, .narrows = x.narrows && !blocks.separate,
-                       .diagonal = blocks.lower ? strip.ic - part.jc - strip.js : x.n, .steps = blocks.steps,
+                       .diagonal = blocks.lower ? strip.ic - part.jc - strip.js : x.n, .tile_k = blocks.tile_k,
                        .sums = memory + blocks.of_thread - blocks.of_sums};
         if (blocks.separate) block.c = sums, block.rs_c = whole.rs_from, block.cs_c = kernel.sum;
         multiply_block(kernel, block);

@@ -50,7 +50,7 @@ cdef extern from "macrokernel.hpp" nogil:
     cppclass Panels:
         Py_ssize_t rows(Py_ssize_t)
     ctypedef struct Blocks:
-        Py_ssize_t mc, nc, kr, ns, kept, rows_of_b
+        Py_ssize_t mc, nc, kr, ns, kept, rows_of_b, tile_k
         bint packs_a, separate
 
 cdef extern from "in_place.hpp" nogil:

@@ -12,8 +12,8 @@ cdef inline dict in_words(const Product &x, const Plan &plan):
     if part.strategy == FIVE_LOOPS:
         loops = {"strategy": 0, "mr": x.kernel.mr, "nr": x.kernel.nr, "mc": part.blocks.mc, "nc": part.blocks.nc,
                  "kr": part.blocks.kr, "ns": part.blocks.ns, "kept": part.blocks.kept,
-                 "rows_of_b": part.blocks.rows_of_b, "packs_a": part.blocks.packs_a,
-                 "packs_b": x.packed == NULL, "separate": part.blocks.separate}
+                 "rows_of_b": part.blocks.rows_of_b, "tile_k": min(part.blocks.tile_k, x.k),
+                 "packs_a": part.blocks.packs_a, "packs_b": x.packed == NULL, "separate": part.blocks.separate}
     elif part.strategy == BY_VECTOR:
         m, n = max(m, n), 1
         rows = (m + part.by_vector.blocks - 1) // part.by_vector.blocks
