@@ -180,12 +180,18 @@ def floats_of(bits):
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
+def planes(found, parts):
+    """Parts that stand side by side in each row, of fewer numbers than a chunk, each as a matrix."""
+    return np.moveaxis(found.reshape(len(found), parts, -1), 1, 0)
+
+
 @pytest.mark.parametrize("order", ["rows", "columns", "every other"])
 def test_bfloat16_parts_add_up(order):
     x = RNG.standard_normal((33, 299)).astype("f4") * np.float32(2) ** RNG.integers(-90, 120, (33, 299)).astype("f4")
     x[0, :3] = np.finfo("f4").max, -np.finfo("f4").max, 0.0
     x = {"rows": x, "columns": np.asfortranarray(x), "every other": np.repeat(x, 2, axis=1)[:, ::2]}[order]
     found, special = parts.bf16_parts(x, int(RNG.integers(1, 4)))
+    found = planes(found, 3)
     assert not special.any()
     assert np.array_equal(np.sum(floats_of(found), axis=0, dtype=np.float64), x)
     assert np.isfinite(floats_of(found)).all()
@@ -197,8 +203,24 @@ def test_rows_that_are_not_finite_have_parts_of_zero(order):
     x[2, 7], x[5, 0], x[5, 39] = np.nan, np.inf, -np.inf
     found, special = parts.bf16_parts(x, 2)
     assert list(np.flatnonzero(special)) == [2, 5]
+    found = planes(found, 3)
     assert not found[:, special].any()
     assert np.array_equal(np.sum(floats_of(found[:, ~special]), axis=0, dtype=np.float64), x[~special])
+
+
+@pytest.mark.parametrize("scheme", ["bf16x6", "f16-pairs"])
+def test_parts_stand_along_k_by_chunks_and_those_of_b_in_reverse(scheme):
+    k, count = parts.CHUNK + int(RNG.integers(1, 300)), 2 if scheme == "f16-pairs" else 3
+    x = RNG.standard_normal((4, k)).astype("f4")
+    chunks = np.split(np.arange(count * k), [count * parts.CHUNK])
+    (rows, _), _ = parts.of_rows(x, scheme, 2)
+    for columns, order in ((x.T, "C"), (x.T, "F")):
+        (turned, _), _ = parts.of_columns(np.asarray(columns, order=order), scheme, 2)
+        for chunk in chunks:
+            assert np.array_equal(planes(rows[:, chunk], count), planes(turned.T[:, chunk], count)[::-1])
+    whole = planes(parts.of_rows(x[:, parts.CHUNK :], "bf16x6", 1)[0][0], 3)
+    if scheme == "bf16x6":
+        assert np.array_equal(planes(rows[:, chunks[1]], 3), whole)
 
 
 @pytest.mark.parametrize("scheme", ["bf16x6", "bf16x9"])
@@ -216,7 +238,8 @@ def test_products_near_the_smallest_normal_number_keep_the_bound(dtype, scheme):
 
 def test_float16_parts_are_within_2_to_the_minus_22():
     rows = RNG.standard_normal((20, 300)).astype("f4") * np.float32(2) ** RNG.integers(-60, 60, (20, 1)).astype("f4")
-    (high, low), scales, _ = compiled.pair(rows, 2)
+    found, scales, _ = compiled.pair(rows, 2)
+    high, low = planes(found, 2)
     found = np.ldexp(high.astype("f8") + low, -scales[:, None])
     assert (np.abs(found - rows) <= np.abs(rows).max(axis=1, keepdims=True) * 2.0**-22).all()
     assert np.abs(high).max() <= 2**15
@@ -228,6 +251,7 @@ def test_float16_parts_are_the_nearest_numbers(order):
     x = np.asarray(x, "f4", order)
     x[3], x[4], x[5, :4], x[6, 5] = 0, 2.0**-149, (np.finfo("f4").max, 1, -1e-30, -0.0), np.nan
     found, scales, special = compiled.pair(x, 2)
+    found = planes(found, 2)
     assert list(np.flatnonzero(special)) == [6]
     x = np.where(special[:, None], 0, x)
     assert np.array_equal(scales, 15 - np.frexp(np.abs(x).max(axis=1))[1])

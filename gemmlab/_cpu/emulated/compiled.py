@@ -54,7 +54,8 @@ class _Rebuilding(ctypes.Structure):
 class _Splitting(ctypes.Structure):
     _fields_ = (
         ("x", c_void_p), *((name, c_ssize_t) for name in ("rows", "numbers", "along", "across")),
-        *((name, c_void_p) for name in ("out", "special", "scales")), ("failed", c_int),
+        *((name, c_void_p) for name in ("out", "special", "scales")),
+        *((name, c_int) for name in ("across_k", "reverse", "failed")),
     )  # fmt: skip
 
 
@@ -114,31 +115,38 @@ def rebuild(rests: Residues, of_rows: Ints, of_columns: Ints, out: NDArray[Any],
     _run("rebuild", work, len(out), threads)
 
 
-def split(rows: NDArray[np.float32], threads: int) -> tuple[Bits, NDArray[np.bool_]]:
-    """The bits of three bfloat16 numbers each, whose sum it is: (3, rows, numbers); which rows have infinities or NaN.
+def split(
+    rows: NDArray[np.float32], threads: int, across_k: bool = False, reverse: bool = False
+) -> tuple[Bits, NDArray[np.bool_]]:
+    """The bits of three bfloat16 numbers each, whose sum it is; and which rows have infinities or NaN.
 
-    What is below the smallest float32 is lost; parts of infinities and NaN mean nothing.
+    A row is along k, and its parts stand side by side; or `across_k`, and they stand one below the other. `reverse` has
+    the last part first. `parts.c` has the order. What is below the smallest float32 is lost; parts of infinities and
+    NaN mean nothing.
     """
-    found, _, special = _taken_apart("split", rows, 3, np.uint16, threads)
+    found, _, special = _taken_apart("split", rows, 3, np.uint16, threads, across_k, reverse)
     return found, special
 
 
-def pair(rows: NDArray[np.float32], threads: int) -> tuple[NDArray[np.float16], Ints, NDArray[np.bool_]]:
-    """Two float16 numbers each, of rows that are scaled by powers of two: (2, rows, numbers), and these powers.
+def pair(
+    rows: NDArray[np.float32], threads: int, reverse: bool = False
+) -> tuple[NDArray[np.float16], Ints, NDArray[np.bool_]]:
+    """Two float16 numbers each, side by side, of rows that are scaled by powers of two; and these powers.
 
     The third says which rows have infinities or NaN, and so count as zeros.
     """
-    return _taken_apart("pair", rows, 2, np.float16, threads)
+    return _taken_apart("pair", rows, 2, np.float16, threads, False, reverse)
 
 
 def _taken_apart(
-    task: str, rows: NDArray[np.float32], parts: int, dtype: DTypeLike, threads: int
+    task: str, rows: NDArray[np.float32], parts: int, dtype: DTypeLike, threads: int, across_k: bool, reverse: bool
 ) -> tuple[NDArray[Any], Ints, NDArray[np.bool_]]:
-    """Planes of so many parts, a scale for each row where the task has some, and which rows are special."""
-    found, scales = _planes((parts, *rows.shape), dtype), np.empty(len(rows), np.int64)
-    special, steps = np.empty(len(rows), np.bool_), [step // rows.itemsize for step in rows.strides]
-    arrays = (x.ctypes.data for x in (found, special, scales))
-    work = _Splitting(rows.ctypes.data, *rows.shape, *steps, *arrays)
+    """So many parts, a scale for each row where the task has some, and which rows are special."""
+    count, numbers = rows.shape
+    found = _planes((parts * count, numbers) if across_k else (count, parts * numbers), dtype)
+    scales, special = np.empty(count, np.int64), np.empty(count, np.bool_)
+    steps, arrays = [step // rows.itemsize for step in rows.strides], (x.ctypes.data for x in (found, special, scales))
+    work = _Splitting(rows.ctypes.data, *rows.shape, *steps, *arrays, across_k, reverse)
     _run(task, work, -(-len(rows) // _AT_ONCE), threads)
     if work.failed:
         raise MemoryError("no memory for the parts of a product")

@@ -1,10 +1,16 @@
 /* What emulated products by bfloat16 or float16 parts do besides multiplying, for one instruction set: see parts.py.
 
-       split      rows of float32 numbers into three planes of bfloat16 numbers, whose sum they are
-       pair       rows, scaled, into two planes of float16 numbers, whose sum they nearly are
+       split      rows of float32 numbers into three bfloat16 numbers each, whose sum they are
+       pair       rows, scaled, into two float16 numbers each, whose sum they nearly are
        rescale    sums of products of scaled rows and columns, scaled back
 
-   A part is the nearest narrow number to what the parts before it leave over, and what it leaves over is exact. */
+   A part is the nearest narrow number to what the parts before it leave over, and what it leaves over is exact. The parts
+   stand along k, those of a chunk one after the other, and those of B in reverse:
+
+       A    a0 a1 a2 | a0 a1 a2 | ...        B'    b2 b1 b0 | b2 b1 b0 | ...
+
+   So parts whose numbers have the same sum meet in one product: a0 b2 + a1 b1 + a2 b0 is that of three, a0 b1 + a1 b0 of
+   the first two of A and the last two of B, and a0 b0 of the first and the last. */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,20 +21,29 @@
 #define PAIR_EXPONENT 15       /* the largest number of a scaled row is below 2^15 */
 #define NORMAL_HALF 0x38800000u /* bits of 2^-14 as a float: from here on a float16 number has 11 bits */
 #define AT_ONCE 8              /* rows of a piece */
+#define CHUNK 4096             /* numbers of k, whose parts stand together: as in parts.py */
 #define BLOCK 256              /* numbers that are taken apart together */
 #define MAGNITUDE 0x7fffffffu  /* bits of a float without its sign */
 #define INFINITE 0x7f800000u   /* those of infinity; NaN's are above */
 #define LARGEST 0x7f7fu        /* the largest bfloat16 number */
 
-/* Rows of numbers, and the bits of their parts, plane by plane. Steps are in numbers. */
+/* Rows of numbers, each along k or each at one k, and the bits of their parts. Steps are in numbers. */
 typedef struct {
     const float *x;
     ptrdiff_t rows, numbers, along, across;
     uint16_t *out;
     uint8_t *special; /* for each row, whether it has infinities or NaN */
     int64_t *scales;  /* of pair: the power of two for each row */
-    int failed;
+    int across_k, reverse, failed;
 } splitting;
+
+/* Where a part of number `p` of row `i` goes, of so many. */
+static inline uint16_t *place_of(const splitting *of, int parts, int part, ptrdiff_t i, ptrdiff_t p) {
+    const ptrdiff_t k = of->across_k ? of->rows : of->numbers, at = of->across_k ? i : p, chunk = at / CHUNK * CHUNK;
+    const ptrdiff_t numbers = k - chunk < CHUNK ? k - chunk : CHUNK;
+    const ptrdiff_t along = parts * chunk + (of->reverse ? parts - 1 - part : part) * numbers + at - chunk;
+    return of->out + (of->across_k ? along * of->numbers + p : i * parts * k + along);
+}
 
 static inline uint32_t bits_of(float x) {
     uint32_t bits;
@@ -51,7 +66,7 @@ static inline uint32_t nearest(float x) {
 /* AT_ONCE rows. */
 static void split(const void *work, ptrdiff_t piece) {
     const splitting *of = work;
-    const ptrdiff_t n = of->numbers, plane = of->rows * n, first = piece * AT_ONCE;
+    const ptrdiff_t n = of->numbers, first = piece * AT_ONCE;
     const ptrdiff_t end = first + AT_ONCE < of->rows ? first + AT_ONCE : of->rows;
     for (ptrdiff_t i = first; i < end; i++) {
         uint32_t most = 0;
@@ -64,7 +79,7 @@ static void split(const void *work, ptrdiff_t piece) {
                 most = size > most ? size : most;
             }
             for (int part = 0; part < PARTS; part++) {
-                uint16_t *to = of->out + part * plane + i * n + begin;
+                uint16_t *to = place_of(of, PARTS, part, i, begin);
                 for (int e = 0; e < some; e++) {
                     const uint32_t found = nearest(left[e]);
                     to[e] = (uint16_t)found;
@@ -95,7 +110,7 @@ static inline float power(int n) { return float_of((uint32_t)(n + 127) << 23); }
 
 /* A row of numbers side by side. One with infinities or NaN counts as zeros. */
 static void pair_row(float *row, const splitting *of, ptrdiff_t i) {
-    const ptrdiff_t n = of->numbers, plane = of->rows * n;
+    const ptrdiff_t n = of->numbers;
     uint32_t most = 0;
     for (ptrdiff_t p = 0; p < n; p++) {
         const uint32_t size = bits_of(row[p]) & MAGNITUDE;
@@ -108,11 +123,14 @@ static void pair_row(float *row, const splitting *of, ptrdiff_t i) {
     const int scale = PAIR_EXPONENT - exponent;
     const float first = power(scale / 2), second = power(scale - scale / 2);
     of->scales[i] = scale;
-    uint16_t *high = of->out + i * n, *low = high + plane;
-    for (ptrdiff_t p = 0; p < n; p++) {
-        const float x = row[p] * first * second, near = through_half(x);
-        high[p] = (uint16_t)bits_of_half(near);
-        low[p] = (uint16_t)bits_of_half(through_half(x - near));
+    for (ptrdiff_t begin = 0; begin < n; begin += BLOCK) {
+        uint16_t *high = place_of(of, 2, 0, i, begin), *low = place_of(of, 2, 1, i, begin);
+        const int some = (int)(n - begin < BLOCK ? n - begin : BLOCK);
+        for (int e = 0; e < some; e++) {
+            const float x = row[begin + e] * first * second, near = through_half(x);
+            high[e] = (uint16_t)bits_of_half(near);
+            low[e] = (uint16_t)bits_of_half(through_half(x - near));
+        }
     }
 }
 
