@@ -151,7 +151,9 @@ INLINE bool packs_a(const Product &x) {
    it pays to go further. */
 INLINE Count columns_of_part(const Product &x, const Blocks &blocks) {
     const Count nr = x.kernel->nr, kept = is_fast(*x.kernel) ? 1 : blocks.kept;
-    const Count least = blocks.packs_a && kept * x.kc < blocks.kr ? min(blocks.ns, round_up_2(STRIP_COLUMNS, nr)) : nr;
+    const bool many = ceil_div(x.m, blocks.mc) >= MANY_BLOCKS * x.threads;
+    const Count strip = many ? blocks.ns : min(blocks.ns, round_up_2(STRIP_COLUMNS, nr));
+    const Count least = blocks.packs_a && kept * x.kc < blocks.kr ? strip : nr;
     const double column = x.kernel->cost * blocks.mc * blocks.kr;
     return max(least, (Count)(piece_vectors(x) * x.kernel->lanes / column) & -nr);
 }
