@@ -171,6 +171,8 @@ typedef struct {
     int8_t *out;
 } reducing;
 
+static inline int8_t reduced(double x, double p, double inverse) { return residue(x - nearest(x * inverse) * p); }
+
 /* REDUCED of them. */
 static void reduce(const void *work, ptrdiff_t block) {
     const reducing *of = work;
@@ -178,10 +180,10 @@ static void reduce(const void *work, ptrdiff_t block) {
     const ptrdiff_t first = block * REDUCED, left = of->count - first, some = left < REDUCED ? left : REDUCED;
     const int32_t *sums = of->sums + first;
     int8_t *out = of->out + first;
-    for (ptrdiff_t i = 0; i < some; i++) {
-        const double x = (double)sums[i] + (of->more ? out[i] : 0);
-        out[i] = residue(x - nearest(x * inverse) * p);
-    }
+    if (of->more)
+        for (ptrdiff_t i = 0; i < some; i++) out[i] = reduced((double)sums[i] + out[i], p, inverse);
+    else
+        for (ptrdiff_t i = 0; i < some; i++) out[i] = reduced(sums[i], p, inverse);
 }
 
 /* Residues, planes of m x n for each of `count` moduli, and the numbers that they are put together to, over the scales of
