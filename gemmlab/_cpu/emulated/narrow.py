@@ -23,10 +23,16 @@ def product(a: NDArray[Any], b: NDArray[Any], dtype: DTypeLike, threads: int) ->
 
 
 def multiplied(
-    a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], threads: int, accumulate: bool = False, kc: int = 0
-) -> NDArray[Any]:
-    """Fill `out` with the product, or add to it, in sums of `kc` products each; uint16 are the bits of bfloat16."""
+    a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], threads: int, accumulate: bool = False, kc: int = 0,
+    modulus: int = 0,
+) -> NDArray[Any]:  # fmt: skip
+    """Fill `out` with the product, or add to it, in sums of `kc` products each; uint16 are the bits of bfloat16.
+
+    With a modulus, int8 are multiplied into residues, which are int8 too.
+    """
     if out.size and a.shape[-1]:
         as_bfloat16 = a.dtype == np.uint16
-        packed().kernel.run(a, b, out, threads=threads, accumulate=accumulate, kc=kc, as_bfloat16=as_bfloat16)
+        packed().kernel.run(
+            a, b, out, threads=threads, accumulate=accumulate, kc=kc, as_bfloat16=as_bfloat16, modulus=modulus
+        )
     return out

@@ -9,7 +9,6 @@ and the sum of products lies between -P/2 and P/2: so its residues tell it.
 from __future__ import annotations
 
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -54,9 +53,8 @@ def products(a: Residues, b: Residues, count: int, threads: int) -> Residues:
     Those of complex numbers are three products of real ones.
     """
     found = np.empty((len(a), count, a.shape[-2], b.shape[-1]), np.int8)
-    sums = np.empty(found.shape[2:], np.int32)
     for part, i in np.ndindex(found.shape[:2]):
-        _multiply(a[part, i], b[part, i], MODULI[i], sums, found[part, i], threads)
+        _multiply(a[part, i], b[part, i], MODULI[i], found[part, i], threads)
     if len(a) == 1:
         return found
     parts = np.empty((2, *found.shape[1:]), np.int8)
@@ -67,12 +65,12 @@ def products(a: Residues, b: Residues, count: int, threads: int) -> Residues:
     return parts
 
 
-def _multiply(
-    a: Residues, b: Residues, modulus: int, sums: NDArray[np.int32], out: Residues, threads: int
-) -> None:  # fmt: skip
-    """The product modulo a modulus, in blocks of k whose `sums` int32 holds."""
-    ends = [*range(0, a.shape[-1], BLOCK), a.shape[-1]]
-    if len(ends) < 2:
+def _multiply(a: Residues, b: Residues, modulus: int, out: Residues, threads: int) -> None:
+    """The product modulo a modulus, in blocks of k whose sums int32 holds."""
+    k = a.shape[-1]
+    if k == 0:
         out[...] = 0
-    for i, j in pairwise(ends):
-        reduce(narrow.multiplied(a[:, i:j], b[i:j], sums, threads), modulus, out, threads, more=i > 0)
+    narrow.multiplied(a[:, :BLOCK], b[:BLOCK], out, threads, modulus=modulus)
+    for i in range(BLOCK, k, BLOCK):
+        sums = narrow.product(a[:, i : i + BLOCK], b[i : i + BLOCK], np.int32, threads)
+        reduce(sums, modulus, out, threads, more=True)

@@ -77,6 +77,7 @@ template <class Kind, class S, class C = typename Kind::Sum> constexpr Kernel ke
     if constexpr (Kind::PARTS == 2) x.unpack = unpack<C, C>, x.widen = ComplexPacking<T>::pack_a;
     else x.unpack = unpack<T, C>, x.widen = Packing<T, C>::pack;
     x.accumulate = accumulate<Kind>;
+    if constexpr (sizeof(S) == 1 && sizeof(C) == 4) x.residues = residues;
     if constexpr (Kind::PARTS == 1) x.mirror = mirror<Number<sizeof(C)>>;
     return x;
 }

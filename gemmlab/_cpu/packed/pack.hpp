@@ -339,6 +339,22 @@ template <class T, class S> void unpack(const Sums &given) {
     }
 }
 
+/* Sums to residues. Doubles hold sums of 32 bits, and nearest integers by adding what leaves no bit for a fraction. */
+void residues(const Sums &given) {
+    const Sums x = given;
+    constexpr double WHOLE = 0x1.8p52;
+    const double modulus = x.kernel->modulus, inverse = 1 / modulus;
+    const auto row = [&](const int32_t *from, char *to, Count step) __attribute__((always_inline)) {
+        for (Count j = 0; j < x.columns; j++)
+            to[j * step] = (char)(int32_t)(from[j] - ((from[j] * inverse + WHOLE) - WHOLE) * modulus);
+    };
+    for (Count i = 0; i < x.rows; i++) {
+        const int32_t *const from = (const int32_t *)(x.from + i * x.rs_from);
+        if (x.cs_c == 1) row(from, x.c + i * x.rs_c, 1);
+        else row(from, x.c + i * x.rs_c, x.cs_c);
+    }
+}
+
 /* Numbers of so many bytes, as they are. */
 template <int BYTES> using Number =
     std::conditional_t<BYTES == 8, uint64_t,

@@ -116,7 +116,16 @@ struct Kernel {
     Unpack accumulate;  // sums to C as it is summed
     Unpack mirror;      // a block of C to the other side of its diagonal; NULL: C is not symmetric where B is A'
     PairProducts pair_products;  // of each row or column of a panel, what `Paired` subtracts (numeric.hpp); or NULL
+    Unpack residues;    // sums of 32 bits to what a modulus leaves of them, in 8; or NULL
+    int modulus;
 };
+
+/* The same numbers, multiplied into residues of the sums: the nearest to 0, 8 bits each. */
+INLINE Kernel with_modulus(const Kernel &kernel, int modulus) {
+    Kernel x = kernel;
+    x.modulus = modulus, x.unpack = kernel.residues, x.narrows = true, x.result = 1, x.mirror = nullptr;
+    return x;
+}
 
 /* One product, C = A B or, if it accumulates, C = C + A B. */
 struct Product {

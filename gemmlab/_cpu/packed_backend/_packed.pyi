@@ -54,4 +54,5 @@ class PackedKernel(CompiledWay):
         clocked: bool = False,
         whole_k: int = 0,
         as_bfloat16: bool = False,
+        modulus: int = 0,
     ) -> float | None: ...

@@ -14,13 +14,13 @@ from gemmlab._cpu.packed_backend.loops cimport (
     DOT_KC, MAX_AXES, Batch, Buffer, Call, ClockedKernel, Extents, Kernel, Machine, Plan, Product, Recorder,
     RecordingKernel, clocked_kernel, drop_buffer, drop_buffers, even, even_in, extents_of, fits_in_memory,
     give_buffer, has_any_order, is_dots, new_buffer, pack_operand, plan_of, products_in, recording_kernel, run,
-    take_buffer, vectors_of,
+    take_buffer, vectors_of, with_modulus,
 )
 from gemmlab._cpu.packed_backend.threads cimport (
     LARGE, LONG_VECTORS, Listening, Task, begin_product, end_product, listen, share_among_team, signals_raise,
     stop_listening, team_threads, threads_allowed,
 )
-from gemmlab._cpu.packed_backend.words cimport in_words
+from gemmlab._cpu.packed_backend.words cimport append_call, in_words
 from gemmlab._cpu.threads._threads cimport threads_for
 
 import numpy
@@ -286,11 +286,12 @@ cdef class PackedKernel(CompiledWay):
 
     def run(self, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, *, int threads=1, Py_ssize_t mc=0, Py_ssize_t kc=0,
             Py_ssize_t nc=0, PackedOperand packed=None, bint accumulate=False, bint clocked=False,
-            Py_ssize_t whole_k=0, bint as_bfloat16=False):
+            Py_ssize_t whole_k=0, bint as_bfloat16=False, int modulus=0):
         """Fill `out` with a @ b: matrices, or batches of one leading shape, in any strides. `a` and `b` are of one
         dtype, and `out` is too, or is of one that `widens`. If `accumulate`, add to what `out` holds. If `clocked`,
         return the seconds that all threads together spent packing. `whole_k`: see `Problem`. If `as_bfloat16`, 16 bits
-        of `a` and `b` are numbers of that dtype, and `out` is of float32.
+        of `a` and `b` are numbers of that dtype, and `out` is of float32. With a `modulus` of at most 256, int8 is
+        multiplied into what it leaves of the sums, which is added to nothing.
 
         No extent of m, n, k and the batch is 0, and `out` shares no memory with `a` and `b`: nothing is checked here.
         """
@@ -298,7 +299,11 @@ cdef class PackedKernel(CompiledWay):
         cdef Product x
         cdef Batch batch
         cdef ClockedKernel clock
-        self.prepare(&x, a, b, out, threads, mc, kc, nc, packed, whole_k, as_bfloat16)
+        cdef Kernel of_residues
+        self.prepare(&x, a, b, out, threads, mc, kc, nc, packed, whole_k, as_bfloat16, modulus)
+        if modulus:
+            of_residues = with_modulus(x.kernel[0], modulus)
+            x.kernel, x.narrows = &of_residues, True
         x.accumulate = accumulate
         broadcast(a, b, cnp.PyArray_NDIM(out) - 2, shape, &batch)
         if clocked:
@@ -346,11 +351,11 @@ cdef class PackedKernel(CompiledWay):
 
     cdef int prepare(self, Product *x, cnp.ndarray a, cnp.ndarray b, cnp.ndarray out, int threads, Py_ssize_t mc,
                      Py_ssize_t kc, Py_ssize_t nc, PackedOperand packed, Py_ssize_t whole_k=0,
-                     bint as_bfloat16=False) except -1:
+                     bint as_bfloat16=False, int modulus=0) except -1:
         """All of a product but its buffer, with block sizes where they are given."""
-        cdef const Entry *entry = &self.entries[BFLOAT16][<int> cnp.NPY_FLOAT]
-        if not as_bfloat16:
-            entry = self.entry(cnp.PyArray_TYPE(a), cnp.PyArray_TYPE(out))
+        cdef const Entry *entry = self.entry(cnp.PyArray_TYPE(a), cnp.NPY_INT32 if modulus else cnp.PyArray_TYPE(out))
+        if as_bfloat16:
+            entry = &self.entries[BFLOAT16][<int> cnp.NPY_FLOAT]
         if entry == NULL:
             raise TypeError(f"no kernel multiplies {a.dtype} into {out.dtype}")
         self.describe(x, entry, a, b, out)
@@ -390,11 +395,3 @@ cdef class PackedKernel(CompiledWay):
         elif plan.bytes:
             raise MemoryError(f"no memory for {plan.bytes} bytes of panels")
         return -1 if vectors > LONG_VECTORS and stop_listening() else 0  # the handler's exception
-
-
-CALLS = ("pack_a", "pack_b", "packed_tile", "unpacked_tile", "dot", "vector_tile", "unpack", "mirror")  # as in `Call`
-
-
-cdef void append_call(void *calls, Call what, const Py_ssize_t *extents, const void *address) noexcept nogil:
-    with gil:
-        (<list> calls).append((CALLS[<int> what], (extents[0], extents[1], extents[2]), <size_t> address))

@@ -19,6 +19,7 @@ cdef extern from "problem.hpp" nogil:
         int mc, kc, mr, nr, group, step, sum, dot_rows
         double cost
         bint narrows
+    Kernel with_modulus(const Kernel &, int)
     ctypedef struct Product:
         const Kernel *kernel
         const Extents *extents

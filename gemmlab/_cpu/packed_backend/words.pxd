@@ -1,7 +1,7 @@
-"""The plan of the compiled loops as Python sees it: the fields of `plan.Plan`."""
+"""The plan of the compiled loops as Python sees it, the fields of `plan.Plan`; and the calls that they make."""
 
 from gemmlab._cpu.packed_backend.loops cimport (
-    BY_ROWS_OF_B, BY_ROWS_OF_C, BY_VECTOR, DOTS, FIVE_LOOPS, SLICES, Part, Plan, Product, pieces_in,
+    BY_ROWS_OF_B, BY_ROWS_OF_C, BY_VECTOR, DOTS, FIVE_LOOPS, SLICES, Call, Part, Plan, Product, pieces_in,
 )
 
 
@@ -31,3 +31,10 @@ cdef inline dict in_words(const Product &x, const Plan &plan):
     return {"threads": plan.threads, "slices": plan.slices, "pieces": pieces_in(plan), "is_mirrored": plan.is_mirrored,
             "m": m, "n": n, "k": k, "kc": min(x.kc, x.k), "panel_bytes": x.kernel.step // x.kernel.group,
             "workspace": plan.bytes, **loops}
+
+
+cdef inline void append_call(void *calls, Call what, const Py_ssize_t *extents, const void *address) noexcept nogil:
+    """Its name, rows, columns and depth, and an address."""
+    with gil:
+        name = ("pack_a", "pack_b", "packed_tile", "unpacked_tile", "dot", "vector_tile", "unpack", "mirror")[<int> what]
+        (<list> calls).append((name, (extents[0], extents[1], extents[2]), <size_t> address))
