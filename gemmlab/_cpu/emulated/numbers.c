@@ -238,43 +238,79 @@ static void put_together(const rebuilding *s, const int8_t *rests, int some, dou
     carried(limbs, s->limbs, above);
 }
 
-/* An integer in limbs times 2^scale, rounded to nearest, ties to even, to `digits` bits, fewer from 2^lowest on. */
-static double rounded(double limbs[MOST_LIMBS][BLOCK], int count, int e, int64_t scale, int digits, int lowest) {
-    int top = count - 1;
-    while (top > 0 && limbs[top][e] == 0) top--;
-    const uint64_t first = (uint64_t)limbs[top][e];
-    const uint64_t second = top > 0 ? (uint64_t)limbs[top - 1][e] : 0, third = top > 1 ? (uint64_t)limbs[top - 2][e] : 0;
-    if (first == 0) return 0;
-    const int length = 64 - __builtin_clzll(first), missing = 64 - length; /* 24 to 63 bits after the first limb's */
-    const int of_second = missing < LIMB ? missing : LIMB, of_third = missing - of_second;
-    uint64_t more = (of_second < LIMB ? second << (24 + of_second) : 0) | (third & ((1ull << (LIMB - of_third)) - 1));
-    for (int w = 0; w < top - 2; w++) more |= limbs[w][e] != 0;
-    const uint64_t window = first << missing | second >> (LIMB - of_second) << of_third | third >> (LIMB - of_third);
-    const int64_t end = (int64_t)LIMB * top + length + scale; /* the number is below 2^end */
-    const int64_t kept = digits < end - lowest ? digits : end - lowest;
-    if (kept < 0) return 0;
-    uint64_t found = window > 1ull << 63 || more; /* with no bit kept: more than half of the smallest number */
-    if (kept > 0) {
-        const uint64_t low = window << kept, half = 1ull << 63;
-        found = window >> (64 - kept);
-        found += low > half || (low == half && (more || found % 2));
+/* An integer's highest limb that is not 0 and the two below it, whether those further down are, and the bits of all but the
+   highest. Of 0, nothing. */
+typedef struct {
+    uint64_t first[BLOCK], second[BLOCK], third[BLOCK], more[BLOCK];
+    int64_t below[BLOCK];
+} leading;
+
+static void highest_limbs(double limbs[MOST_LIMBS][BLOCK], int count, leading *of) {
+    memset(of, 0, sizeof *of);
+    for (int w = count - 1; w >= 0; w--)
+        for (int e = 0; e < BLOCK; e++) {
+            const uint64_t limb = (uint64_t)(int64_t)limbs[w][e];
+            const int64_t passed = of->below[e] - (int64_t)LIMB * w; /* since the first; 0 before it */
+            const int is_first = of->first[e] == 0, is_second = !is_first && passed == LIMB;
+            const int is_third = !is_first && passed == 2 * LIMB;
+            of->below[e] = is_first && limb ? (int64_t)LIMB * w : of->below[e];
+            of->more[e] |= is_first || is_second || is_third ? 0 : limb;
+            of->third[e] = is_third ? limb : of->third[e];
+            of->second[e] = is_second ? limb : of->second[e];
+            of->first[e] = is_first ? limb : of->first[e];
+        }
+}
+
+/* Integers times 2^scale, rounded to nearest, ties to even, to `digits` bits, fewer from 2^lowest on. Each step is a loop,
+   without branches, so that a compiler can do it in vectors. */
+static void rounded(double limbs[MOST_LIMBS][BLOCK], int count, const int64_t scales[BLOCK], int digits, int lowest,
+                    double out[BLOCK]) {
+    leading of;
+    highest_limbs(limbs, count, &of);
+    uint64_t window[BLOCK], more[BLOCK], found[BLOCK];
+    int64_t end[BLOCK], kept[BLOCK];
+    for (int e = 0; e < BLOCK; e++) {
+        const uint64_t first = of.first[e], second = of.second[e], third = of.third[e];
+        const int64_t missing = __builtin_clzll(first | 1); /* 24 to 63 bits after the first limb's */
+        const int64_t of_third = missing > LIMB ? missing - LIMB : 0, of_second = missing - of_third;
+        const uint64_t left = second << 24 << of_second; /* all of it has gone, if it has 40 bits */
+        more[e] = left | (third & ((1ull << (LIMB - of_third)) - 1)) | of.more[e];
+        window[e] = first << missing | second >> (LIMB - of_second) << of_third | third >> (LIMB - of_third);
+        end[e] = of.below[e] + 64 - missing + scales[e]; /* the number is below 2^end */
     }
-    const factors by = of_power(end - kept);
-    return (double)found * by.first * by.second;
+    for (int e = 0; e < BLOCK; e++) {
+        const int64_t least = end[e] - lowest;
+        kept[e] = digits < least ? digits : least;
+    }
+    for (int e = 0; e < BLOCK; e++) { /* with no bit kept, more than half of the smallest number becomes that */
+        const uint64_t half = 1ull << 63, low = kept[e] > 0 ? window[e] << (kept[e] & 63) : window[e];
+        const uint64_t whole = kept[e] > 0 ? window[e] >> ((64 - kept[e]) & 63) : 0, tie = more[e] ? 1 : whole & 1;
+        const uint64_t up = low == half ? tie : low > half ? 1 : 0, number = of.first[e] ? whole + up : 0;
+        found[e] = kept[e] < 0 ? 0 : number;
+    }
+    for (int e = 0; e < BLOCK; e++) {
+        const factors by = of_power(end[e] - kept[e]);
+        out[e] = (double)(int64_t)found[e] * by.first * by.second;
+    }
 }
 
 /* A row of numbers. */
 static void rebuild(const void *work, ptrdiff_t i) {
     const rebuilding *of = work;
     const int digits = of->is_double ? 53 : 24, lowest = of->is_double ? -1074 : -149;
+    const int64_t row = of->of_rows[i];
     for (ptrdiff_t j = 0; j < of->n; j += BLOCK) {
         const int some = (int)(of->n - j < BLOCK ? of->n - j : BLOCK);
-        double limbs[MOST_LIMBS][BLOCK], sign[BLOCK];
+        double limbs[MOST_LIMBS][BLOCK], sign[BLOCK], sizes[BLOCK];
+        int64_t scales[BLOCK] = {0};
         put_together(of, of->rests + i * of->n + j, some, limbs, sign);
         for (int e = 0; e < some; e++) {
-            const int64_t row = of->of_rows[i], column = of->of_columns[j + e];
-            const int64_t scale = row == SPECIAL || column == SPECIAL ? 0 : -(row + column);
-            const double size = rounded(limbs, of->limbs, e, scale, digits, lowest), x = sign[e] < 0 ? -size : size;
+            const int64_t column = of->of_columns[j + e];
+            scales[e] = row == SPECIAL || column == SPECIAL ? 0 : -(row + column);
+        }
+        rounded(limbs, of->limbs, scales, digits, lowest, sizes);
+        for (int e = 0; e < some; e++) {
+            const double x = sign[e] < 0 ? -sizes[e] : sizes[e];
             const ptrdiff_t at = i * of->along + (j + e) * of->across;
             if (of->is_double) ((double *)of->out)[at] = x;
             else ((float *)of->out)[at] = (float)x;
