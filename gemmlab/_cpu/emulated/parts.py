@@ -81,7 +81,9 @@ def bf16_parts(rows: Floats, threads: int, reverse: bool = False) -> tuple[Bits,
     if by_columns:
         bits, marked = split(rows.T, threads, across_k=True, reverse=reverse)
         bits = bits.T
-        special = np.asarray(~np.isfinite(rows).all(axis=1), np.bool_) if marked.any() else np.zeros(len(rows), np.bool_)
+        special = np.zeros(len(rows), np.bool_)
+        if marked.any():
+            special = np.asarray(~np.isfinite(rows).all(axis=1), np.bool_)
     else:
         bits, special = split(rows, threads, reverse=reverse)
     if special.any():

@@ -36,5 +36,5 @@ cdef inline dict in_words(const Product &x, const Plan &plan):
 cdef inline void append_call(void *calls, Call what, const Py_ssize_t *extents, const void *address) noexcept nogil:
     """Its name, rows, columns and depth, and an address."""
     with gil:
-        name = ("pack_a", "pack_b", "packed_tile", "unpacked_tile", "dot", "vector_tile", "unpack", "mirror")[<int> what]
-        (<list> calls).append((name, (extents[0], extents[1], extents[2]), <size_t> address))
+        names = ("pack_a", "pack_b", "packed_tile", "unpacked_tile", "dot", "vector_tile", "unpack", "mirror")
+        (<list> calls).append((names[<int> what], (extents[0], extents[1], extents[2]), <size_t> address))
