@@ -20,7 +20,7 @@ from gemmlab._emulated.schemes import PAIRS
 Floats = NDArray[np.float32]
 LEAST_SUMS = 64  # products
 CHUNK = 4096  # of k, whose sums are added at the end, and whose parts stand together: as in parts.c
-Apart: TypeAlias = tuple[NDArray[Any], "NDArray[np.int64] | None"]  # parts along k, as parts.c says; scales of f16-pairs
+Apart: TypeAlias = tuple[NDArray[Any], "NDArray[np.int64] | None"]  # parts along k: see parts.c; scales of f16-pairs
 
 
 def of_rows(rows: Floats, scheme: str, threads: int, reverse: bool = False) -> tuple[Apart, NDArray[np.bool_]]:
