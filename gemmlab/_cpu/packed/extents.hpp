@@ -40,9 +40,9 @@ struct Extents {
 
 constexpr Count KIB = 1 << 10, MIB = 1 << 20;
 
-/* L1    A quarter is for what is used at once, a third for a panel of B while tiles of A pass from L2 (measured on AMX), and two thirds for rows of B that go through all rows of A. Rows that are a
-         way apart share a set. Of B as it is stored, three eighths stay, and the rest is read again from L2 for each
-         tile of rows (measured).
+/* L1    A quarter is for what is used at once, a third for a panel of B while A passes by from L2 (measured on AMX), and
+         two thirds for rows of B that go through all rows of A. Rows that are a way apart share a set. Of B as it is
+         stored, three eighths stay, and the rest is read again from L2 for each tile of rows (measured).
    L2    Half is for B as it is stored where rows of C pass by it; a quarter for the sums of a few rows, for A as deep
          as B is packed, and for B that few rows use. For the last two, 512 KiB pay on a smaller L2 too (simulated):
          a part of them comes from L3 then, but B is read, or A packed, for fewer blocks.
@@ -50,8 +50,8 @@ constexpr Count KIB = 1 << 10, MIB = 1 << 20;
          has L2 for that. Of a share, 4 MiB are believed: a virtual machine may report what others use too. */
 INLINE Extents extents_of(const Machine &x) {
     const Count last = min(max(x.l3, x.l2), 4 * MIB), deep = max(x.l2 / 4, 512 * KIB);
-    return {.at_once = x.l1 / 4, .panel = x.l1 / 3, .conflict = x.l1_way, .ways = x.l1 / x.l1_way, .l2 = x.l2, .l2_way = x.l2_way,
-            .in_place = min(8 * x.l1 / 3, x.l2 / 4), .rows_in_l1 = 2 * x.l1 / 3, .few_rows_sums = x.l2 / 4,
+    return {.at_once = x.l1 / 4, .panel = x.l1 / 3, .conflict = x.l1_way, .ways = x.l1 / x.l1_way, .l2 = x.l2,
+            .l2_way = x.l2_way, .in_place = min(8 * x.l1 / 3, x.l2 / 4), .rows_in_l1 = 2 * x.l1 / 3, .few_rows_sums = x.l2 / 4,
             .short_k_b = x.l2 / 2, .deep_a = deep, .thin_b = deep, .a_of_a_thread = last / 2, .b_of_a_thread = last / 2,
             .min_b = last, .round = last, .huge_page = x.huge_page};
 }

@@ -138,7 +138,7 @@ Count block_rows(const Product &x, Count k) {
 }
 
 /* Whether A is packed: not where rows are adjacent numbers, unless those of a tile share sets of L1, and are half as many
-   again as these hold or are read for many columns. On AMX from four panels of B on: of 120 drawn products, those with 128
+   again as these hold or are read for many columns. On AMX from four panels of B on: of 180 drawn products, those with 128
    to 400 columns took 0.96 of the time so, wider ones 0.88, and narrower ones 1.0 to 1.1 (one and two threads). */
 INLINE bool packs_a(const Product &x) {
     const Kernel &kernel = *x.kernel;
@@ -182,7 +182,8 @@ Blocks blocks_of(const Product &x) {
         blocks.of_sums = round_up(blocks.mc, kernel.mr) * nr * kernel.sum;
     }
     const bool tiles_narrow = kernel.tiles_narrow && x.k <= x.kc && !x.accumulate;
-    blocks.separate = (x.narrows && !tiles_narrow) || (blocks.kr == x.k && x.k > x.kc && (is_fast(kernel) || x.rs_c % x.extents->conflict == 0));
+    const bool is_slow_c = is_fast(kernel) || x.rs_c % x.extents->conflict == 0;  // to add to
+    blocks.separate = (x.narrows && !tiles_narrow) || (blocks.kr == x.k && x.k > x.kc && is_slow_c);
     blocks.of_thread = whole_lines(blocks.packs_a * blocks.kept * blocks.of_a
                                    + blocks.separate * blocks.mc * blocks.ns * kernel.sum + blocks.of_sums);
     if (x.threads > 1) blocks.part = columns_of_part(x, blocks);
