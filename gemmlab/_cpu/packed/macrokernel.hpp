@@ -91,8 +91,12 @@ INLINE Count bytes_of_a(const Kernel &x, Count depth) { return bytes_of(x, depth
 INLINE Count a_bytes(const Product &x, Count rows) {
     return round_up(rows, x.kernel->mr) * bytes_of_a(*x.kernel, min(x.k, x.kc));
 }
-/* Bytes of a packed block of B at most. What only few rows use is in L2 for them. */
-INLINE bool has_thin_b(const Product &x) { return x.threads == 1 && x.m <= THIN && !x.max_b; }
+/* Bytes of a packed block of B at most. What only few rows use is in L2 for them; but a fast kernel packs A for each block
+   of B, and had better not where A is half as large (measured on drawn products). */
+INLINE bool has_thin_b(const Product &x) {
+    const bool is_small_a = x.m * bytes_of(*x.kernel, min(x.k, x.kc)) <= x.extents->thin_b / 2;
+    return x.threads == 1 && x.m <= THIN && !x.max_b && (is_small_a || !is_fast(*x.kernel));
+}
 INLINE Count max_b_bytes(const Product &x) {
     if (has_thin_b(x)) return x.extents->thin_b;
     if (x.max_b) return x.max_b;
