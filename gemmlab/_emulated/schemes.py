@@ -24,6 +24,7 @@ PAIRS = {
     "bf16x9": ((2, 2), (2, 1), (1, 2), (2, 0), (1, 1), (0, 2), (1, 0), (0, 1), (0, 0)),
     "f16-pairs": ((1, 0), (0, 1), (0, 0)),
 }
+PARTS = {name: 1 + max(i for i, _ in pairs) for name, pairs in PAIRS.items()}  # of a number
 PRECISIONS, ERRORS = ("f32", "f64"), ("componentwise", "norms")
 LEAST, MOST = 4, len(MODULI)  # moduli
 # Of a precision and a kind of error, for operands of 4 and of 8 bytes.

@@ -16,6 +16,7 @@ from gemmlab._cpu.packed_backend._packed import share
 from gemmlab._emulated.moduli import MODULI, limbs, modulus_product, weights
 
 LIMB, SPARE = 40, 14  # bits of a limb; those that the sum of weights times residues has more than P, and a sign
+CHUNK = 4096  # numbers of k whose parts stand together, and whose sums are added at the end
 SPECIAL = np.iinfo(np.int64).min  # the scale of a row with infinities or NaN
 Ints = NDArray[np.int64]
 Residues = NDArray[np.int8]
@@ -39,7 +40,7 @@ class _Spreading(ctypes.Structure):
 
 class _Reducing(ctypes.Structure):
     _fields_ = (
-        ("sums", c_void_p), ("count", c_ssize_t), ("modulus", c_int), ("more", c_int), ("out", c_void_p),
+        ("sums", c_void_p), ("count", c_ssize_t), ("modulus", c_int), ("out", c_void_p),
     )  # fmt: skip
 
 
@@ -53,7 +54,7 @@ class _Rebuilding(ctypes.Structure):
 
 class _Splitting(ctypes.Structure):
     _fields_ = (
-        ("x", c_void_p), *((name, c_ssize_t) for name in ("rows", "numbers", "along", "across")),
+        ("x", c_void_p), *((name, c_ssize_t) for name in ("rows", "numbers", "along", "across", "chunk")),
         *((name, c_void_p) for name in ("out", "special", "scales")),
         *((name, c_int) for name in ("across_k", "reverse", "failed")),
     )  # fmt: skip
@@ -99,9 +100,9 @@ def spread(rows: NDArray[Any], squares: Ints, count: int, threads: int) -> tuple
     return scales, found
 
 
-def reduce(sums: NDArray[np.int32], modulus: int, out: Residues, threads: int, more: bool = False) -> None:
-    """The residues of sums; with `more`, those that `out` has are added."""
-    work = _Reducing(sums.ctypes.data, sums.size, modulus, more, out.ctypes.data)
+def reduce(sums: NDArray[np.int32], modulus: int, out: Residues, threads: int) -> None:
+    """The residues of sums."""
+    work = _Reducing(sums.ctypes.data, sums.size, modulus, out.ctypes.data)
     _run("reduce", work, -(-sums.size // _REDUCED), threads)
 
 
@@ -146,7 +147,7 @@ def _taken_apart(
     found = _planes((parts * count, numbers) if across_k else (count, parts * numbers), dtype)
     scales, special = np.empty(count, np.int64), np.empty(count, np.bool_)
     steps, arrays = [step // rows.itemsize for step in rows.strides], (x.ctypes.data for x in (found, special, scales))
-    work = _Splitting(rows.ctypes.data, *rows.shape, *steps, *arrays, across_k, reverse)
+    work = _Splitting(rows.ctypes.data, *rows.shape, *steps, CHUNK, *arrays, across_k, reverse)
     _run(task, work, -(-len(rows) // _AT_ONCE), threads)
     if work.failed:
         raise MemoryError("no memory for the parts of a product")

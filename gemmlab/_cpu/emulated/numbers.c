@@ -163,15 +163,13 @@ static void spread(const void *work, ptrdiff_t block) {
     free(buffer);
 }
 
-/* Sums of products, and their residues; with `more`, those that are there already are added. */
+/* Sums, and their residues. */
 typedef struct {
     const int32_t *sums;
     ptrdiff_t count;
-    int modulus, more;
+    int modulus;
     int8_t *out;
 } reducing;
-
-static inline int8_t reduced(double x, double p, double inverse) { return residue(x - nearest(x * inverse) * p); }
 
 /* REDUCED of them. */
 static void reduce(const void *work, ptrdiff_t block) {
@@ -180,10 +178,7 @@ static void reduce(const void *work, ptrdiff_t block) {
     const ptrdiff_t first = block * REDUCED, left = of->count - first, some = left < REDUCED ? left : REDUCED;
     const int32_t *sums = of->sums + first;
     int8_t *out = of->out + first;
-    if (of->more)
-        for (ptrdiff_t i = 0; i < some; i++) out[i] = reduced((double)sums[i] + out[i], p, inverse);
-    else
-        for (ptrdiff_t i = 0; i < some; i++) out[i] = reduced(sums[i], p, inverse);
+    for (ptrdiff_t i = 0; i < some; i++) out[i] = residue(sums[i] - nearest(sums[i] * inverse) * p);
 }
 
 /* Residues, planes of m x n for each of `count` moduli, and the numbers that they are put together to, over the scales of
@@ -238,8 +233,8 @@ static void put_together(const rebuilding *s, const int8_t *rests, int some, dou
     carried(limbs, s->limbs, above);
 }
 
-/* An integer's highest limb that is not 0 and the two below it, whether those further down are, and the bits of all but the
-   highest. Of 0, nothing. */
+/* Of each integer: its highest limb that is not 0, the two below it, the bits of all others, and how many bits of it are
+   below the highest limb. Of 0, all are 0. */
 typedef struct {
     uint64_t first[BLOCK], second[BLOCK], third[BLOCK], more[BLOCK];
     int64_t below[BLOCK];

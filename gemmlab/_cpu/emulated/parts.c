@@ -21,7 +21,6 @@
 #define PAIR_EXPONENT 15       /* the largest number of a scaled row is below 2^15 */
 #define NORMAL_HALF 0x38800000u /* bits of 2^-14 as a float: from here on a float16 number has 11 bits */
 #define AT_ONCE 8              /* rows of a piece */
-#define CHUNK 4096             /* numbers of k, whose parts stand together: as in parts.py */
 #define BLOCK 256              /* numbers that are taken apart together */
 #define MAGNITUDE 0x7fffffffu  /* bits of a float without its sign */
 #define INFINITE 0x7f800000u   /* those of infinity; NaN's are above */
@@ -30,7 +29,7 @@
 /* Rows of numbers, each along k or each at one k, and the bits of their parts. Steps are in numbers. */
 typedef struct {
     const float *x;
-    ptrdiff_t rows, numbers, along, across;
+    ptrdiff_t rows, numbers, along, across, chunk; /* numbers of k, whose parts stand together: a multiple of BLOCK */
     uint16_t *out;
     uint8_t *special; /* for each row, whether it has infinities or NaN */
     int64_t *scales;  /* of pair: the power of two for each row */
@@ -39,8 +38,8 @@ typedef struct {
 
 /* Where a part of number `p` of row `i` goes, of so many. */
 static inline uint16_t *place_of(const splitting *of, int parts, int part, ptrdiff_t i, ptrdiff_t p) {
-    const ptrdiff_t k = of->across_k ? of->rows : of->numbers, at = of->across_k ? i : p, chunk = at / CHUNK * CHUNK;
-    const ptrdiff_t numbers = k - chunk < CHUNK ? k - chunk : CHUNK;
+    const ptrdiff_t k = of->across_k ? of->rows : of->numbers, at = of->across_k ? i : p, chunk = at / of->chunk * of->chunk;
+    const ptrdiff_t numbers = k - chunk < of->chunk ? k - chunk : of->chunk;
     const ptrdiff_t along = parts * chunk + (of->reverse ? parts - 1 - part : part) * numbers + at - chunk;
     return of->out + (of->across_k ? along * of->numbers + p : i * parts * k + along);
 }

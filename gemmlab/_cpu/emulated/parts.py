@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemmlab._cpu import isa
-from gemmlab._cpu.emulated.compiled import Bits, pair, rescale, split
+from gemmlab._cpu.emulated.compiled import CHUNK, Bits, pair, rescale, split
 from gemmlab._cpu.emulated.narrow import multiplied as product_of_parts
-from gemmlab._emulated.schemes import PAIRS
+from gemmlab._emulated.schemes import PAIRS, PARTS
 
 Floats = NDArray[np.float32]
 LEAST_SUMS = 64  # products
-CHUNK = 4096  # of k, whose sums are added at the end, and whose parts stand together: as in parts.c
 Apart: TypeAlias = tuple[NDArray[Any], "NDArray[np.int64] | None"]  # parts along k: see parts.c; scales of f16-pairs
 
 
@@ -41,7 +40,7 @@ def of_columns(x: Floats, scheme: str, threads: int) -> tuple[Apart, NDArray[np.
 def multiply(a: Apart, b: Apart, out: Floats, scheme: str, threads: int) -> None:
     """Fill `out` with the product of what is taken apart: of each chunk of k, the sum of the products of pairs."""
     (of_a, rows), (of_b, columns) = a, b
-    parts = 1 + max(i for i, _ in PAIRS[scheme])
+    parts = PARTS[scheme]
     k = of_a.shape[1] // parts
     for first in range(0, k, CHUNK):
         chunk, found = slice(parts * first, parts * (first + CHUNK)), np.empty(out.shape, np.float32) if first else out
@@ -54,12 +53,11 @@ def multiply(a: Apart, b: Apart, out: Floats, scheme: str, threads: int) -> None
 
 def _multiply_pairs(a: NDArray[Any], b: NDArray[Any], k: int, out: Floats, scheme: str, threads: int) -> None:
     """The smallest products first: parts of A and B whose numbers have the same sum are next to each other in both."""
-    last = max(i for i, _ in PAIRS[scheme])
     most = max(i + j for i, j in PAIRS[scheme])
     for both in range(most, -1, -1):
         of_a = [i for i, j in PAIRS[scheme] if i + j == both]
         first, end = min(of_a), max(of_a) + 1
-        before = last - both + first  # parts of B before the first that is wanted
+        before = PARTS[scheme] - 1 - both + first  # parts of B before the first that is wanted
         left, right = a[:, first * k : end * k], b[before * k : (before + end - first) * k]
         product_of_parts(left, right, out, threads, accumulate=both < most, kc=_sums(a.dtype, k))
 

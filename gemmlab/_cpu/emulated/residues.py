@@ -72,5 +72,5 @@ def _multiply(a: Residues, b: Residues, modulus: int, out: Residues, threads: in
         out[...] = 0
     narrow.multiplied(a[:, :BLOCK], b[:BLOCK], out, threads, modulus=modulus)
     for i in range(BLOCK, k, BLOCK):
-        sums = narrow.product(a[:, i : i + BLOCK], b[i : i + BLOCK], np.int32, threads)
-        reduce(sums, modulus, out, threads, more=True)
+        more = narrow.multiplied(a[:, i : i + BLOCK], b[i : i + BLOCK], np.empty_like(out), threads, modulus=modulus)
+        reduce(np.add(out, more, dtype=np.int32), modulus, out, threads)

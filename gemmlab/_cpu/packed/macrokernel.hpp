@@ -57,7 +57,7 @@ struct Blocks {
     bool lower;     // tiles above the diagonal of C are left out
     Count part;     // columns of a part of a block row of C at most
     Count rows_of_b;        // that are packed at a time
-    Count tile_k;           // of a panel of B, what L1 keeps while all of A passes by
+    Count tile_k;           // of a panel of B, what a tile takes at a time: all, or what L1 keeps while all of A passes by
     Count of_a, of_sums;    // bytes of a packed block of A, and of the sums of a panel
     Count of_thread;        // of all that a thread has
     Count bytes;            // of that and of packed B
@@ -128,14 +128,14 @@ INLINE Count rows_of_threads(const Product &x) {
 Count block_rows(const Product &x, Count k) {
     const Count mr = x.kernel->mr;
     const Count row = bytes_of(*x.kernel, min(k, x.kc)), block = block_of_a_bytes(*x.extents, x.kernel->nr * row);
-    const Count deep = is_fast(*x.kernel) ? block / row : x.extents->deep_a / bytes_of(*x.kernel, k);
-    const Count in_l2 = max(3 * mr, min(block / row, deep) / mr * mr);
+    const Count fit = is_fast(*x.kernel) ? block / row : min(block / row, x.extents->deep_a / bytes_of(*x.kernel, k));
+    const Count in_l2 = max(3 * mr, fit / mr * mr);
     Count blocks = ceil_div(x.m, min(x.mc, in_l2));
     if (x.threads > 1 && blocks < MANY_BLOCKS * x.threads) {
-        const Count fit = max(1, x.m / max(MIN_ROWS, 2 * mr)), some = blocks_a_thread(x.threads) * x.threads;
-        const Count own = max(round_up(blocks, x.threads), some <= fit ? some : 1);
+        const Count most = max(1, x.m / max(MIN_ROWS, 2 * mr)), some = blocks_a_thread(x.threads) * x.threads;
+        const Count own = max(round_up(blocks, x.threads), some <= most ? some : 1);
         const Count shares = is_fast(*x.kernel) ? max(blocks, rows_of_threads(x)) : own;
-        blocks = shares <= fit ? shares : max(blocks, fit);
+        blocks = shares <= most ? shares : max(blocks, most);
     }
     const Count rows = ceil_div(x.m, blocks);
     return x.kernel->whole_panels ? round_up(rows, mr) : rows;
@@ -181,10 +181,9 @@ Blocks blocks_of(const Product &x) {
     blocks.ns = round_up_2(blocks.nc, nr);
     if (blocks.kr > x.kc || x.narrows)
         blocks.ns = min(blocks.ns, round_up_2(is_fast(kernel) ? LONG_STRIP : STRIP_COLUMNS, nr));
-    if (is_fast(kernel) && blocks.mc > kernel.mr) {
-        blocks.tile_k = max(1, x.extents->panel / (nr * kernel.step)) * kernel.group;
-        blocks.of_sums = round_up(blocks.mc, kernel.mr) * nr * kernel.sum;
-    }
+    const Count in_l1 = max(1, x.extents->panel / (nr * kernel.step)) * kernel.group;
+    if (is_fast(kernel) && blocks.mc > kernel.mr && x.kc > in_l1 + in_l1 / 2)
+        blocks.tile_k = in_l1, blocks.of_sums = round_up(blocks.mc, kernel.mr) * nr * kernel.sum;
     const bool tiles_narrow = kernel.tiles_narrow && x.k <= x.kc && !x.accumulate;
     const bool is_slow_c = is_fast(kernel) || x.rs_c % x.extents->conflict == 0;  // to add to
     blocks.separate = (x.narrows && !tiles_narrow) || (blocks.kr == x.k && x.k > x.kc && is_slow_c);
@@ -210,13 +209,6 @@ INLINE Panels panels_of_a(const Kernel &x, Count rows) {
     return x.whole_panels ? Panels{ceil_div(rows, x.mr), min(rows, x.mr), 0} : even_panels(rows, x.mr);
 }
 
-/* What C holds, to the sums that it goes to. */
-void widen(const Sums &x) {
-    for (Count i = 0; i < x.rows; i++)
-        x.kernel->widen({.kernel = x.kernel, .to = (void *)(x.from + i * x.rs_from), .from = x.c + i * x.rs_c,
-                         .across = x.cs_c, .along = 0, .width = x.columns, .padded = x.columns, .depth = 1});
-}
-
 /* A block of A, packed or as it is stored, and the part of packed B and of C that it meets. */
 struct Block {
     Count rows, columns, depth;
@@ -225,15 +217,15 @@ struct Block {
     char *c; Count rs_c, cs_c;
     bool add, packed, narrows;
     Count diagonal;  // the column where the first row meets the diagonal: tiles above it are left out
-    Count tile_k;    // where a panel of B is half as deep again, a tile takes so much of it, and then the next has its turn;
-    char *sums;      // the sums of all tiles are here meanwhile
+    Count tile_k;    // what a tile takes at a time, before the next has its turn;
+    char *sums;      // where the sums of a panel's tiles wait
 };
 
 /* 2nd and 1st loop: a block of C. */
 void multiply_block(const Kernel &kernel, const Block &x) {
     const Panels panels = panels_of_a(kernel, x.rows);
     const Count steps = ceil_div_2(x.depth, kernel.group), row_bytes = steps * kernel.step;
-    const Count some = x.depth > x.tile_k + x.tile_k / 2 ? x.tile_k / kernel.group : steps;
+    const Count some = min(steps, ceil_div_2(x.tile_k, kernel.group));
     const MicroKernel *const tiles = x.packed ? kernel.packed : kernel.half_packed;
     const Count row_of_a = x.packed ? bytes_of_a(kernel, x.depth) : x.rs_a;
     Tile tile = {.kernel = &kernel, .rs_a = x.rs_a, .cs_a = x.cs_a, .rs_c = x.rs_c, .cs_c = x.cs_c, .add = x.add,
@@ -314,6 +306,13 @@ void pack_part_of_b(const Product &x, char *to, const PartOfB &part, Count some)
 INLINE const char *packed_panels(const Product &x, Count pc, Count j, Count depth) {
     return x.packed + round_up_2(x.packed_n, x.kernel->nr) * bytes_of(*x.kernel, pc)
          + (x.packed_j + j) * bytes_of(*x.kernel, depth);
+}
+
+/* What C holds, to the sums that it goes to. */
+void widen(const Sums &x) {
+    for (Count i = 0; i < x.rows; i++)
+        x.kernel->widen({.kernel = x.kernel, .to = (void *)(x.from + i * x.rs_from), .from = x.c + i * x.rs_c,
+                         .across = x.cs_c, .along = 0, .width = x.columns, .padded = x.columns, .depth = 1});
 }
 
 /* A strip of C: its place, and how much of k it takes. */

@@ -13,7 +13,7 @@
    with all from L1; 2.3 where L1 holds one of the two panels; 1.4 to 1.8 where L2 holds both; and 0.8 where B comes from L3
    each time. But blocks of k are long, since C goes by for each: so a tile may stop after some steps, while L1 has this part
    of B, and go on when all of A has passed by. Its sums wait apart, one tile after the other, since rows of C may share
-   sets of the caches. The panel of B that comes next is on its way from L3 meanwhile.
+   sets of the caches. The next panel of B is fetched from L3 at the same time.
 
        tdpbf16ps     float32 += 2 products of bfloat16, for 16 groups of k      what is below 2^-126 counts as 0
        tdpbssd       int32   += 4 products of int8, for 16 groups of k

@@ -127,13 +127,15 @@ template <bool A_IS_PACKED> void record_tile_of_panels(const Tile &x) {
     const Recording to(x.kernel);
     const Kernel &kernel = to.kernel;
     const Count lanes = kernel.parts == 1 && !kernel.whole_panels ? kernel.lanes : kernel.nr;
+    const Count apart = round_up(x.rows, kernel.mr) * kernel.nr * kernel.sum;  // bytes of sums, where tiles pause
     to.call(PACKED_TILE, x.rows, x.columns, x.depth * kernel.group, x.c);
+    if (x.resume) to.read(x.sums, apart);
     for (Count p = 0; p < x.depth && to.wanted(); p++) {
         to.read(x.b + p * kernel.nr * kernel.step, round_up_2(x.columns, lanes) * kernel.step);
         if (A_IS_PACKED) to.read(x.a + p * x.rows * kernel.step, x.rows * kernel.step);
         else to.numbers_of_a(x, p);
     }
-    to.put(x);
+    x.pauses ? to.write(x.sums, apart) : to.put(x);
 }
 
 void record_unpacked_tile(const Tile &x) {

@@ -46,7 +46,7 @@ class Plan(NamedTuple):
     rows_of_b : int
         Rows of B that are read at a time, from the first column of a block to its last; 0: all of a block of k.
     tile_k : int
-        Of panels that are half as deep again, what a tile takes at a time, while B's part is in L1; or kc.
+        Of panels, what a tile takes at a time: kc, or what stays in L1 of a panel of B.
     packs_a : bool
         Whether the five loops pack A too, or take it as it is stored.
     packs_b : bool
@@ -116,7 +116,7 @@ class Plan(NamedTuple):
         if not self.is_packed:
             first = f", the first {self.peeled} column{'s' if self.peeled > 1 else ''} alone" if self.peeled else ""
             return tile + first + (", B packed strip by strip" if self.packs_b else "")
-        tile += f", {self.tile_k} at a time" if self.kc > self.tile_k * 1.5 else ""
+        tile += f", {self.tile_k} at a time" if self.tile_k < self.kc else ""
         blocks = f"mc {self.mc}, nc {self.nc}, {self.kr} of k packed at once, strips of {self.ns}"
         if not self.packs_a:
             return f"{tile}, {blocks}, A as it is stored" + (", separate accumulator" if self.separate else "")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gemmlab._emulated.moduli import MODULI, half_root, limbs, modulus_product, root_of_half, weights
-from gemmlab._emulated.schemes import PAIRS, Scheme
+from gemmlab._emulated.schemes import PAIRS, PARTS, Scheme
 from gemmlab._gpu.batches import GemmSize, Layout
 from gemmlab._gpu.kernels import kernel_text, with_header
 from gemmlab._gpu.ladder.numbers import NUMBERS, into
@@ -99,7 +99,7 @@ def of_parts(
     pairs, of_real = PAIRS[scheme.name], GemmSize(reals * size.m, size.n, reals * size.k, 1)
     m, n, k = of_real.m, of_real.n, of_real.k
     of_a, of_b = zip(*pairs, strict=True)
-    parts = 1 + max(of_a)
+    parts = PARTS[scheme.name]
     unit = unit_for(scheme, device)
     lists: dict[str, Sequence[int]] = {} if unit else {"OF_A": of_a, "OF_B": of_b}
     text, extents = _with_lists(lists, "emulated_parts.cl"), tuple(map(np.int32, (m, n, k)))
@@ -139,7 +139,7 @@ class Unit(NamedTuple):
 def unit_for(scheme: Scheme, device: Device) -> Unit | None:
     """The unit of a device that multiplies the parts of a scheme, with so many stages as its local memory holds."""
     stored = "float16" if scheme.name == "f16-pairs" else "bfloat16"
-    kind, parts = into(stored, SUMS_OF_NARROW[stored]), 1 + max(i for i, _ in PAIRS[scheme.name])
+    kind, parts = into(stored, SUMS_OF_NARROW[stored]), PARTS[scheme.name]
     if not has_unit(device, kind):
         return None
     stages = min(MOST_STAGES, most_local_bytes(device) // (parts * TENSOR.stage_bytes(OF_PARTS, kind)))
