@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 
 Call = Callable[[], Any]
-OF_EACH, SAMPLE_S = 6, 3e-4
+OF_EACH, SAMPLE_S, WARMING = 6, 3e-4, 3
+QUIET_S = 0.05  # until the threads of the process before have gone to sleep: NumPy's wait actively for some 25 ms
 
 
 def drawn(seed: int, library: Any) -> Iterator[tuple[str, str, Call]]:
@@ -147,14 +148,18 @@ ROWS: dict[str, Callable[[Operands, int], tuple[str, Call]]] = {
 
 
 def sample(call: Call) -> float:
-    """Seconds of a call, of as many as take SAMPLE_S."""
-    start = time.perf_counter()
-    call()
-    count = max(1, int(SAMPLE_S / max(time.perf_counter() - start, 1e-7)))
-    start = time.perf_counter()
+    """Seconds of a call, of as many as take SAMPLE_S, after a few that wake threads and touch memory again."""
+    count = WARMING
     for _ in range(count):
         call()
-    return (time.perf_counter() - start) / count
+    while True:
+        start = time.perf_counter()
+        for _ in range(count):
+            call()
+        spent = time.perf_counter() - start
+        if spent > SAMPLE_S:
+            return spent / count
+        count *= 2
 
 
 def in_turn(one: Call, other: Call) -> tuple[float, float]:
@@ -196,6 +201,7 @@ def times(way: str, options: argparse.Namespace, only: set[str]) -> Iterator[lis
     for _ in range(options.rounds):
         found = []
         for each in both:
+            time.sleep(QUIET_S)
             each.stdin.write("\n")
             each.stdin.flush()
             found.append(json.loads(each.stdout.readline()))

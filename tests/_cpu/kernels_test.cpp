@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "cpu_features.h"
+#include "handover.hpp"
 #include "run.hpp"
 
 extern "C" const void *gemmlab_kernels(void);
@@ -683,12 +684,44 @@ bool check_at_once(const Kernel &kernel, long products, int callers) {
 
 }  // namespace
 
+// The interpreter's lock
+
+/* The share of a second for which products keep the lock that take so long if they give it away, and if they keep it. */
+double share_kept(Handover &lock, long long &now, int others, long long giving_ns, long long keeping_ns) {
+    const double vectors = 2 * SHORT_VECTORS;
+    long long kept_ns = 0;
+    lock.away = others;
+    for (const long long end = now + 1000000000; now < end;) {
+        const bool keeps = lock.keeps(vectors);
+        const long long ns = keeps ? keeping_ns : giving_ns;
+        now += ns, kept_ns += keeps * ns;
+        if (lock.counts(vectors)) lock.note(vectors, keeps ? 0 : others, now);
+    }
+    return (double)kept_ns * 1e-9;
+}
+bool check_lock() {
+    Handover lock;
+    long long now = 1000000000;
+    const auto right = [&](bool is_right, const char *what) {
+        if (!is_right) printf("the lock of the interpreter: %s\n", what);
+        return is_right;
+    };
+    return right(lock.keeps(SHORT_VECTORS - 1) && !lock.keeps(SHORT_VECTORS), "short products keep it, others do not at first")
+        && right(share_kept(lock, now, 0, 20000, 10000) == 0, "one thread has nobody to keep it from")
+        && right(share_kept(lock, now, 3, 20000, 10000) > 0.9, "it is kept where that is faster")
+        && right(!lock.keeps(MIDDLE_VECTORS), "long products never keep it")
+        && right(share_kept(lock, now, 3, 10000, 11000) < 0.7, "it is given away soon after that is faster")
+        && right(share_kept(lock, now, 3, 10000, 11000) < 0.1, "it is given away where that is faster")
+        && right(share_kept(lock, now, 0, 10000, 9000) < 0.1 && !lock.counts(SHORT_VECTORS), "the others have gone");
+}
+
 int main(int count, char **given) {
     state = count > 1 ? strtoull(given[1], NULL, 0) : (uint64_t)time(NULL);
     const long products = count > 2 ? strtol(given[2], NULL, 0) : 1000, callers = count > 3 ? strtol(given[3], NULL, 0) : 1;
     const Kernel *kernel = (const Kernel *)gemmlab_kernels();
     (void)cpu_has_amx();  // asks Linux for its registers
     signal(SIGSEGV, out_of_memory);
+    if (!check_lock()) return 1;
     start_workers(4);
     printf("seed %llu, %ld products of each kernel by %ld callers\n", (unsigned long long)state, products, callers);
     for (const Kernel *x = kernel; x->dtype; x++)

@@ -192,6 +192,30 @@ assert all(gemmlab.matmul(x, y, threads=2).tobytes() == nearest.tobytes() for _ 
 """)
 
 
+# The interpreter's lock
+
+
+def test_short_products_of_several_threads_keep_the_lock():
+    """A thread that gives the lock away often blocks until it has it back: once for each tenth product here."""
+    check("""
+import resource
+few = a[:16, :16].copy()
+stop, calls = threading.Event(), [0, 0, 0]
+def multiply(i):
+    while not stop.is_set():
+        gemmlab.matmul(few, few)
+        calls[i] += 1
+threads = [threading.Thread(target=multiply, args=(i,)) for i in range(3)]
+began = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+for thread in threads: thread.start()
+while sum(calls) < 10000: time.sleep(0.01)
+stop.set()
+for thread in threads: thread.join()
+blocked = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - began
+assert blocked < sum(calls) / 30, (blocked, calls)
+""")
+
+
 # Forks
 
 

@@ -13,8 +13,8 @@ from gemmlab._cpu.packed_backend.dtypes cimport BFLOAT16, TYPES, Entry, place_of
 from gemmlab._cpu.packed_backend.loops cimport (
     DOT_KC, MAX_AXES, Batch, Buffer, Call, ClockedKernel, Extents, Kernel, Machine, Plan, Product, Recorder,
     RecordingKernel, clocked_kernel, drop_buffer, drop_buffers, even, even_in, extents_of, fits_in_memory,
-    give_buffer, has_any_order, is_dots, new_buffer, pack_operand, plan_of, products_in, recording_kernel, run,
-    take_buffer, vectors_of, with_modulus,
+    give_buffer, has_any_order, is_dots, keeps_lock, new_buffer, pack_operand, plan_of, products_in,
+    recording_kernel, run, run_for_python, take_buffer, vectors_of, with_modulus,
 )
 from gemmlab._cpu.packed_backend.threads cimport (
     LARGE, LONG_VECTORS, Listening, Task, begin_product, end_product, listen, share_among_team, signals_raise,
@@ -379,7 +379,7 @@ cdef class PackedKernel(CompiledWay):
             x.of_transposes &= batch.a[axis] == batch.b[axis]
         join_rows(x, batch)
         vectors = vectors_of(x[0], products_in(batch[0]))
-        x.threads = begin_product(threads, vectors)
+        x.threads = begin_product(threads, vectors, keeps_lock(vectors))
         plan_of(x[0], products_in(batch[0]), plan)
         if plan.bytes:
             buffer = take_buffer(plan.bytes, self.extents.huge_page)
@@ -387,8 +387,7 @@ cdef class PackedKernel(CompiledWay):
         if buffer != NULL or not plan.bytes:
             if vectors > LONG_VECTORS:
                 listen(&here, signals_raise)
-            with nogil:
-                run(x[0], plan, batch[0])
+            run_for_python(x[0], plan, batch[0], vectors)
         end_product(threads)
         if buffer != NULL:
             give_buffer(buffer)

@@ -101,6 +101,10 @@ cdef extern from "run.hpp" nogil:
     void run(const Product &, const Plan &, const Batch &)
     Py_ssize_t pack_operand(const Product &, char *)
 
+cdef extern from "interpreter_lock.hpp":
+    bint keeps_lock(double vectors)
+    void run_for_python(const Product &, const Plan &, const Batch &, double vectors)
+
 cdef extern from "workspace.hpp" nogil:
     ctypedef struct Buffer:
         char *memory

@@ -8,6 +8,7 @@ cdef extern from "team.hpp" nogil:
     int start_workers(int wanted)
     double LARGE "WORTH_A_CALL + 1"
     int begin_product(int threads, double vectors)
+    int begin_product(int threads, double vectors, bint is_only_caller)
     void end_product(int threads)
 
 ctypedef void (*Task)(const void *work, Py_ssize_t piece) noexcept nogil

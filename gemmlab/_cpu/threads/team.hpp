@@ -81,9 +81,9 @@ INLINE bool exchange(uint64_t &x, uint64_t &old, uint64_t value) {
 }
 INLINE uint64_t members_in(uint64_t state) { return (state & MEMBERS) / MEMBER; }
 
-INLINE long long clock_ns() {
+INLINE long long clock_ns(clockid_t clock = CLOCK_MONOTONIC) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
@@ -276,6 +276,7 @@ Phase *take_phase() {
     return &team.phases[__builtin_ctzll(bit)];
 }
 
+thread_local long long waits_here = 0;  // how often the calling thread has blocked for members
 /* Wait for the members that are inside; none joins any more. */
 void wait_for_members(Phase &phase) {
     const uint64_t joined = members_in(get(phase.state));
@@ -283,27 +284,29 @@ void wait_for_members(Phase &phase) {
     if (spin_until(all_left)) return;
     pthread_mutex_lock(&team.lock);
     set(phase.is_awaited, 1);
-    while (!all_left()) pthread_cond_wait(&phase.over, &team.lock);
+    for (; !all_left(); waits_here++) pthread_cond_wait(&phase.over, &team.lock);
     set(phase.is_awaited, 0);
     pthread_mutex_unlock(&team.lock);
 }
 
-/* Whether other programs want the CPUs: a thread that does not block has had less of its core than the time that has
-   passed since the tick before. Then a worker would take from them, or from another caller, more than it gives. */
+/* Whether other programs want the CPUs: a thread that does not block, but where it waits for members, has had less of its
+   core than the time that has passed since the tick before. Then a worker would take from them, or from another caller,
+   more than it gives. */
 #if defined(__linux__)
 bool is_crowded() {
-    static thread_local struct { long tick; long long ns, cpu_ns, own, others; } last;
+    static thread_local struct { long tick; long long ns, cpu_ns, blocked, waited, preempted; } last;
     struct timespec coarse;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &coarse);
     if (coarse.tv_nsec != last.tick) {
         struct rusage used;
         getrusage(RUSAGE_THREAD, &used);
-        const long long now = clock_ns(), ns = now - last.ns, own = used.ru_nvcsw, others = used.ru_nivcsw;
-        const long long cpu_ns = (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000000LL
-                               + (used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1000LL;
-        const bool waited = cpu_ns - last.cpu_ns < ns - ns / 4, preempted = others - last.others > own - last.own;
-        if (ns < LONG_AGO_NS && waited && preempted) set(team.crowded_ns, now);
-        last = {coarse.tv_nsec, now, cpu_ns, own, others};
+        const decltype(last) now = {coarse.tv_nsec, clock_ns(), clock_ns(CLOCK_THREAD_CPUTIME_ID),
+                                    used.ru_nvcsw, waits_here, used.ru_nivcsw};
+        const long long ns = now.ns - last.ns, blocked = now.blocked - last.blocked;
+        const bool is_known = ns < LONG_AGO_NS && blocked <= now.waited - last.waited;
+        const bool has_less = now.cpu_ns - last.cpu_ns < ns - ns / 4, preempted = now.preempted - last.preempted > blocked;
+        if (is_known && has_less && preempted) set(team.crowded_ns, now.ns);
+        last = now;
     }
     return get(team.crowded_ns) && clock_ns() - get(team.crowded_ns) < CROWDED_NS;
 }
@@ -333,15 +336,16 @@ struct ProductHere {
 thread_local ProductHere product_here = {};
 
 /* A product of so many vectors begins: how many threads it is to be planned for, of those it may have. A core that another
-   caller is taken to have is not a worker's; who has blocked costs a short product more than it gives. */
-int begin_product(int threads, double vectors) {
+   caller is taken to have is not a worker's, unless no other can call as long as it runs; who has blocked costs a short
+   product more than it gives. */
+int begin_product(int threads, double vectors, bool is_only_caller = false) {
     if (threads == 1) return 1;
     ProductHere &here = product_here;
     const int others = add(team.callers, 1), asleep = get(team.asleep), all = get(team.workers);
     here.calls = vectors > WORTH_A_CALL, here.is_timed = !here.calls && asleep;
     if (here.is_timed) here.calls = clock_ns() - get(team.ended_ns) < ONCE_MORE_NS;
     Count workers = min(threads - 1, here.calls ? all : max(0, all - asleep));
-    if (workers > 0) workers -= max(others, vectors < OF_OTHERS && has_others());
+    if (workers > 0) workers -= max(others, !is_only_caller && vectors < OF_OTHERS && has_others());
     return workers > 0 && !is_crowded() ? 1 + (int)workers : 1;
 }
 /* It ends; `threads` are those that it might have had. */
