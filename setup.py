@@ -37,6 +37,7 @@ GLUE, THREADS = "gemmlab/_cpu/packed_backend", "gemmlab/_cpu/threads"
 LIBRARIES = [f"{PACKED}/kernels.cpp", f"{WORKLOADS}/loops/postings.c", f"{WORKLOADS}/loops/gpp.c",
              f"{RUNGS}/tiles/rungs.cpp", f"{EMULATED}/numbers.c", f"{EMULATED}/parts.c",
              f"{ROOFLINE}/loops/fma.c", f"{ROOFLINE}/loops/stream.c"]
+NARROW = f"{ROOFLINE}/loops/narrow.c"  # for the extras alone
 ONCE = [f"{GLUE}/_packed", "gemmlab/_cpu/_driver", "gemmlab/_front", "gemmlab/_cpu/_features", "gemmlab/_auto/_choice",
         f"{THREADS}/_threads", f"{WORKLOADS}/_postings", f"{WORKLOADS}/_gpp", f"{ROOFLINE}/_cache", f"{ROOFLINE}/_fma",
         f"{ROOFLINE}/_stream", f"{TRANSFERS}/_copies"]
@@ -49,7 +50,7 @@ CXX_HEADERS = [*C_HEADERS, *(path.as_posix() for path in Path("gemmlab/_cpu").rg
 
 FLAGS = SimpleNamespace(**runpy.run_path("gemmlab/_cpu/flags.py"))  # without an import of gemmlab
 GNU_STYLE, ISA_FLAGS = FLAGS.GNU_STYLE, FLAGS.ISA_FLAGS
-EXTRA_FLAGS = {  # what only some CPUs of x86-64-v4 have, for cpu-packed
+EXTRA_FLAGS = {  # what only some CPUs of x86-64-v4 have, for cpu-packed and its peak
     "dot": [*FLAGS.V4, "-mavx512bf16", "-mavx512vnni"],
     "amx": [*FLAGS.V4, "-mamx-tile", "-mamx-bf16", "-mamx-int8"],
 } if "v4" in ISA_FLAGS else {}
@@ -76,15 +77,15 @@ def extensions() -> list[Extension]:
                                 emit_linenums=names is rungs, quiet="--quiet" in sys.argv,
                                 compiler_directives={"language_level": 3})
                       for names in (ONCE, rungs))
+    builds = {f"{PACKED}/kernels.cpp": EXTRA_FLAGS | ISA_FLAGS, NARROW: EXTRA_FLAGS}
     built = [extension(of_isa(source, isa), source, flags)
-             for source in LIBRARIES
-             for isa, flags in (EXTRA_FLAGS | ISA_FLAGS if source.startswith(PACKED) else ISA_FLAGS).items()]
+             for source in (*LIBRARIES, NARROW) for isa, flags in builds.get(source, ISA_FLAGS).items()]
     built.append(extension(SAMPLER.removesuffix(".c"), SAMPLER, []))
     return built + once + [extension(of_isa(rung.sources[0], isa), rung.sources[0], flags)
                            for rung in of_rungs for isa, flags in ISA_FLAGS.items()]
 
 
-OPTIONAL = ("/fma", "/stream", "/sampler", "dot/kernels", "amx/kernels")  # some compilers cannot
+OPTIONAL = ("/fma", "/narrow", "/stream", "/sampler", "dot/kernels", "amx/kernels")  # some compilers cannot
 
 
 def of_isa(source: str, isa: str) -> str:
@@ -141,7 +142,7 @@ class BuildExt(build_ext):
             of_language = FLAGS.CXX_FLAGS if each.language == "c++" else of_folder
             of_language = of_language + line_flags * each.name.startswith("gemmlab._cpu.rungs")
             # In a library nothing is shared among threads, but for the rungs.
-            threads = each.sources[0] not in (*LIBRARIES, SAMPLER) or each.sources[0].startswith(RUNGS)
+            threads = each.sources[0] not in (*LIBRARIES, NARROW, SAMPLER) or each.sources[0].startswith(RUNGS)
             each.extra_compile_args = openmp_compile * threads + compile_flags + of_language + each.extra_compile_args
             each.extra_link_args = openmp_link * threads
             each.language = "c"  # links without the C++ library

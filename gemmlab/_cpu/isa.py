@@ -44,7 +44,7 @@ def chosen() -> str:
     if wanted not in available() or (named and wanted != "v4") or not set(named) <= set(extras_here()):
         known = set(named) <= set(EXTRAS) and wanted in VECTOR_BYTES
         wrong = "is not what this CPU has" if known else "is not one of v2, v3, v4, v4+dot, v4+amx"
-        here = ", ".join([*available(), *(f"v4+{extra}" for extra in extras_here())])
+        here = ", ".join(available_with_extras())
         raise BackendUnavailable(f"GEMMLAB_ISA={config.isa} {wrong}; here it may be {here}, or leave it unset")
     return wanted
 
@@ -61,6 +61,11 @@ def extras_here() -> tuple[str, ...]:
     `dot`: the dot products of AVX512-BF16 and AVX512-VNNI. `amx`: AMX's tiles of bfloat16 and int8.
     """
     return tuple(extra for extra in EXTRAS if _features.has_extra(extra)) if "v4" in available() else ()
+
+
+def available_with_extras() -> tuple[str, ...]:
+    """All that GEMMLAB_ISA may name here, an extra as in "v4+amx"."""
+    return *available(), *(f"v4+{extra}" for extra in extras_here())
 
 
 @cache

@@ -41,7 +41,7 @@ def environment(pools: list[dict[str, Any]] | None = None) -> dict[str, Any]:
         "processor": _features.processor() or None,
         "numpy_library": _auto.numpy_library() or None,
         "isa": isa.chosen(),
-        "isa_available": list(isa.available()),
+        "isa_available": list(isa.available_with_extras()),
         "cpus_machine": os.cpu_count(),
         "cpus_usable": machine.usable_cpus(),
         "cache_bytes": {level: levels.get(level) for level in ("L1", "L2", "L3")},

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
-"""Multiply-adds a second of vectors and of single numbers, and the clock; `loops/fma.c` has the loops."""
+"""Multiply-adds a second of vectors and of single numbers, and the clock; `loops/fma.c` and `narrow.c` have the loops."""
 
 from time import perf_counter
 
@@ -12,27 +12,34 @@ from gemmlab._cpu import isa
 cdef extern from "loops.h" nogil:
     ctypedef void (*repeated)(long long) noexcept nogil
     ctypedef struct fma_loops:
-        repeated vectors[3]
+        repeated vectors[4]
         repeated scalars[2]
-        int vector_flops[3]
+        int vector_flops[4]
         int scalar_flops
         repeated additions
         int additions_an_iteration
 
-DTYPES = ("float32", "float64", "int8")  # int8: of vectors alone
+DTYPES = ("float32", "float64", "int8", "bfloat16")  # of vectors; the first two of single numbers as well
 
 
 cdef class Loops:
-    """The loops of one instruction set, by default the one in force; ImportError where they were not compiled."""
+    """The loops of one instruction set, by default the one in force, or of an extra of v4 as in "v4+amx"; ImportError
+    where they were not compiled."""
 
     cdef const fma_loops *loops
+    cdef repeated additions
+    cdef int additions_an_iteration
 
     def __init__(self, str isa_name=None):
-        self.loops = <const fma_loops *> <size_t> isa.table("gemmlab.roofline.loops", "fma", isa_name)
+        level, _, extra = (isa_name or isa.chosen()).partition("+")
+        self.loops = table("fma", level)
+        self.additions, self.additions_an_iteration = self.loops.additions, self.loops.additions_an_iteration
+        if extra:
+            self.loops = table("narrow", extra)
 
     def dtypes(self, bint scalar=False):
         """The dtypes that have a loop, of vectors or of single numbers."""
-        return DTYPES[:2] if scalar or self.loops.vectors[2] is NULL else DTYPES
+        return DTYPES[:2] if scalar else tuple([x for i, x in enumerate(DTYPES) if self.loops.vectors[i] is not NULL])
 
     def flops_per_iteration(self, str dtype not None, bint scalar=False):
         """Operations of one iteration on one thread: two a multiply-add."""
@@ -46,14 +53,18 @@ cdef class Loops:
 
     def clock_ghz(self, int threads, long long iterations):
         """The clock of the slowest of `threads` cores, from chains of additions that all do at the same time."""
-        took_s = seconds(self.loops.additions, threads, iterations)
-        return iterations * self.loops.additions_an_iteration / took_s / 1e9
+        took_s = seconds(self.additions, threads, iterations)
+        return iterations * self.additions_an_iteration / took_s / 1e9
 
     cdef int number_of(self, str dtype, bint scalar) except -1:
         dtypes = self.dtypes(scalar)
         if dtype not in dtypes:
             raise ValueError(f"the multiply-add loop does {', '.join(dtypes)}, not {dtype}")
-        return dtypes.index(dtype)
+        return DTYPES.index(dtype)
+
+
+cdef const fma_loops *table(str name, str build) except NULL:
+    return <const fma_loops *> <size_t> isa.table("gemmlab.roofline.loops", name, build)
 
 
 cdef double seconds(repeated loop, int threads, long long iterations):

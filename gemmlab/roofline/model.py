@@ -37,7 +37,8 @@ _IN_KEYS = {"modelled": "model", "simulated": "simulated"}
 # The caches of a device are not known. What fits into the largest that devices have may come from there.
 DEVICE_CACHES = {"L1": 128 << 20}
 # Dtypes without a loop, the one that they are multiplied in, and the part of its rate: a multiply-add of complex
-# numbers counts as two operations and takes four of real ones. float16 and bfloat16 are converted to float32.
+# numbers counts as two operations and takes four of real ones. float16 and bfloat16 are converted to float32, but where
+# the CPU has instructions for bfloat16, whose loops are faster or slower.
 _MULTIPLIED_IN = {
     "float16": ("float32", 1.0), "bfloat16": ("float32", 1.0), "complex64": ("float32", 0.25),
     "complex128": ("float64", 0.25), "uint8": ("int8", 1.0),
@@ -160,8 +161,9 @@ class Roof:
     def peak_gflop_per_s(self, dtype: str, threads: int | None, isa: str | None = None) -> float:
         """The multiply-add rate in GFLOP/s: of one instruction set, or of the best.
 
-        A dtype without a loop has the rate of the one that it is multiplied in: float16 and bfloat16 that of float32,
-        complex numbers, of which a multiply-add is four real ones, a quarter; uint8 that of int8.
+        A dtype without a loop has the rate of the one that it is multiplied in: float16 and bfloat16 that of float32
+        (bfloat16 also that of the CPU's instructions for it), complex numbers, of which a multiply-add is four real
+        ones, a quarter; uint8 that of int8.
         """
         wanted = {"ceiling": "fma", "dtype": dtype} | ({"isa": isa} if isa else {})
         return self._best("gflop_per_s", threads, wanted)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gemmlab._cpu.isa import chosen
+from gemmlab._cpu.isa import EXTRAS, chosen, extras_here
 from gemmlab.measure import records
 from gemmlab.roofline import Roof, intensity, measure_ceilings, peak_of
 from gemmlab.roofline._fma import Loops
@@ -223,7 +223,7 @@ class TestCeilings:
         found = [record for record in measured if record["ceiling"] == "fma"]
         counts = cpu._thread_counts(2)
         kinds = {(record["isa"], record["dtype"], record["threads"]) for record in found}
-        dtypes = [cpu._dtypes(isa) for isa in (cpu.SCALAR, *cpu.available())]
+        dtypes = [cpu._dtypes(isa) for isa in (cpu.SCALAR, *cpu.available_with_extras())]
         assert len(found) == len(kinds) == sum(map(len, dtypes)) * len(counts)
         assert all(record["gflop_per_s"] > 0 for record in found)
 
@@ -303,6 +303,17 @@ class TestLoops:
     @pytest.mark.skipif("int8" not in Loops().dtypes(), reason="no int8 loop for this processor")
     def test_int8_is_multiplied_by_groups(self):
         fma_loop = Loops()
-        assert fma_loop.flops_per_iteration("int8") in (2 * fma_loop.flops_per_iteration("float32"),
-                                                        4 * fma_loop.flops_per_iteration("float32"))
+        assert fma_loop.flops_per_iteration("int8") == 2 * fma_loop.flops_per_iteration("float32")
         assert fma_loop.run("int8", 1, 10) > 0
+
+    @pytest.mark.parametrize("extra", EXTRAS)
+    def test_an_extra_has_loops_of_narrow_numbers(self, extra):
+        """Of at least four products of int8 where a vector has one of float32, and half as many of bfloat16."""
+        if extra not in extras_here():
+            pytest.skip(f"this CPU has no {extra}")
+        fma_loop = Loops(f"v4+{extra}")
+        assert fma_loop.dtypes() == ("int8", "bfloat16")
+        of_int8, of_bfloat16 = map(fma_loop.flops_per_iteration, fma_loop.dtypes())
+        assert of_int8 == 2 * of_bfloat16 >= 4 * Loops("v4").flops_per_iteration("float32")
+        assert all(fma_loop.run(dtype, 2, 10) > 0 for dtype in fma_loop.dtypes())
+        assert fma_loop.clock_ghz(1, 1000) > 0

@@ -8,5 +8,6 @@
       threads.pxd        the threads of a product
       arrays.pxd         where arrays are in memory, and how their leading axes broadcast
       observe.hpp        kernels that clock packing, or record what would be done
+      interpreter_lock.hpp  runs a product with or without the interpreter's lock
       workspace.hpp      memory for panels, kept between calls
 """

@@ -7,6 +7,7 @@
       thread_places.h    where workers run
       pieces.hpp         the pieces of a product, and who takes them
       listening.hpp      whether a long product ends early, for a signal
+      handover.hpp       whether a product gives the interpreter's lock to other threads
     threadpool.py        threadpoolctl's view of our threads
     other_openmp.py      OpenMP libraries that other packages bring
 """

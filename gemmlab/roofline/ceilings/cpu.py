@@ -1,6 +1,6 @@
 """How fast this machine's CPU can be: its multiply-add rate, and the bandwidth of each level of its memory.
 
-    fma                   for each instruction set, dtype and thread count: chains of multiply-adds in registers
+    fma                   for each instruction set, with the extras, dtype and thread count: chains of multiply-adds
     sweep, bandwidth      see `bandwidth.py`
 
 A ceiling is the best that our loop reached: a lower bound of what the hardware can do. So the multiply-add rate is
@@ -17,7 +17,7 @@ from __future__ import annotations
 from time import perf_counter
 
 from gemmlab._config import check_threads
-from gemmlab._cpu.isa import available
+from gemmlab._cpu.isa import available_with_extras
 from gemmlab._cpu.machine import usable_cpus
 from gemmlab._cpu.threads._threads import usable_threads
 from gemmlab.measure.noise import summarise
@@ -54,8 +54,8 @@ def measure_ceilings(*, seconds: float = 12.0, threads: int | None = None, bandw
     -------
     list of dict
         Records of kind ``"ceiling"`` (`docs/records.md`), to be completed by `gemmlab.measure.records.complete`. The
-        multiply-add loop runs in every instruction set of this CPU, and with single numbers; the bandwidth loops in the
-        one that is used. Working sets are those of one thread.
+        multiply-add loop runs in every instruction set of this CPU, by its instructions for bfloat16 and int8, and with
+        single numbers; the bandwidth loops in the one that is used. Working sets are those of one thread.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def measure_ceilings(*, seconds: float = 12.0, threads: int | None = None, bandw
     counts = _thread_counts(threads)
     loops = [
         MultiplyAdds(isa, dtype, count)
-        for count in counts for isa in (SCALAR, *available()) for dtype in _dtypes(isa)
+        for count in counts for isa in (SCALAR, *available_with_extras()) for dtype in _dtypes(isa)
     ]  # fmt: skip
     part_s = seconds * (FMA_SHARE_OF_TIME if bandwidth else 1) / FMA_PARTS / len(loops)
     end_s = perf_counter() + max(LATE * seconds, MIN_LATE_S)
@@ -79,7 +79,14 @@ def measure_ceilings(*, seconds: float = 12.0, threads: int | None = None, bandw
 
 
 def _dtypes(isa: str) -> tuple[str, ...]:
-    return Loops(None).dtypes(scalar=True) if isa == SCALAR else Loops(isa).dtypes()
+    if isa == SCALAR:
+        return Loops(None).dtypes(scalar=True)
+    try:
+        return Loops(isa).dtypes()
+    except ImportError:
+        if "+" not in isa:
+            raise
+        return ()  # not every compiler knows the instructions of the extras
 
 
 def _thread_counts(threads: int | None) -> list[int]:

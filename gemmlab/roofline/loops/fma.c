@@ -43,7 +43,7 @@ DEFINE_MULTIPLY_ADDS(multiply_adds_float64, double, VECTOR_OF(double))
 DEFINE_MULTIPLY_ADDS(scalar_multiply_adds_float32, float, float)
 DEFINE_MULTIPLY_ADDS(scalar_multiply_adds_float64, double, double)
 
-/* int8: by `vpdpbusd` four products a lane; without it, numbers widened to 16 bits, by `pmaddwd` two. */
+/* int8: numbers widened to 16 bits, by `pmaddwd` two products a lane. Faster ways are in narrow.c. */
 #if defined(__SSE2__)
 #include <immintrin.h>
 typedef int whole __attribute__((vector_size(VECTOR_BYTES)));
@@ -57,21 +57,17 @@ typedef int whole __attribute__((vector_size(VECTOR_BYTES)));
 /* x is not known to the compiler in each chain: else it would multiply once. */
 #define START_WHOLE(i)  whole a##i = {i};
 #define EXTEND_WHOLE(i) __asm__ volatile("" : "+" KEEP(x)); a##i = ADD_PRODUCTS(a##i);
-#define DEFINE_WHOLE(name, attributes)                                        \
-    attributes static void name(long long iterations) {                       \
-        whole x = {3};                                                        \
-        FOR_EACH_CHAIN(START_WHOLE)                                           \
-        for (long long i = 0; i < iterations; i++) {                          \
-            FOR_EACH_CHAIN(EXTEND_WHOLE)                                      \
-            FOR_EACH_CHAIN(KEEP_CHAIN)                                        \
-        }                                                                     \
+static void multiply_adds_int8(long long iterations) {
+    whole x = {3};
+    FOR_EACH_CHAIN(START_WHOLE)
+    for (long long i = 0; i < iterations; i++) {
+        FOR_EACH_CHAIN(EXTEND_WHOLE)
+        FOR_EACH_CHAIN(KEEP_CHAIN)
     }
-DEFINE_WHOLE(multiply_adds_int8, )
-#if VECTOR_BYTES == 64
-#undef ADD_PRODUCTS
-#define ADD_PRODUCTS(a) (whole)_mm512_dpbusd_epi32((__m512i)a, (__m512i)x, (__m512i)x)
-DEFINE_WHOLE(multiply_adds_int8_vnni, __attribute__((target("avx512vnni"))))
-#endif
+}
+#define OF_INT8 multiply_adds_int8
+#else
+#define OF_INT8 NULL
 #endif
 
 /* A multiply and an add for each lane of each chain. */
@@ -90,22 +86,13 @@ static void additions(long long iterations) {
 #undef ADD
 }
 
-static fma_loops LOOPS = {
-    .vectors = {multiply_adds_float32, multiply_adds_float64},
+static const fma_loops LOOPS = {
+    .vectors = {multiply_adds_float32, multiply_adds_float64, OF_INT8},
     .scalars = {scalar_multiply_adds_float32, scalar_multiply_adds_float64},
-    .vector_flops = {FLOPS_OF(VECTOR_BYTES / 4), FLOPS_OF(VECTOR_BYTES / 8)},
+    .vector_flops = {FLOPS_OF(VECTOR_BYTES / 4), FLOPS_OF(VECTOR_BYTES / 8), FLOPS_OF(VECTOR_BYTES / 2)},
     .scalar_flops = FLOPS_OF(1),
     .additions = additions,
     .additions_an_iteration = ADDITIONS,
 };
 
-__attribute__((visibility("default"))) const void *gemmlab_kernels(void) {
-#if defined(__SSE2__)
-    LOOPS.vectors[2] = multiply_adds_int8, LOOPS.vector_flops[2] = FLOPS_OF(VECTOR_BYTES / 2);
-#if VECTOR_BYTES == 64
-    if (__builtin_cpu_supports("avx512vnni"))
-        LOOPS.vectors[2] = multiply_adds_int8_vnni, LOOPS.vector_flops[2] = FLOPS_OF(VECTOR_BYTES);
-#endif
-#endif
-    return &LOOPS;
-}
+__attribute__((visibility("default"))) const void *gemmlab_kernels(void) { return &LOOPS; }

@@ -6,11 +6,11 @@
 
 typedef void (*repeated)(long long iterations);
 
-/* fma.c: chains of multiply-adds, of vectors in float32, float64 and int8 (null where there are none), and of single
-   numbers in float32 and float64; and the clock. */
+/* fma.c, narrow.c: chains of multiply-adds, of vectors in float32, float64, int8 and bfloat16 (null where there are none),
+   and, of fma.c, of single numbers in float32 and float64; and the clock. */
 typedef struct {
-    repeated vectors[3], scalars[2];
-    int vector_flops[3], scalar_flops;  /* of one iteration */
+    repeated vectors[4], scalars[2];
+    int vector_flops[4], scalar_flops;  /* of one iteration */
     repeated additions;
     int additions_an_iteration;
 } fma_loops;
