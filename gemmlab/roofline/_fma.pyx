@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
-"""Multiply-adds a second of vectors and of single numbers, and the clock; `loops/fma.c` and `narrow.c` have the loops."""
+"""Multiply-adds a second, of vectors and of single numbers, and the clock: loops of `fma.c` and `narrow.c`."""
 
 from time import perf_counter
 
