@@ -16,7 +16,7 @@ from sweeps import swept
 from gemmlab._cpu import isa
 from gemmlab._cpu.rungs.ladder import RUNGS
 from gemmlab.disassembly import code, listing, loops, ports
-from gemmlab.disassembly.kinds import counts, kinds_of
+from gemmlab.disassembly.kinds import counts, kinds_of, products_of
 
 needs_objdump = pytest.mark.skipif(shutil.which("objdump") is None, reason="no objdump here")
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the sampler is for Linux")
@@ -115,6 +115,30 @@ def test_builds_for_other_instruction_sets_are_shown_too(name, level, monkeypatc
     # For loops that it makes vectors of by itself, GCC prefers those of 32 bytes.
     widest = {"v2": {"xmm"}, "v3": {"ymm"}, "v4": {"ymm", "zmm"} if name == "cpu-ikj" else {"zmm"}}[level]
     assert names & widest or name == "cpu-naive", listing.text_of(found)
+
+
+@pytest.mark.parametrize(("text", "products"), [
+    ("vfmadd231ps zmm0,zmm1,DWORD PTR [rax]{1to16}", 16), ("vfmadd231pd ymm0,ymm1,ymm2", 4),
+    ("vfmadd231sd xmm0,xmm1,xmm2", 1), ("mulps xmm0,xmm1", 4), ("vdpbf16ps zmm0,zmm1,zmm2", 32),
+    ("vpdpbusd zmm0,zmm1,zmm2", 64), ("vpdpwssd zmm0,zmm1,zmm2", 32), ("vpmaddwd ymm0,ymm1,ymm2", 16),
+    ("vpmulld ymm0,ymm1,ymm2", 8), ("vpmuludq zmm0,zmm1,zmm2", 8), ("vpmullq zmm0,zmm1,zmm2", 8),
+    ("vpmullw ymm0,ymm1,ymm2", 16), ("imul rax,rdx", 1), ("tdpbf16ps tmm0,tmm4,tmm6", 8192),
+    ("tdpbuud tmm0,tmm4,tmm6", 16384), ("fmla v0.4s, v1.4s, v2.s[0]", 4), ("fmadd d0, d1, d2, d3", 1),
+])  # fmt: skip
+def test_an_instruction_multiplies_as_many_numbers_as_its_registers_hold(text, products):
+    assert products_of(code.Instruction(0, text, "", None)) == products
+
+
+@pytest.mark.skipif("amx" not in isa.extras(), reason="no AMX here")
+@needs_objdump
+@on_linux
+def test_tiles_are_bound_by_their_unit(monkeypatch):
+    """16 cycles for each of four products, or more where the clock was not the same all the time."""
+    monkeypatch.setattr(listing, "EDGE", 256)
+    found = listing.inner_loop_of("cpu-packed", "bfloat16")
+    assert found.inner.products == 4 * 8192
+    assert found.bound.processor is None
+    assert 40 < found.bound.cycles < 640
 
 
 # The command

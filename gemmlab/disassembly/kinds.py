@@ -19,6 +19,14 @@ SHUFFLE = re.compile(
     r"|dup|zip\d|uzp\d|trn\d|ext"
 )
 MOVE = re.compile(r"v?mov\w*|fmov|mov|kmov\w+")
+# Bytes of a number that is multiplied, by the instruction; and pairs of numbers that one for tiles multiplies.
+NUMBER_BYTES = {
+    r"vdpbf16ps|vpdpw\w+|v?pmaddwd|v?pmul\w*w|\w+ph": 2, r"vpdpb\w+|v?pmaddubsw": 1, r"\w+ps|v?pmulld": 4,
+    r"\w+pd|v?pmul\w+": 8,
+}  # fmt: skip
+TILE_PRODUCTS = {"tdpbf16ps": 16 * 16 * 32, "tdpfp16ps": 16 * 16 * 32}
+TILE_PRODUCTS |= {f"tdpb{kind}d": 16 * 16 * 64 for kind in ("ss", "su", "us", "uu")}
+REGISTER_BYTES = {"xmm": 16, "ymm": 32, "zmm": 64}
 LOAD_ONLY = re.compile(r"(ld[rp1-4]\w*|ldur)")
 STORE_ONLY = re.compile(r"(st[rp1-4]\w*|stur)")
 ON_STACK = re.compile(r"\[(?:rsp|rbp|sp|x29)\b")
@@ -47,6 +55,25 @@ def kinds_of(one: Instruction) -> Iterator[str]:
     if ON_STACK.search(operands[memory[0]]):
         yield "spills"
     yield "stores" if STORE_ONLY.fullmatch(name) or (MOVE.fullmatch(name) and memory[0] == 0) else "loads"
+
+
+def products_of(one: Instruction) -> int:
+    """How many pairs of numbers a multiply-add multiplies: as many as its widest register holds, or its tiles.
+
+    Examples
+    --------
+    >>> products_of(Instruction(0, "vfmadd231pd ymm0,ymm1,YMMWORD PTR [rcx]", "", None))
+    4
+    >>> products_of(Instruction(0, "tdpbf16ps tmm0,tmm4,tmm6", "", None))
+    8192
+    """
+    if one.name in TILE_PRODUCTS:
+        return TILE_PRODUCTS[one.name]
+    if arranged := re.search(r"\bv\d+\.(\d+)[bhsd]\b", one.text):  # of AArch64
+        return int(arranged[1])
+    width = max((REGISTER_BYTES[name] for name in re.findall(r"\b([xyz]mm)\d", one.text)), default=0)
+    each = next((size for name, size in NUMBER_BYTES.items() if re.fullmatch(name, one.name)), 0)
+    return max(1, width // each) if each else 1
 
 
 def counts(body: Sequence[Instruction]) -> dict[str, int]:

@@ -8,19 +8,16 @@ from itertools import groupby
 from pathlib import Path
 from textwrap import fill
 
-import numpy as np
-
 from gemmlab._cpu import isa as instruction_sets
 from gemmlab._errors import UnsupportedProblem
 from gemmlab._name import BackendName
 from gemmlab._words import number, percent
 from gemmlab.disassembly.code import Instruction, functions_of
 from gemmlab.disassembly.kinds import counts
-from gemmlab.disassembly.loops import Loop, hot_loop, innermost, likely_loop, numbers_multiplied
+from gemmlab.disassembly.loops import Loop, hot_loop, innermost, likely_loop
 from gemmlab.disassembly.ports import Bound, bound_of
 from gemmlab.disassembly.sampling import sampled_library
 from gemmlab.measure.table import WIDTH
-from gemmlab.verify.dtypes import dtype_of
 
 EDGE = 1008
 FOLDED = 12  # instructions in a row without a sample are one line
@@ -141,10 +138,10 @@ def _shown(body: Sequence[Instruction], samples: Mapping[int, int]) -> set[int]:
 
 def _bound_text(listing: Listing) -> str:
     if listing.bound is None:
-        return "No bound of the ports: llvm-mca (apt install llvm) is not here, or knows no such ports."
-    flop = 2 * numbers_multiplied(listing.inner, np.dtype(dtype_of(listing.dtype)).itemsize)
-    return (f"Bound of the ports (llvm-mca, {listing.bound.processor}): {number(listing.bound.cycles)} cycles an "
-            f"iteration, {number(flop / listing.bound.cycles)} flop a cycle.")  # fmt: skip
+        return "No bound of the ports: llvm-mca (apt install llvm) is not here, or knows no such instructions."
+    flop = 2 * listing.inner.products
+    return (f"Bound of the ports ({listing.bound.by}): {number(listing.bound.cycles)} cycles an iteration, "
+            f"{number(flop / listing.bound.cycles)} flop a cycle.")  # fmt: skip
 
 
 def _short(name: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gemmlab.disassembly.code import Function, Instruction
-from gemmlab.disassembly.kinds import counts, kinds_of
+from gemmlab.disassembly.kinds import counts, kinds_of, products_of
 
 SHARE = 0.9  # of the samples that a loop must have to be the one in which the time is spent
 
@@ -34,6 +34,11 @@ class Loop:
     def multiply_adds(self) -> int:
         """How many multiply-adds are written in it."""
         return counts(self.body)["multiply-adds"]
+
+    @property
+    def products(self) -> int:
+        """How many pairs of numbers an iteration multiplies."""
+        return sum(products_of(one) for one in self.body if "multiply-adds" in kinds_of(one))
 
 
 def loops_of(function: Function) -> Iterator[Loop]:
@@ -86,20 +91,7 @@ def likely_loop(functions: Sequence[Function], like: Function) -> Loop:
         loops = [loop for function in alike for loop in loops_of(function) if loop.multiply_adds]
         if loops:
             break
-    return max(leaves(loops), key=lambda loop: numbers_multiplied(loop, 4))
-
-
-def numbers_multiplied(loop: Loop, itemsize: int) -> int:
-    """Numbers of `itemsize` bytes that the multiply-adds of a loop have: each as many as its widest register holds."""
-    multiplying = [one for one in loop.body if "multiply-adds" in kinds_of(one)]
-    vectors = [one for one in multiplying if not one.name.endswith(("ss", "sd"))]
-    widest = (max(map(_register_bytes, one.operands)) for one in vectors)
-    return sum(max(1, nbytes // itemsize) for nbytes in widest) + len(multiplying) - len(vectors)
-
-
-def _register_bytes(operand: str) -> int:
-    found = re.match(r"xmm|ymm|zmm|v(?=\d)", operand.strip())
-    return {"xmm": 16, "ymm": 32, "zmm": 64, "v": 16}[found[0]] if found else 0
+    return max(leaves(loops), key=lambda loop: loop.products)
 
 
 def _label(function: Function) -> str:

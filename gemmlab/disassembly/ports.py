@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from gemmlab._cpu.isa import VECTOR_BYTES
+from gemmlab._cpu.isa import VECTOR_BYTES, extras_here
 from gemmlab.disassembly.code import Instruction
+from gemmlab.disassembly.kinds import TILE_PRODUCTS
 from gemmlab.roofline._fma import Loops
 
 # Processors whose models are tried: first this one, then others with the same instructions. Some versions of llvm-mca
@@ -24,14 +25,24 @@ ITERATIONS = 200_000
 
 @dataclass(frozen=True)
 class Bound:
-    """Cycles of an iteration if nothing waits for anything but a port, and the processor whose ports these are."""
+    """Cycles of an iteration if nothing waits for anything but a port, and the processor whose ports these are.
+
+    Of tiles, which no model of llvm-mca knows, the cycles are those of their unit, measured here.
+    """
 
     cycles: float
-    processor: str
+    processor: str | None
+
+    @property
+    def by(self) -> str:
+        """How it is known."""
+        return f"llvm-mca, {self.processor}" if self.processor else "the tiles' unit, measured"
 
 
 def bound_of(body: Sequence[Instruction], isa: str, runs_here: bool) -> Bound | None:
     """The bound of a loop; None where llvm-mca is not installed, or has no model that agrees with the measured peak."""
+    if tiles := sum(one.name in TILE_PRODUCTS for one in body):
+        return Bound(tiles * _cycles_of_a_tile(), None) if runs_here and "amx" in extras_here() else None
     program = next(filter(None, map(shutil.which, ("llvm-mca", *(f"llvm-mca-{n}" for n in range(25, 12, -1))))), None)
     if program is None:
         return None
@@ -60,6 +71,16 @@ def _agrees(program: str, processor: str, isa: str) -> bool:
         return True
     cycles = _cycles(program, processor, isa, [PEAK_LOOP[isa].format(chain) for chain in range(CHAINS)])
     return cycles is not None and abs(CHAINS / cycles / _multiply_adds_a_cycle(isa) - 1) < AGREES
+
+
+@cache
+def _cycles_of_a_tile() -> float:
+    """What this processor needs for a product of tiles; the best of a few short loops."""
+    loops = Loops("v4+amx")
+    tiles = loops.flops_per_iteration("bfloat16") / (2 * TILE_PRODUCTS["tdpbf16ps"])
+    iterations = ITERATIONS // 10
+    took_s = min(loops.run("bfloat16", 1, iterations) for _ in range(5))
+    return took_s / (tiles * iterations) * max(loops.clock_ghz(1, ITERATIONS) for _ in range(5)) * 1e9
 
 
 @cache

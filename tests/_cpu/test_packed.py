@@ -1,31 +1,23 @@
-"""cpu-packed: every dtype and layout, the same bits whatever the threads and the rows, its memory, its machine code."""
+"""cpu-packed: every dtype and layout, the same bits whatever the threads and the rows, and its memory."""
 
 from __future__ import annotations
 
-import ctypes
 import os
-import re
-import shutil
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import output_of, run_python
-from randomness import RNG, fresh_seed
-from sweeps import swept
+from helpers import output_of
+from packed_inputs import DTYPES, LAYOUTS, laid, whole
+from randomness import RNG
 
 import gemmlab
 from gemmlab import Problem, UnsupportedProblem
-from gemmlab._cpu import isa, machine
+from gemmlab._cpu import isa
 from gemmlab._cpu.packed_backend._packed import free_buffers
 from gemmlab._cpu.packed_backend.backend import Packed
 
-DTYPES = [np.dtype(code).name for code in "fdFDe?bBhHiIqQ"]
 FLOATS = ["float32", "float64", "complex64", "complex128", "float16"]
-LAYOUTS = ["C", "F", "stepped", "reversed", "repeated"]
 # Sizes that reach each path: tiny, in place, five loops, few rows, few columns, one column, one row, deep.
 PATHS = [
     (3, 5, 4), (7, 66, 33), (40, 40, 40), (1300, 150, 220), (5, 700, 900), (700, 3, 900), (400, 1, 5000),
@@ -35,32 +27,6 @@ PATHS = [
 
 def packed(a, b, **options):
     return gemmlab.matmul(a, b, backend="cpu-packed", **options)
-
-
-def whole(shape, dtype):
-    """Numbers whose products are exact: for integers any, so that they wrap; for halves few, for their range."""
-    dtype = np.dtype(dtype)
-    if dtype.kind == "b":
-        return RNG.random(shape) < 0.05
-    if dtype.kind in "iu":
-        ends = np.iinfo(dtype)
-        return RNG.integers(ends.min, ends.max, shape, dtype, endpoint=True)
-    most = 1 if dtype.name in ("float16", "bfloat16") else 8
-    x = RNG.integers(-most, most + 1, shape)
-    return (x + 1j * RNG.integers(-most, most + 1, shape) if dtype.kind == "c" else x).astype(dtype)
-
-
-def laid(x, layout):
-    """The same matrix in another layout; "repeated" has one row many times, without memory for it."""
-    if layout == "F":
-        return np.asfortranarray(x)
-    if layout == "stepped":
-        y = np.zeros((2 * x.shape[0], 3 * x.shape[1]), x.dtype)
-        y[::2, ::3] = x
-        return y[::2, ::3]
-    if layout == "reversed":
-        return x[::-1, ::-1].copy()[::-1, ::-1]
-    return np.broadcast_to(x[:1], x.shape) if layout == "repeated" else x
 
 
 def exact(a, b):
@@ -377,247 +343,6 @@ def test_more_bytes_move_with_a_larger_problem_and_none_less_than_the_operands()
     assert set(small) == {"l1", "l2", "l3", "dram"}
     assert all(large[level] > small[level] > 3 * 500 * 500 * 4 for level in small)
     assert large["l2"] > large["l3"] > large["dram"]
-
-
-# Instruction sets and machine code
-
-EVERY_DTYPE = """
-import sys
-import numpy as np
-import gemmlab
-from gemmlab._cpu import isa, machine
-
-rng = np.random.default_rng(int(sys.argv[2]))
-assert "+".join((isa.chosen(), *isa.extras())) == sys.argv[1]
-for dtype in "?bBhHiIlLqQefdFD":
-    for m, n, k in ((1, 1, 1), (2, 3, 5), (17, 259, 33), (130, 131, 257), (1, 70, 80), (70, 1, 5000), (9, 9, 9000)):
-        a, b = (rng.integers(-1, 2, shape).astype(dtype) for shape in ((m, k), (k, n)))
-        for x, y in ((a, b), (np.asfortranarray(a), b), (a, np.asfortranarray(b))):
-            c = gemmlab.matmul(x, y, backend="cpu-packed", threads=2)
-            wanted = np.matmul(a, b) if a.dtype.kind in "?biu" else a.astype(complex) @ b
-            assert np.array_equal(c, wanted), (dtype, m, n, k)
-"""
-
-
-@pytest.mark.parametrize("level", swept([*isa.available(), *(f"v4+{extra}" for extra in isa.extras_here())][::-1]))
-def test_every_dtype_is_right_on(level):
-    done = run_python("-W", "ignore", "-c", EVERY_DTYPE, level, fresh_seed(), GEMMLAB_ISA=level)
-    assert done.returncode == 0, done.stderr
-
-
-REAL, COMPLEX = ("Real<float>", "Real<double>"), ("Complex<float>", "Complex<double>")
-HOT_TILES = {
-    "v4": [*(f"packed_tile<{kind}, 14, 2>" for kind in (*REAL, *COMPLEX)), "packed_tile<DotInt16, 14, 2>",
-           "paired_tile<Paired<unsigned int>, 12, 2>", "paired_tile<Paired<unsigned long>, 12, 2>",
-           *(f"unpacked_tile<{kind}, 6, 4, true>" for kind in REAL)],
-    "v3": [*(f"packed_tile<{kind}, 6, 2>" for kind in (*REAL, *COMPLEX, "DotInt16")),
-           "paired_tile<Paired<unsigned int>, 6, 2>",
-           *(f"unpacked_tile<{kind}, 6, 2, true>" for kind in REAL)],
-    "v2": [f"packed_tile<{kind}, 3, 4>" for kind in REAL],
-    "dot": [f"packed_tile<{kind}, 14, 2>" for kind in ("DotBfloat16", "DotInt16", "DotInt8")],
-}  # fmt: skip
-MULTIPLY = ("vfm", "vfnm", "mulp", "vpmull", "vdpbf16", "vpdp", "vpmaddwd")
-KERNELS = Path(isa.__file__).parent / "packed"
-
-
-@pytest.mark.skipif(shutil.which("objdump") is None, reason="no objdump")
-@pytest.mark.skipif(not set(isa.available()) & set(isa.LEVELS), reason="registers are counted on x86")
-@pytest.mark.parametrize("level", HOT_TILES)
-def test_the_hot_loop_spills_no_register(level):
-    library = next(KERNELS.glob(f"{level}/kernels.*.so"), None)
-    if level == "dot" and library is None:
-        pytest.skip("this compiler has no AVX512-BF16")
-    functions = disassembled(library)
-    for tile in HOT_TILES[level]:
-        (lines,) = (lines for name, lines in functions.items() if name.startswith(tile + "("))
-        body = hot_loop(lines)
-        assert sum(any(name in line for name in MULTIPLY) for line in body) >= 12, tile
-        assert not [line for line in body if "(%rsp" in line or "(%rbp" in line], tile
-
-
-def disassembled(library):
-    """Lines of each function, by its name without the unnamed namespace and the result."""
-    text = subprocess.run(["objdump", "-dC", "--no-show-raw-insn", str(library)], capture_output=True, text=True,
-                          check=True).stdout  # fmt: skip
-    functions = {}
-    for part in re.split(r"\n(?=[0-9a-f]+ <.*>:\n)", text):
-        head, _, lines = part.partition("\n")
-        name = re.sub(r"^[0-9a-f]+ <(void )?|>:$", "", head.replace("(anonymous namespace)::", ""))
-        functions[name] = [line for line in lines.splitlines() if re.match(r"\s+[0-9a-f]+:\t", line)]
-    return functions
-
-
-@pytest.mark.skipif(shutil.which("nm") is None, reason="no nm")
-@pytest.mark.parametrize("library", BUILT := sorted(Path(gemmlab.__file__).parent.rglob("*.so")),
-                         ids=lambda path: "/".join(path.parts[-2:]))  # fmt: skip
-def test_no_library_shares_a_function_with_another(library):
-    """A weak or unique symbol is kept once of all libraries: maybe the AVX-512 build's, on a CPU without it."""
-    nm = ["nm", str(library)]
-    lines = subprocess.run(nm, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert lines
-    assert not [line for line in lines if re.match(r"[0-9a-f]+ [WVwvu] ", line)]
-
-
-@pytest.mark.skipif(shutil.which("readelf") is None, reason="no readelf")
-@pytest.mark.parametrize("library", BUILT, ids=lambda path: "/".join(path.parts[-2:]))
-def test_no_library_needs_the_cxx_library(library):
-    text = subprocess.run(["readelf", "-d", str(library)], capture_output=True, text=True, check=True).stdout
-    assert "stdc++" not in text
-
-
-def hot_loop(lines):
-    """The loop with the most multiplications."""
-    places = {int(line.split(":")[0], 16): i for i, line in enumerate(lines)}
-    loops = []
-    for i, line in enumerate(lines):
-        jump = re.search(r"\sj\w+\s+([0-9a-f]+)", line)
-        start = places.get(int(jump[1], 16), i) if jump else i
-        if start < i:
-            loops.append(lines[start : i + 1])
-    return max(loops, key=lambda body: sum(any(name in line for name in MULTIPLY) for line in body), default=[])
-
-
-# The plan
-
-
-def heights(rows, mr):
-    """Rows of each tile of a block: all but equal, or on AMX whole tiles."""
-    if mr == 32:
-        return [min(mr, rows - i) for i in range(0, rows, mr)]
-    return [len(tile) for tile in np.array_split(range(rows), -(-rows // mr))]
-
-
-def five_loops(plan, m, n, k):
-    for jc in range(0, n, plan.nc):
-        columns = min(plan.nc, n - jc)
-        for pr in range(0, k, plan.kr):
-            depths = [min(plan.kc, plan.kr - pc, k - pr - pc) for pc in range(0, min(plan.kr, k - pr), plan.kc)]
-            for depth in depths:
-                for p in range(0, depth, plan.rows_of_b):
-                    rows = min(plan.rows_of_b, depth - p)
-                    yield from (("pack_b", (0, min(plan.nr, columns - j), rows)) for j in range(0, columns, plan.nr))
-            for ic in range(0, m, plan.mc):
-                rows = heights(min(plan.mc, m - ic), plan.mr)
-                for js in range(0, columns, plan.ns):
-                    width = min(plan.ns, columns - js)
-                    for depth in depths:
-                        if plan.packs_a and (js == 0 or plan.kept < len(depths)):
-                            yield from (("pack_a", (height, 0, depth)) for height in rows)
-                        for jr, p in product(range(0, width, plan.nr), range(0, depth, plan.tile_k)):
-                            tile = min(plan.nr, width - jr), min(plan.tile_k, depth - p)
-                            yield from (("packed_tile", (height, *tile)) for height in rows)
-                    if plan.separate:
-                        yield "unpack", (sum(rows), width, 0)
-
-
-def peeled(plan, m, k):
-    for pc in range(0, k if plan.peeled else 0, plan.kc):
-        yield "unpacked_tile", (m, plan.peeled, min(plan.kc, k - pc))
-
-
-def in_place(plan, m, n, k):
-    for jr in range(0, n, plan.nr):
-        columns = min(plan.nr, n - jr)
-        for pc in range(0, k, plan.kc):
-            depth = min(plan.kc, k - pc)
-            yield from [("pack_b", (0, columns, depth))] * plan.packs_b
-            yield from (("unpacked_tile", (height, columns, depth)) for height in heights(m, plan.mr))
-
-
-def by_rows(plan, m, n, k):
-    rows_of_b = plan.rows_of_b or plan.kc
-    for jc in range(0, n, plan.nc):
-        block = min(plan.nc, n - jc)
-        for pc in range(0, k, plan.kc):
-            depth = min(plan.kc, k - pc)
-            if plan.packs_b:
-                yield from (("pack_b", (0, min(plan.nr, block - jr), depth)) for jr in range(0, block, plan.nr))
-            for p, js in product(range(0, depth, rows_of_b), range(0, block, plan.ns)):
-                columns = min(plan.ns, block - js)
-                for height in heights(m, plan.mr):
-                    if columns >= plan.nr:
-                        yield "unpacked_tile", (height, plan.nr, min(rows_of_b, depth - p))
-                    if rest := columns % plan.nr:
-                        yield "unpacked_tile", (height, rest, min(rows_of_b, depth - p))
-
-
-def dot_products(plan, m, k, gathers_a, gathers_b):
-    at_once = plan.mr if gathers_a or k > plan.kc else m  # rows: one copy of a short B is for all of them
-    for ir in range(0, m, at_once):
-        rows = min(at_once, m - ir)
-        for pc in range(0, k, plan.kc):
-            depth = min(plan.kc, k - pc)
-            yield from [("pack_a", (depth, 0, 1))] * gathers_b + [("pack_a", (depth, 0, rows))] * gathers_a
-            yield from [("dot", (plan.mr, 1, depth))] * (rows // plan.mr) + [("dot", (1, 1, depth))] * (rows % plan.mr)
-
-
-def by_vector(plan, k, size, is_stored, matrix, vector_step):
-    """A matrix by a vector, in blocks of rows of the matrix; `matrix` and `vector_step` are their strides."""
-    copies_matrix = plan.strategy == "a vector by columns of the matrix" and matrix[0] != size
-    copies_vector = not is_stored or (k > 1 and vector_step != size)
-    blocks = -(-plan.m // plan.mr)
-    for rows in (len(block) for block in np.array_split(range(plan.m), blocks)):
-        for pc in range(0, k, plan.kc):
-            depth = min(plan.kc, k - pc)
-            yield from [("pack_a", (depth, 0, 1))] * copies_vector + [("pack_a", (rows, 0, depth))] * copies_matrix
-            yield "vector_tile", (rows, 1, depth)
-
-
-def test_the_plan_that_is_told_is_the_one_that_runs():
-    rung = Packed()
-    for _ in range(500):
-        m, n, k = (int(2 ** RNG.uniform(0, 10)) if RNG.random() < 0.9 else 1 for _ in range(3))
-        dtype = RNG.choice(DTYPES)
-        a, b, c = (laid(np.zeros(shape, dtype), RNG.choice(LAYOUTS[:4])) for shape in ((m, k), (k, n), (m, n)))
-        blocks = {} if RNG.random() < 0.7 else {"mc": int(RNG.integers(1, 200)), "kc": int(RNG.integers(1, 600)),
-                                                "nc": int(RNG.integers(1, 900))}  # fmt: skip
-        plan, calls = rung.kernel.plan(a, b, c, **blocks), rung.kernel.record(a, b, c, **blocks)
-        size, stored = a.itemsize, dtype not in ("float16", "int8", "uint8", "bool")
-        if plan.is_packed:
-            expected = five_loops(plan, m, n, k)
-        elif plan.is_in_place:
-            by = by_rows if plan.nc else in_place
-            expected = [*peeled(plan, m, k), *by(plan, m, n - plan.peeled, k)]
-        elif plan.strategy.startswith("a vector"):
-            matrix, vector_step = (a.strides, b.strides[0]) if n == 1 else (b.strides[::-1], a.strides[1])
-            expected = by_vector(plan, k, size, stored, matrix, vector_step)
-            expected = [*expected, *[("unpack", (m, n, 0))] * (not stored)]
-        else:
-            if n > 1:  # one row: C' = B' A'
-                a, b = b.T, a.T
-            gathers = (not stored or (k > 1 and x != size) for x in (a.strides[1], b.strides[0]))
-            expected = [*dot_products(plan, plan.m, k, *gathers), *[("unpack", (m, n, 0))] * (not stored)]
-        ran = [(name, extents[:2]) for name, extents, _ in calls]
-        wanted = list(expected)
-        assert ran == [(name, extents[:2]) for name, extents in wanted], (m, n, k, dtype, blocks, plan)
-        depths = [extents[2] - given[2] for (_, extents, _), (_, given) in zip(calls, wanted, strict=True)]
-        assert set(depths) <= set(range(64)), "a depth is rounded up to steps of at most 64"
-
-
-@pytest.mark.parametrize("into", ["int32", "float32"])
-def test_a_product_of_one_block_of_k_writes_c_once(into):
-    """On AMX tiles pause within the block, and their sums wait elsewhere."""
-    kernel, m, n, k = Packed().kernel, 70, 96, 1024 if into == "int32" else 500
-    dtype = "int8" if into == "int32" else into
-    a, b, c = np.zeros((m, k), dtype), np.zeros((k, n), dtype), np.zeros((m, n), into)
-    begin, touched = c.ctypes.data, [0, 0]
-
-    def access(_, address, count, written):
-        touched[written] += count if begin <= (address or 0) < begin + c.nbytes else 0
-        return 0
-
-    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)(access)
-    kernel.record(a, b, c, access=ctypes.cast(function, ctypes.c_void_p).value)
-    assert touched == [0, c.nbytes]
-
-
-def test_explain_prints_the_plan():
-    a = np.zeros((700, 700), np.float32)
-    told = gemmlab.explain(a, a, backend="cpu-packed")
-    assert told.plan == Packed().plan(Problem.from_call(a, a))
-    assert f"plan: {told.plan.loops}" in str(told)
-    assert f"machine: {machine.readings()}" in str(told)
-    assert gemmlab.explain(a, a, backend="cpu-ikj").plan is None
 
 
 # Packed operands
