@@ -75,10 +75,14 @@ def test_the_table_stands_at_the_end(run):
 @pytest.mark.exhaustive
 @needs_benchmark
 def test_what_was_measured_is_in_extra_info(run, pytester):
-    run(PRODUCT, "--benchmark-json=records.json", *BRIEF).assert_outcomes(passed=2)
+    of_complex = """
+def test_complex(gemm_benchmark):
+    gemm_benchmark(np.ones((9, 9), "complex64"), np.ones((9, 9), "complex64"), backend="cpu-packed", threads=1)
+"""
+    run(PRODUCT + of_complex, "--benchmark-json=records.json", *BRIEF).assert_outcomes(passed=3)
     benchmarks = json.loads((pytester.path / "records.json").read_text())["benchmarks"]
     rows = {benchmark["extra_info"]["backend"]: benchmark["extra_info"] for benchmark in benchmarks}
-    assert list(rows) == ["cpu-ikj", "cpu-blocked"]
+    assert list(rows) == ["cpu-ikj", "cpu-blocked", "cpu-packed"]
     row = rows["cpu-blocked"]
     assert row["problem"] == {"m": 40, "n": 60, "k": 50, "batch": 1, "dtype": "float32"}
     assert (row["threads"], row["process"], row["transfers_counted"]) == (1, "shared", None)
@@ -86,6 +90,7 @@ def test_what_was_measured_is_in_extra_info(run, pytester):
     median = {benchmark["extra_info"]["backend"]: benchmark["stats"]["median"] for benchmark in benchmarks}
     assert row["gflop_per_s"] == pytest.approx(2e-9 * 40 * 60 * 50 / median["cpu-blocked"])
     assert 0 < row["share_of_peak"] < 2
+    assert 0 < rows["cpu-packed"]["share_of_peak"] < 2  # of the peak of float32
 
 
 @pytest.mark.exhaustive

@@ -29,10 +29,9 @@ from gemmlab.measure.records import Record, RecordFile, complete, read, titled
 from gemmlab.measure.table import ERROR, LEGEND, NOISE, SPEED, THREADS, WIDTH, Column, filled, shown, size, text_table
 from gemmlab.roofline.ceilings import cache
 from gemmlab.roofline.ceilings.isolated import isolated_ceilings
-from gemmlab.roofline.model import LEVELS
+from gemmlab.roofline.model import LEVELS, PEAK_DTYPES
 
 PEAK_S = 1.0
-_PEAK_DTYPES = ("float32", "float64")  # of the multiply-add loops
 _PEAK = "thr: threads. peak: share of the multiply-add rate measured on as many."
 _ROOF = "roof: share of what the lowest of its roofs allows."
 
@@ -114,7 +113,7 @@ class Products:
 
     def _know_peak(self, record: Record) -> None:
         """Get the cached ceilings, or the multiply-add rate on as many threads as a product of a CPU ran on."""
-        if record["threads"] is None or record["problem"]["dtype"] not in _PEAK_DTYPES:
+        if record["threads"] is None or record["problem"]["dtype"] not in PEAK_DTYPES:
             return
         found = [] if self._ceilings else cache.cached(machine.cpu_name(), machine.usable_cpus())
         if not any(ceiling["threads"] == record["threads"] for ceiling in (*self._ceilings, *found)):
