@@ -24,13 +24,16 @@ def time_loop(run: Callable[[int, int], float], threads: int, seconds: float, ca
     """Time `run(threads, iterations)` for about `seconds`; `calls` iterations a sample are where the search begins.
 
     How many iterations make a sample is found on one thread: on a busy machine, waking the others can take longer than
-    the loop itself. There are at least `MIN_SAMPLES`, unless they take far longer than asked for.
+    the loop itself. Where `calls` was found before, one try is enough. There are at least `MIN_SAMPLES`, unless they
+    take far longer than asked for.
     """
     start = perf_counter()
     sample_s = max(MIN_SAMPLE_S, seconds / USUAL_SAMPLES)
-    while (elapsed := min(run(1, calls) for _ in range(3))) < sample_s:
+    tries = 3 if calls == 1 else 1
+    while (elapsed := min(run(1, calls) for _ in range(tries))) < sample_s:
         calls = math.ceil(calls * min(10.0, max(1.2, sample_s / max(elapsed, 1e-9))))
-    run(threads, calls)  # warms up
+    if threads > 1:
+        run(threads, calls)  # wakes the others
     patience_s = perf_counter() + max(PATIENCE * seconds, MIN_PATIENCE_S)
     samples = [run(threads, calls) / calls]
     while (now := perf_counter()) - start < seconds or (len(samples) < MIN_SAMPLES and now < patience_s):
