@@ -52,7 +52,7 @@ FLAGS = SimpleNamespace(**runpy.run_path("gemmlab/_cpu/flags.py"))  # without an
 GNU_STYLE, ISA_FLAGS = FLAGS.GNU_STYLE, FLAGS.ISA_FLAGS
 EXTRA_FLAGS = {  # what only some CPUs of x86-64-v4 have, for cpu-packed and its peak
     "dot": [*FLAGS.V4, "-mavx512bf16", "-mavx512vnni"],
-    "amx": [*FLAGS.V4, "-mamx-tile", "-mamx-bf16", "-mamx-int8"],
+    "amx": [*FLAGS.V4, "-mamx-tile", "-mamx-bf16", "-mamx-int8", "-D__AMX_TILE__"],  # Clang 14 has another name for it
 } if "v4" in ISA_FLAGS else {}
 LINE_FLAGS = [*FLAGS.LINE_FLAGS, f"-ffile-prefix-map={os.getcwd()}=."]
 # Both cases of a choice are computed, so that a loop of choices runs in vectors; without OpenMP too.

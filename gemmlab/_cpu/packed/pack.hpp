@@ -161,7 +161,7 @@ template <class T> struct ComplexPacking {
             return __builtin_shufflevector(x, y, I...);
         }
         static INLINE Some load(const char *x, Count apart) {
-            typedef double Number __attribute__((aligned(sizeof(T)), may_alias));
+            typedef double Number __attribute__((aligned(1), may_alias));
             if constexpr (DOUBLES > 2)
                 return both(Joined<NUMBERS / 2>::load(x, apart), Joined<NUMBERS / 2>::load(x + NUMBERS / 2 * apart, apart),
                             std::make_integer_sequence<int, DOUBLES>());

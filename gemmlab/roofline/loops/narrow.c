@@ -10,7 +10,7 @@
 
 #include "loops.h"
 
-#if defined(__AMX_TILE__) || defined(__AMXTILE__)  /* GCC, Clang */
+#if defined(__AMX_TILE__)
 #include <stdint.h>
 
 #define TILE 16
