@@ -11,6 +11,7 @@
     flags.py             how a compiler is asked for rungs
     isa.py               which build of the kernels runs here
     _features.pyx        what this CPU has, and this build, by cpu_features.h
+      tile_registers.h   how AMX's registers are configured
     machine.py           caches, CPUs, names
     cgroups.py           what control groups grant
 """

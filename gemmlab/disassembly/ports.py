@@ -73,23 +73,23 @@ def _agrees(program: str, processor: str, isa: str) -> bool:
     return cycles is not None and abs(CHAINS / cycles / _multiply_adds_a_cycle(isa) - 1) < AGREES
 
 
-@cache
 def _cycles_of_a_tile() -> float:
-    """What this processor needs for a product of tiles; the best of a few short loops."""
-    loops = Loops("v4+amx")
-    tiles = loops.flops_per_iteration("bfloat16") / (2 * TILE_PRODUCTS["tdpbf16ps"])
-    iterations = ITERATIONS // 10
-    took_s = min(loops.run("bfloat16", 1, iterations) for _ in range(5))
-    return took_s / (tiles * iterations) * max(loops.clock_ghz(1, ITERATIONS) for _ in range(5)) * 1e9
+    """What this processor needs for a product of tiles."""
+    return _cycles_of_peak_loop("v4+amx", "bfloat16") * TILE_PRODUCTS["tdpbf16ps"]
+
+
+def _multiply_adds_a_cycle(isa: str) -> float:
+    """Vectors of float32 that this processor multiplies and adds in a cycle."""
+    return 4 / VECTOR_BYTES[isa] / _cycles_of_peak_loop(isa, "float32")
 
 
 @cache
-def _multiply_adds_a_cycle(isa: str) -> float:
-    """Vectors of float32 that this processor multiplies and adds in a cycle; the best of a few short loops."""
+def _cycles_of_peak_loop(isa: str, dtype: str) -> float:
+    """Cycles of a multiply-add in the loop that measures the peak; the best of a few short ones."""
     loops = Loops(isa)
-    vectors = loops.flops_per_iteration("float32") / (2 * VECTOR_BYTES[isa] / 4)
-    rates = (vectors * ITERATIONS / loops.run("float32", 1, ITERATIONS) for _ in range(5))
-    return max(rates) / 1e9 / max(loops.clock_ghz(1, ITERATIONS) for _ in range(5))
+    took_s = min(loops.run(dtype, 1, ITERATIONS) for _ in range(5))
+    clock_ghz = max(loops.clock_ghz(1, ITERATIONS) for _ in range(5))
+    return 2e9 * took_s * clock_ghz / (ITERATIONS * loops.flops_per_iteration(dtype))
 
 
 def _name(program: str) -> str:

@@ -43,7 +43,7 @@ _MULTIPLIED_IN = {
     "float16": ("float32", 1.0), "bfloat16": ("float32", 1.0), "complex64": ("float32", 0.25),
     "complex128": ("float64", 0.25), "uint8": ("int8", 1.0),
 }  # fmt: skip
-PEAK_DTYPES = frozenset({"float32", "float64", "int8", *_MULTIPLIED_IN})  # of CPUs; on some there is none of int8
+PEAK_DTYPES = frozenset(_MULTIPLIED_IN).union(measured for measured, _ in _MULTIPLIED_IN.values())  # of CPUs
 # Our loops are not the best possible ones, and a machine's clock drifts: this much over a ceiling is no error.
 TOLERANCE = 0.05
 _HOW_TO_MEASURE = "`gemmlab roofline` measures a machine's ceilings"

@@ -682,8 +682,6 @@ bool check_at_once(const Kernel &kernel, long products, int callers) {
     return is_right;
 }
 
-}  // namespace
-
 // The interpreter's lock
 
 /* The share of a second for which products keep the lock that take so long if they give it away, and if they keep it. */
@@ -714,6 +712,8 @@ bool check_lock() {
         && right(share_kept(lock, now, 3, 10000, 11000) < 0.1, "it is given away where that is faster")
         && right(share_kept(lock, now, 0, 10000, 9000) < 0.1 && !lock.counts(SHORT_VECTORS), "the others have gone");
 }
+
+}  // namespace
 
 int main(int count, char **given) {
     state = count > 1 ? strtoull(given[1], NULL, 0) : (uint64_t)time(NULL);

@@ -21,6 +21,7 @@
 #pragma once
 
 #include "microkernel.hpp"
+#include "tile_registers.h"
 
 namespace {
 
@@ -44,18 +45,7 @@ struct TiledInt8 : Tiled<uint32_t, 64> { MULTIPLY_TILES(_tile_dpbssd) };
 struct TiledUint8 : Tiled<uint32_t, 64> { MULTIPLY_TILES(_tile_dpbuud) };
 #undef MULTIPLY_TILES
 
-struct TileConfiguration {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-};
-
-void begin_tiles() {
-    static const TileConfiguration configuration = {
-        .palette = 1, .start_row = 0, .reserved = {},
-        .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
-    _tile_loadconfig(&configuration);
-}
+void begin_tiles() { _tile_loadconfig(&TILES_OF_16_ROWS); }
 void end_tiles() { _tile_release(); }
 
 /* What a step takes of rows that are stored, where whole tiles would reach beyond them. */

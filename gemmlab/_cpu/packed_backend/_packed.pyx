@@ -373,13 +373,15 @@ cdef class PackedKernel(CompiledWay):
         cdef Plan plan
         cdef Listening here
         cdef double vectors
+        cdef bint keeps
         cdef int axis, threads = x.threads
         for axis in range(batch.axes):
             batch.c[axis] = cnp.PyArray_STRIDE(out, axis)
             x.of_transposes &= batch.a[axis] == batch.b[axis]
         join_rows(x, batch)
         vectors = vectors_of(x[0], products_in(batch[0]))
-        x.threads = begin_product(threads, vectors, keeps_lock(vectors))
+        keeps = keeps_lock(vectors)
+        x.threads = begin_product(threads, vectors, keeps)
         plan_of(x[0], products_in(batch[0]), plan)
         if plan.bytes:
             buffer = take_buffer(plan.bytes, self.extents.huge_page)
@@ -387,7 +389,7 @@ cdef class PackedKernel(CompiledWay):
         if buffer != NULL or not plan.bytes:
             if vectors > LONG_VECTORS:
                 listen(&here, signals_raise)
-            run_for_python(x[0], plan, batch[0], vectors)
+            run_for_python(x[0], plan, batch[0], vectors, keeps)
         end_product(threads)
         if buffer != NULL:
             give_buffer(buffer)

@@ -16,14 +16,14 @@ void run_unlocked(const Product &x, const Plan &plan, const Batch &batch) {
 
 #ifdef Py_GIL_DISABLED
 bool keeps_lock(double) { return false; }
-void run_for_python(const Product &x, const Plan &plan, const Batch &batch, double) { run_unlocked(x, plan, batch); }
+void run_for_python(const Product &x, const Plan &plan, const Batch &batch, double, bool) { run_unlocked(x, plan, batch); }
 #else
 Handover handover;
 bool keeps_lock(double vectors) { return handover.keeps(vectors); }
 
-void run_for_python(const Product &x, const Plan &plan, const Batch &batch, double vectors) {
+void run_for_python(const Product &x, const Plan &plan, const Batch &batch, double vectors, bool keeps) {
     const int others = handover.away;
-    if (keeps_lock(vectors)) run(x, plan, batch);
+    if (keeps) run(x, plan, batch);
     else {
         handover.away++;
         run_unlocked(x, plan, batch);

@@ -103,7 +103,7 @@ cdef extern from "run.hpp" nogil:
 
 cdef extern from "interpreter_lock.hpp":
     bint keeps_lock(double vectors)
-    void run_for_python(const Product &, const Plan &, const Batch &, double vectors)
+    void run_for_python(const Product &, const Plan &, const Batch &, double vectors, bint keeps)
 
 cdef extern from "workspace.hpp" nogil:
     ctypedef struct Buffer:

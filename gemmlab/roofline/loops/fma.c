@@ -1,28 +1,12 @@
 /* How many multiply-adds a second: chains that never touch memory, a = a * x + y of vectors and of single numbers, and
    of whole numbers a = a + x * x, where x is a group of narrow numbers whose products are added to one of 32 bits.
 
-   A multiply-add takes about 4 cycles, and a core starts 2 in each (large ARM cores 4), so 8 (16)
-   independent chains keep it busy. x86-64-v2 has no fused multiply-add: a multiply and an add follow each
-   other, the same 2 flops in 6 to 8 cycles, and 14 chains with x and y take all 16 registers of SSE.
-   The chains are separate variables, because an array of them is spilled to the stack.
-
    Each chain tends to y / (1 - x) = 1: never infinite, never denormal, so always at full speed. */
+#include "chains.h"
 #include "loops.h"
-#include "vector.h"
-
-#if defined(__ARM_NEON) || defined(__VSX__)
-#define CHAINS 16
-#define FOR_EACH_CHAIN(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) \
-                           DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15)
-#else
-#define CHAINS 14
-#define FOR_EACH_CHAIN(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) \
-                           DO(8) DO(9) DO(10) DO(11) DO(12) DO(13)
-#endif
 
 #define START_CHAIN(i)  vector a##i = x + i;
 #define EXTEND_CHAIN(i) a##i = a##i * x + y;
-#define KEEP_CHAIN(i)   __asm__ volatile("" : "+" KEEP(a##i));
 
 #define DEFINE_MULTIPLY_ADDS(name, number, type)                              \
     static void name(long long iterations) {                                  \

@@ -11,25 +11,17 @@
 #include "loops.h"
 
 #if defined(__AMX_TILE__)
-#include <stdint.h>
+#include "tile_registers.h"
 
 #define TILE 16
 #define SUMS 4
 #define FLOPS_OF(products) (2 * SUMS * TILE * TILE * (products))
 
-typedef struct {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} tile_configuration;
-
 /* All numbers of A and B have these bits: an int8 of 63 or 1, a bfloat16 of 0.5. */
 static void begin_tiles(void) {
-    static const tile_configuration configuration = {
-        .palette = 1, .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
     uint16_t numbers[TILE * 32];
     for (int i = 0; i < TILE * 32; i++) numbers[i] = 0x3f01;
-    _tile_loadconfig(&configuration);
+    _tile_loadconfig(&TILES_OF_16_ROWS);
     __asm__ volatile("" : : "r"(numbers) : "memory");  /* the instructions that read it do not say so to the compiler */
     _tile_zero(0);
     _tile_zero(1);
@@ -62,12 +54,10 @@ static const fma_loops LOOPS = {
 };
 
 #else
-#define CHAINS 14
-#define FOR_EACH_CHAIN(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) \
-                           DO(8) DO(9) DO(10) DO(11) DO(12) DO(13)
+#include "chains.h"
+
 #define FLOPS_OF(products) (2 * CHAINS * 16 * (products))
 
-#define KEEP_CHAIN(i) __asm__ volatile("" : "+v"(a##i));
 #define DEFINE_CHAINS(name, start, extended)                                                \
     static void name(long long iterations) {                                                \
         __m512i x = _mm512_set1_epi16(0x3f01); /* int8 of 63 and 1, bfloat16 of 0.5 */      \
