@@ -48,9 +48,9 @@ def likwid(test: str, working_set: int, threads: int, unit: str) -> float:
 
 def multiply_add_rate(isa: str, dtype: str, threads: int) -> float:
     """GFLOP/s of our own loop."""
-    loop = MultiplyAdds(isa, dtype, threads)
-    loop.time(SECONDS)
-    return float(loop.record()["gflop_per_s"])
+    loop = MultiplyAdds(isa, dtype)
+    loop.time(threads, SECONDS)
+    return float(loop.record(threads)["gflop_per_s"])
 
 
 def bandwidth(operation: str, working_set: int, threads: int) -> float:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemmlab._above import hand_down
-from gemmlab._process.importing import Importing
+from gemmlab._process.importing import Importing, names_on_first_use
 from gemmlab._version import __version__
 
 # What lower layers call in higher ones; loaded on first use.
@@ -109,7 +109,7 @@ __all__ = [
     "verify",
 ]
 
-_HOME = {
+_found = names_on_first_use(__name__, {
     "_api": (
         "asarray",
         "backends",
@@ -138,19 +138,14 @@ _HOME = {
     "_gpu": ("opencl_rung",),
     "_problem": ("Problem",),
     "measure.environment": ("show_versions",),
-}
-_HOME_OF = {name: module for module, names in _HOME.items() for name in names}
+})
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME_OF and name != "verify":
-        raise AttributeError(f"module 'gemmlab' has no attribute {name!r}")
-    with Importing():
-        if name == "verify":  # a module that can be called
+    if name == "verify":  # a module that can be called
+        with Importing():
             return import_module("gemmlab.verify")
-        value = getattr(import_module(f"gemmlab.{_HOME_OF[name]}"), name)
-    globals()[name] = value
-    return value
+    return _found(name)
 
 
 def __dir__() -> list[str]:

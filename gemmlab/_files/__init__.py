@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -65,7 +64,7 @@ def replacing(path: Path, private: bool = False) -> Iterator[IO[bytes]]:
     ...     Path(folder, "x").read_bytes()
     b'all of it'
     """
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(6)}.tmp")
+    temporary = path.with_name(f"{path.name}.{os.urandom(6).hex()}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
     try:
         with open(descriptor, "wb") as file:

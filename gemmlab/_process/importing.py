@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import logging  # noqa: F401 - first: its hook at a fork takes a lock that imports need, and must be called after ours
 import os
+import sys
 import threading
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from types import TracebackType
 
 MAX_WAIT_S = 10.0  # of a fork
@@ -31,6 +34,24 @@ class Importing:
         with _changed:
             _inside[threading.get_ident()] -= 1
             _changed.notify_all()
+
+
+def names_on_first_use(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], object]:
+    """The `__getattr__` of a package whose names are imported on first use, each from the module that has it.
+
+    So a process that needs one module of the package does not import them all.
+    """
+    home_of = {name: module for module, names in homes.items() for name in names}
+
+    def find(name: str) -> object:
+        if name not in home_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        with Importing():
+            value = getattr(import_module(f"{package}.{home_of[name]}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return find
 
 
 def _others_are_outside() -> bool:

@@ -22,7 +22,7 @@ from gemmlab.roofline.model import Roof
 
 TURNS = 3  # before the products, in the middle of their rounds, and after them
 MORE_TURNS = 2  # where a product is above its roof
-PEAK_S = 1.0  # of a turn that measures the peak alone
+PEAK_S = 0.5  # of a turn that measures the peak alone
 START_S = 2.5  # of a turn: its process, and samples of at least a millisecond
 DEVICE_SHARE = 0.4  # of a CPU's time for its ceilings: a device has no instruction sets, thread counts and sweep
 MIN_CACHED_S = 5.0  # ceilings measured in less time are not stored, nor those of a busy machine

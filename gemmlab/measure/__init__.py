@@ -18,16 +18,28 @@ A backend is never timed in the process that asks, nor while another runs: libra
 A wrong product is never timed. Records are described in `docs/records.md`.
 """
 
-from gemmlab.measure.comparison import compare
-from gemmlab.measure.environment import environment
-from gemmlab.measure.noise import NOISY_PERCENT, summarise
-from gemmlab.measure.problems import SUITES, Case, from_files, layers, operands, sized, squares
-from gemmlab.measure.records import RecordFile, complete, read, write
-from gemmlab.measure.session import Session, Settings
-from gemmlab.measure.table import Column, gemm_table, text_table
+from typing import TYPE_CHECKING
+
+from gemmlab._process.importing import names_on_first_use
+
+if TYPE_CHECKING:
+    from gemmlab.measure.comparison import compare
+    from gemmlab.measure.noise import NOISY_PERCENT, summarise
+    from gemmlab.measure.problems import SUITES, Case, from_files, layers, operands, sized, squares
+    from gemmlab.measure.records import RecordFile, complete, read, write
+    from gemmlab.measure.session import Session, Settings
+    from gemmlab.measure.table import Column, gemm_table, text_table
 
 __all__ = [
     "NOISY_PERCENT", "SUITES", "Case", "Column", "RecordFile", "Session", "Settings", "compare", "complete",
-    "environment", "from_files", "gemm_table", "layers", "operands", "read", "sized", "squares", "summarise",
-    "text_table", "write",
+    "from_files", "gemm_table", "layers", "operands", "read", "sized", "squares", "summarise", "text_table", "write",
 ]  # fmt: skip
+
+__getattr__ = names_on_first_use(__name__, {
+    "comparison": ("compare",),
+    "noise": ("NOISY_PERCENT", "summarise"),
+    "problems": ("SUITES", "Case", "from_files", "layers", "operands", "sized", "squares"),
+    "records": ("RecordFile", "complete", "read", "write"),
+    "session": ("Session", "Settings"),
+    "table": ("Column", "gemm_table", "text_table"),
+})

@@ -2,6 +2,7 @@
 
     study.py                what a study is
     catalogue.py            all of them, as data
+    names.py                one by its name, and the list of them
     engine.py               runs one: measures, judges, draws, writes
     isolated.py             samples that each need a new process
       cold_start.py         the first call: from source, from disk, loaded
@@ -20,38 +21,21 @@
 What is drawn or judged comes from records alone.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-import difflib
-import textwrap
-from collections.abc import Sequence
+from gemmlab._process.importing import names_on_first_use
 
-from gemmlab._errors import suggestion
-from gemmlab.measure.table import WIDTH
-from gemmlab.studies.catalogue import STUDIES
-from gemmlab.studies.engine import Options, Outcome, conclude, run
-from gemmlab.studies.study import Study
-from gemmlab.studies.summary import SOURCES
+if TYPE_CHECKING:
+    from gemmlab.studies.catalogue import STUDIES
+    from gemmlab.studies.engine import Options, Outcome, conclude, run
+    from gemmlab.studies.names import listing, listing_text, named
+    from gemmlab.studies.study import Study
 
 __all__ = ["STUDIES", "Options", "Outcome", "Study", "conclude", "listing", "listing_text", "named", "run"]
 
-
-def named(name: str) -> Study:
-    """The study of a name; ValueError with similar names for any other."""
-    if name in STUDIES:
-        return STUDIES[name]
-    near = difflib.get_close_matches(name, STUDIES)
-    raise ValueError(f"no study is named {name!r}: {suggestion(near, STUDIES)}")
-
-
-def listing() -> list[dict[str, str]]:
-    """Name, source and question of every study."""
-    return [{"name": study.name, "source": study.source, "question": study.question} for study in STUDIES.values()]
-
-
-def listing_text(listed: Sequence[dict[str, str]]) -> str:
-    """The same in 80 columns, with the names of the sources below."""
-    rows = [(f"{row['name']:<17}{row['source']:<6}", row["question"]) for row in listed]
-    rows += [("", "")] + [(f"{letter}  ", title) for letter, title in SOURCES.items()]
-    return "\n".join(textwrap.fill(text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
-                     for head, text in rows)  # fmt: skip
+__getattr__ = names_on_first_use(__name__, {
+    "catalogue": ("STUDIES",),
+    "engine": ("Options", "Outcome", "conclude", "run"),
+    "names": ("listing", "listing_text", "named"),
+    "study": ("Study",),
+})

@@ -24,7 +24,6 @@ from gemmlab.measure import (
     Column,
     Session,
     Settings,
-    environment,
     from_files,
     gemm_table,
     layers,
@@ -35,6 +34,7 @@ from gemmlab.measure import (
     summarise,
     text_table,
 )
+from gemmlab.measure.environment import environment
 from gemmlab.measure.isolated import backend as isolated_backend
 from gemmlab.measure.isolated.backend import WORKER_COMMAND, IsolatedBackend
 from gemmlab.measure.isolated.worker import CHECK_ALL, MIN_SAMPLE_S, calls_per_sample, check, seconds_a_call

@@ -215,7 +215,7 @@ class TestCeilings:
         for record in measured:
             whole = records.complete(record, run_id="a run", device="CPU", environment={})
             assert whole["kind"] == "ceiling"
-            assert whole["samples"] >= 5 * (cpu.FMA_PARTS if whole["ceiling"] == "fma" else 1)
+            assert whole["samples"] >= 5
             assert whole["calls_per_sample"] >= 1
             assert 0 < whole["min_s"] <= whole["p20_s"] <= whole["median_s"] <= whole["p80_s"]
 
@@ -246,16 +246,26 @@ class TestCeilings:
                 assert record["samples"] >= 5
 
     def test_the_rate_is_that_of_the_fastest_sample_of_all_parts(self, monkeypatch):
-        loop = cpu.MultiplyAdds(chosen(), "float32", 1)
+        loop = cpu.MultiplyAdds(chosen(), "float32")
         parts = iter([[2.0, 2.0], [1.0, 4.0]])
         asked = []
         monkeypatch.setattr(cpu, "time_loop", lambda run, threads, seconds, calls: (
             asked.append(calls), Timing(next(parts), 7))[1])  # fmt: skip
-        loop.time(0.1)
-        loop.time(0.1)
-        record = loop.record()
+        loop.time(1, 0.1)
+        loop.time(1, 0.1)
+        record = loop.record(1)
         assert asked == [1, 7]
         assert (record["samples"], record["min_s"], record["calls_per_sample"]) == (4, 1.0, 7)
+
+    @pytest.mark.parametrize(("seconds", "parts"), [(1e-3, 1), (1.0, 3)])
+    def test_multiply_adds_are_timed_in_parts_where_there_is_time(self, seconds, parts, monkeypatch):
+        asked = []
+        monkeypatch.setattr(cpu.MultiplyAdds, "time", lambda loop, threads, seconds: asked.append((threads, seconds)))
+        monkeypatch.setattr(cpu.MultiplyAdds, "record", lambda loop, threads: {})
+        monkeypatch.setattr(cpu, "available_with_extras", lambda: (chosen(),))
+        found = measure_ceilings(seconds=seconds, threads=2, bandwidth=False)
+        assert len(asked) == parts * len(found)
+        assert sum(each for _, each in asked) == pytest.approx(seconds)
 
     def test_the_clock_is_told_beside_the_multiply_adds(self, measured):
         assert all(0 < r["clock_ghz"] < 10 for r in measured if r["ceiling"] == "fma")

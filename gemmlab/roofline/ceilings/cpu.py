@@ -4,9 +4,9 @@
     sweep, bandwidth      see `bandwidth.py`
 
 A ceiling is the best that our loop reached: a lower bound of what the hardware can do. So the multiply-add rate is
-that of the fastest sample, which was disturbed least; the record has its p20 and p80 too. It is timed in parts, with
-other loops between them, so that a disturbance is over before the last part. A bandwidth is that of the median, because
-a product streams through memory for long enough to meet the usual disturbance.
+that of the fastest sample, which was disturbed least; the record has its p20 and p80 too. Where there is time, it is
+timed in parts, with other loops between them, so that a disturbance is over before the last part. A bandwidth is that
+of the median, because a product streams through memory for long enough to meet the usual disturbance.
 
 One call, in the sense of a record's `median_s`, is one iteration of the multiply-add loop, or one pass through the
 working set; all threads do it at the same time.
@@ -14,6 +14,7 @@ working set; all threads do it at the same time.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from time import perf_counter
 
 from gemmlab._config import check_threads
@@ -32,6 +33,7 @@ CLOCK_READINGS = 8
 FMA_SHARE_OF_TIME = 0.25
 LATE, MIN_LATE_S = 2.0, 15.0  # times the seconds asked for, and seconds: the machine is busy
 FMA_PARTS = 3  # before, between and after the bandwidths of one thread and of all
+PART_S = 0.01  # of a loop, at least: its length is found again in each part
 
 
 def measure_ceilings(*, seconds: float = 12.0, threads: int | None = None, bandwidth: bool = True) -> list[Record]:
@@ -40,8 +42,8 @@ def measure_ceilings(*, seconds: float = 12.0, threads: int | None = None, bandw
     Parameters
     ----------
     seconds : float
-        About how long it may take. Each ceiling has at least 5 samples of a millisecond, and multiply-adds three times
-        as many, so it takes longer than a small value: by a few seconds at most, where a pass through memory is slow.
+        About how long it may take. Each ceiling has at least 5 samples of a millisecond, so it takes longer than a
+        small value: by a few seconds at most, where a pass through memory is slow.
         On a busy machine, where samples take far longer than they should, there are fewer, and from twice this time
         on only what a roofline needs is measured: loads, not copies and triads, and at fewer working sets.
     threads : int, optional
@@ -63,19 +65,19 @@ def measure_ceilings(*, seconds: float = 12.0, threads: int | None = None, bandw
         For a thread count out of range.
     """
     counts = _thread_counts(threads)
-    loops = [
-        MultiplyAdds(isa, dtype, count)
-        for count in counts for isa in (SCALAR, *available_with_extras()) for dtype in _dtypes(isa)
-    ]  # fmt: skip
-    part_s = seconds * (FMA_SHARE_OF_TIME if bandwidth else 1) / FMA_PARTS / len(loops)
+    loops = [MultiplyAdds(isa, dtype) for isa in (SCALAR, *available_with_extras()) for dtype in _dtypes(isa)]
+    loop_s = seconds * (FMA_SHARE_OF_TIME if bandwidth else 1) / len(counts) / len(loops)
+    parts = max(1, min(FMA_PARTS, int(loop_s / PART_S)))
     end_s = perf_counter() + max(LATE * seconds, MIN_LATE_S)
     memory = []
     for part in range(FMA_PARTS):
-        for loop in loops if part == 0 or perf_counter() < end_s else ():
-            loop.time(part_s)
+        if part == 0 or (part < parts and perf_counter() < end_s):
+            for count in counts:
+                for loop in loops:
+                    loop.time(count, loop_s / parts)
         for count in counts[part : part + 1] if bandwidth else ():
             memory += measure_bandwidths(count, seconds * (1 - FMA_SHARE_OF_TIME) / len(counts), end_s)
-    return [loop.record() for loop in loops] + memory
+    return [loop.record(count) for count in counts for loop in loops] + memory
 
 
 def _dtypes(isa: str) -> tuple[str, ...]:
@@ -95,36 +97,36 @@ def _thread_counts(threads: int | None) -> list[int]:
 
 
 class MultiplyAdds:
-    """The loop in one instruction set and dtype, on a number of threads, and its samples so far."""
+    """The loop in one instruction set and dtype, and its samples so far, by the number of threads."""
 
-    def __init__(self, isa: str, dtype: str, threads: int) -> None:
-        self.isa, self.dtype, self.threads = isa, dtype, threads
+    def __init__(self, isa: str, dtype: str) -> None:
+        self.isa, self.dtype = isa, dtype
         self._scalar = isa == SCALAR
         self._fma = Loops(None if self._scalar else isa)
-        self._samples_s: list[float] = []
         self._calls = 1
-        self._clock_ghz = 0.0
+        self._samples_s: defaultdict[int, list[float]] = defaultdict(list)
+        self._clock_ghz: defaultdict[int, float] = defaultdict(float)
 
-    def time(self, seconds: float) -> None:
-        """Time one more part, and the clock right after it."""
-        timing = time_loop(self._run, self.threads, seconds, self._calls)
-        self._samples_s += timing.samples_s
+    def time(self, threads: int, seconds: float) -> None:
+        """Time one more part on so many threads, and the clock right after it."""
+        timing = time_loop(self._run, threads, seconds, self._calls)
+        self._samples_s[threads] += timing.samples_s
         self._calls = timing.calls_per_sample
-        clocks = [self._fma.clock_ghz(self.threads, CLOCK_ITERATIONS) for _ in range(CLOCK_READINGS)]
-        self._clock_ghz = max(self._clock_ghz, *clocks)
+        clocks = [self._fma.clock_ghz(threads, CLOCK_ITERATIONS) for _ in range(CLOCK_READINGS)]
+        self._clock_ghz[threads] = max(self._clock_ghz[threads], *clocks)
 
-    def record(self) -> Record:
-        """The record of all parts so far."""
-        timed = summarise(self._samples_s)
-        flop = self.threads * self._fma.flops_per_iteration(self.dtype, self._scalar)
+    def record(self, threads: int) -> Record:
+        """The record of all parts on so many threads."""
+        timed = summarise(self._samples_s[threads])
+        flop = threads * self._fma.flops_per_iteration(self.dtype, self._scalar)
         return {
             "kind": "ceiling",
             "ceiling": "fma",
             "isa": self.isa,
             "dtype": self.dtype,
-            "threads": self.threads,
+            "threads": threads,
             "gflop_per_s": flop / timed["min_s"] / 1e9,
-            "clock_ghz": self._clock_ghz,
+            "clock_ghz": self._clock_ghz[threads],
             "calls_per_sample": self._calls,
             **timed,
         }
