@@ -50,8 +50,9 @@ def run(pytester, monkeypatch):
         pytester.makepyfile(test)
         if "gemm_benchmark" in test:
             pytester.makeconftest(conftest)
-        others = "-p", "no:cacheprovider", "-p", "no:hypothesispytest"  # which takes half a second to load
-        return pytester.runpytest_subprocess(*PLUGIN, *others, "-rs", *arguments, timeout=120)
+        others = "cacheprovider", "hypothesispytest", "zarr"  # the last two take half a second each to load
+        without = [option for name in others for option in ("-p", f"no:{name}")]
+        return pytester.runpytest_subprocess(*PLUGIN, *without, "-rs", *arguments, timeout=120)
 
     return run
 
