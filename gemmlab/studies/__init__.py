@@ -1,8 +1,7 @@
 """The experiments of the source documents, run again here, with their figures beside ours.
 
     study.py                what a study is
-    catalogue.py            all of them, as data
-    names.py                one by its name, and the list of them
+    catalogue.py            all of them, as data, and by their names
     engine.py               runs one: measures, judges, draws, writes
     isolated.py             samples that each need a new process
       cold_start.py         the first call: from source, from disk, loaded
@@ -26,16 +25,14 @@ from typing import TYPE_CHECKING
 from gemmlab._process.importing import names_on_first_use
 
 if TYPE_CHECKING:
-    from gemmlab.studies.catalogue import STUDIES
+    from gemmlab.studies.catalogue import STUDIES, listing, listing_text, named
     from gemmlab.studies.engine import Options, Outcome, conclude, run
-    from gemmlab.studies.names import listing, listing_text, named
     from gemmlab.studies.study import Study
 
 __all__ = ["STUDIES", "Options", "Outcome", "Study", "conclude", "listing", "listing_text", "named", "run"]
 
 __getattr__ = names_on_first_use(__name__, {
-    "catalogue": ("STUDIES",),
+    "catalogue": ("STUDIES", "listing", "listing_text", "named"),
     "engine": ("Options", "Outcome", "conclude", "run"),
-    "names": ("listing", "listing_text", "named"),
     "study": ("Study",),
 })

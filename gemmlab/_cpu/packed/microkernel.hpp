@@ -103,17 +103,30 @@ template <class Kind, int ROWS, int NV, bool WHOLE> INLINE void put_rows(Registe
 
 /* A part of a vector costs as much as many whole ones where it is stored by AVX2. */
 template <class Kind, int ROWS, int NV> INLINE void put(Registers<Kind, ROWS, NV> &sum, const Tile &x) {
-    using T = typename Kind::Sum;
-    const bool whole = x.columns * Kind::PARTS == NV * LANES<T>;
-    if (x.cs_c != Kind::PARTS * sizeof(T) || (sizeof(T) < 4 && !whole)) {
-        T sums[ROWS * NV * LANES<T>];
-        UNROLL for (int i = 0; i < ROWS; i++)
-            UNROLL for (int v = 0; v < NV; v++) store<T>(sums + (i * NV + v) * LANES<T>, sum[i][v]);
-        accumulate<Kind>(sums_of(x, sums, NV * VECTOR_BYTES));
-    } else if (whole)
+    if (x.columns * Kind::PARTS == NV * LANES<typename Kind::Sum>)
         put_rows<Kind, ROWS, NV, true>(sum, x);
     else
         put_rows<Kind, ROWS, NV, false>(sum, x);
+}
+
+/* Whether rows of C cannot be stored as vectors: its columns are not adjacent, or a part of a vector has no instruction.
+   Then the same tile puts its sums into a buffer, and each goes to C alone. */
+template <class Kind, int ROWS, int NV> INLINE bool has_no_rows_of_c(const Tile &x) {
+    static_assert(ROWS * NV <= REGISTERS, "the buffer holds the sums of every tile");
+    using T = typename Kind::Sum;
+    return x.cs_c != Kind::PARTS * sizeof(T) || (sizeof(T) < 4 && x.columns * Kind::PARTS != NV * LANES<T>);
+}
+template <class Kind> __attribute__((noinline)) void by_buffer(const Tile &given, int vectors, MicroKernel tile) {
+    using T = typename Kind::Sum;
+    alignas(VECTOR_BYTES) char sums[REGISTERS * VECTOR_BYTES];
+    Tile x = given;
+    Sums to_c = sums_of(given, sums, vectors * VECTOR_BYTES);
+    x.c = sums, x.rs_c = to_c.rs_from, x.cs_c = Kind::PARTS * sizeof(T), x.add = false, x.products = 1;
+    if (sizeof(T) < 4) x.columns = vectors * LANES<T>;
+    for (Count i = 0; i < max(1, given.products); i++, x.a += x.a_step, x.b += x.b_step, to_c.c += x.c_step) {
+        tile(x);
+        accumulate<Kind>(to_c);
+    }
 }
 
 /* Sums that were put into a buffer, to go on with. */
@@ -238,8 +251,9 @@ template <class Kind, int ROWS> INLINE void prefetch_c(const Tile &x) {
             __builtin_prefetch(x.c + i * x.rs_c + line, 1);
 }
 
-/* A and B in panels, both read from start to end. */
-template <class Kind, int ROWS, int NV> void packed_tile(const Tile &given) {
+/* A and B in panels, both read from start to end. (Not inlined: GCC would split a tile into its first line and the rest.) */
+template <class Kind, int ROWS, int NV> __attribute__((noinline)) void packed_tile(const Tile &given) {
+    if (has_no_rows_of_c<Kind, ROWS, NV>(given)) return by_buffer<Kind>(given, NV, packed_tile<Kind, ROWS, NV>);
     const Tile x = given;
     Registers<Kind, ROWS, NV> sum;
     const char *a = x.a, *b = x.b;
@@ -261,8 +275,9 @@ template <class Kind, int ROWS, int NV> void packed_tile(const Tile &given) {
 
 /* The same by pairs of k: two rows of B and two numbers of each row of A make one product. Sums over k of what is to be
    subtracted come after the panel of A, and in `of_b`. */
-template <class Kind, int ROWS, int NV> void paired_tile(const Tile &given) {
+template <class Kind, int ROWS, int NV> __attribute__((noinline)) void paired_tile(const Tile &given) {
     using T = typename Kind::Sum;
+    if (has_no_rows_of_c<Kind, ROWS, NV>(given)) return by_buffer<Kind>(given, NV, paired_tile<Kind, ROWS, NV>);
     const Tile x = given;
     Registers<Kind, ROWS, NV * Kind::REGISTERS> sum;
     Registers<Kind, ROWS, NV> total;
@@ -285,7 +300,8 @@ template <class Kind, int ROWS, int NV> void paired_tile(const Tile &given) {
 }
 
 /* A as it is stored, B in panels. */
-template <class Kind, int ROWS, int NV> void half_packed_tile(const Tile &given) {
+template <class Kind, int ROWS, int NV> __attribute__((noinline)) void half_packed_tile(const Tile &given) {
+    if (has_no_rows_of_c<Kind, ROWS, NV>(given)) return by_buffer<Kind>(given, NV, half_packed_tile<Kind, ROWS, NV>);
     const Tile x = given;
     Registers<Kind, ROWS, NV> sum;
     StoredNumbers<Kind, ROWS> numbers(x);
@@ -301,8 +317,9 @@ template <class Kind, int ROWS, int NV> void half_packed_tile(const Tile &given)
 }
 
 /* A with any strides, B with adjacent columns, through all products that are given. */
-template <class Kind, int ROWS, int NV, bool WHOLE> void unpacked_tile(const Tile &given) {
+template <class Kind, int ROWS, int NV, bool WHOLE> __attribute__((noinline)) void unpacked_tile(const Tile &given) {
     using T = typename Kind::Sum;
+    if (has_no_rows_of_c<Kind, ROWS, NV>(given)) return by_buffer<Kind>(given, NV, unpacked_tile<Kind, ROWS, NV, WHOLE>);
     Tile x = given;
     const Part part = last_part<Kind, NV>(x);
     for (Count i = 0; i < x.products; i++, x.a += x.a_step, x.b += x.b_step, x.c += x.c_step) {

@@ -97,8 +97,10 @@ struct DotInt16 : Grouped<uint32_t, 2> {
 #if defined(__AVX512VNNI__)
         return (Vector<Sum>)_mm512_dpwssd_epi32((__m512i)sum, (__m512i)x, _mm512_set1_epi32((int)y));
 #else
-        sum += sums_of_products(x, Vector<Sum>{} + y);
-        asm("" : "+v"(sum));  // else the compiler adds products of some steps first, and keeps sums in memory
+        Vector<Sum> products = sums_of_products(x, Vector<Sum>{} + y);
+        asm("" : "+v"(products));  // else the compiler adds products of some steps first, and keeps sums in memory
+        sum += products;
+        asm("" : "+v"(sum));
         return sum;
 #endif
     }
