@@ -165,6 +165,17 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
     return general(a, b, out, backend, options, params)
 
 
+def vector_product(a, b, out, backend, threads, int ndim_a, int ndim_b):
+    """A plain product of operands of so many axes, the vectors among them real, so that `matmul` means the same as
+    `matvec`, `vecmat` or `vecdot`; else None: the general way is to be taken."""
+    if (type(a) is not cnp.ndarray or type(b) is not cnp.ndarray or not (out is None or type(out) is cnp.ndarray)
+            or cnp.PyArray_NDIM(a) != ndim_a or cnp.PyArray_NDIM(b) != ndim_b
+            or (ndim_a == 1 and cnp.PyTypeNum_ISCOMPLEX(cnp.PyArray_TYPE(a)))):
+        return None
+    result = plain(a, b, out, backend, threads, cnp.PyArray_TYPE(a), False, None)
+    return result if out is not None else scalar_or_array(result)
+
+
 cdef inline object scalar_or_array(result):
     """As NumPy returns it: the product of two vectors is a scalar."""
     return result[()] if type(result) is cnp.ndarray and cnp.PyArray_NDIM(result) == 0 else result

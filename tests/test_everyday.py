@@ -11,6 +11,7 @@ from randomness import fresh_seed
 
 import gemmlab
 from gemmlab import UnsupportedProblem, _front
+from gemmlab._api import vector_functions
 from gemmlab._api.products import general_matmul
 
 RNG = np.random.default_rng(fresh_seed())
@@ -332,3 +333,20 @@ def test_an_out_of_another_shape_and_arrays_of_others_are_refused():
         gemmlab.matvec(np.ones((2, 3)), np.ones(3), np.empty((2, 1)))
     with pytest.raises(gemmlab.UnsupportedProblem, match="matvec"):
         gemmlab.matvec(np.ma.masked_array(np.ones((2, 3))), np.ones(3))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize("name", ["matvec", "vecmat", "vecdot"])
+def test_one_product_with_a_vector_takes_the_compiled_way(name, dtype, compiled_way, monkeypatch):
+    matrix, x, y = (numbers(*shape, dtype=dtype) for shape in ((5, 5), (5,), (5,)))
+    a, b = {"matvec": (matrix, x), "vecmat": (x, matrix), "vecdot": (x, y)}[name]
+    expected = (a if name == "matvec" else a.conj()) @ b
+    if dtype == "float64":
+        monkeypatch.setattr(vector_functions, "_operands", None)  # which looks at them first
+    for options in {}, {"threads": 1}, {"backend": "cpu-packed"}:
+        found = getattr(gemmlab, name)(a, b, **options)
+        assert type(found) is type(expected)
+        assert np.array_equal(found, expected)
+    out = np.full(expected.shape, 77, dtype)
+    assert getattr(gemmlab, name)(a, b, out) is out
+    assert np.array_equal(out, expected)
