@@ -165,10 +165,11 @@ def matmul(a, b, /, out=None, *, backend=None, dtype=None, casting="same_kind", 
     return general(a, b, out, backend, options, params)
 
 
-def vector_product(a, b, out, backend, threads, int ndim_a, int ndim_b):
+def vector_product(a, b, out, int ndim_a, int ndim_b, backend, dtype, casting, threads, dict params):
     """A plain product of operands of so many axes, the vectors among them real, so that `matmul` means the same as
     `matvec`, `vecmat` or `vecdot`; else None: the general way is to be taken."""
-    if (type(a) is not cnp.ndarray or type(b) is not cnp.ndarray or not (out is None or type(out) is cnp.ndarray)
+    if (dtype is not None or casting != "same_kind" or params
+            or type(a) is not cnp.ndarray or type(b) is not cnp.ndarray or not (out is None or type(out) is cnp.ndarray)
             or cnp.PyArray_NDIM(a) != ndim_a or cnp.PyArray_NDIM(b) != ndim_b
             or (ndim_a == 1 and cnp.PyTypeNum_ISCOMPLEX(cnp.PyArray_TYPE(a)))):
         return None

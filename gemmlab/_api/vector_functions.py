@@ -58,10 +58,9 @@ def matvec(
     >>> gemmlab.matvec(np.ones((5, 2, 3)), np.arange(15.0).reshape(5, 3)).shape
     (5, 2)
     """
-    if dtype is None and casting == "same_kind" and not params:
-        plain = _front.vector_product(a, b, out, backend, threads, 2, 1)
-        if plain is not None:
-            return plain
+    plain = _front.vector_product(a, b, out, 2, 1, backend, dtype, casting, threads, params)
+    if plain is not None:
+        return plain
     options = {"backend": backend, "dtype": dtype, "casting": casting, "threads": threads, **params}
     x, y, ours = _operands("matvec", a, b, (2, 1))
     if y.ndim == 1:
@@ -110,10 +109,9 @@ def vecmat(
     >>> gemmlab.vecmat(np.array([1j, 1]), np.eye(2))
     array([0.-1.j, 1.+0.j])
     """
-    if dtype is None and casting == "same_kind" and not params:
-        plain = _front.vector_product(a, b, out, backend, threads, 1, 2)
-        if plain is not None:
-            return plain
+    plain = _front.vector_product(a, b, out, 1, 2, backend, dtype, casting, threads, params)
+    if plain is not None:
+        return plain
     options = {"backend": backend, "dtype": dtype, "casting": casting, "threads": threads, **params}
     x, y, ours = _operands("vecmat", a, b, (1, 2))
     x = _conjugated(x)
@@ -161,10 +159,9 @@ def vecdot(
     >>> gemmlab.vecdot(np.ones((4, 3)), np.arange(3.0))
     array([3., 3., 3., 3.])
     """
-    if dtype is None and casting == "same_kind" and not params:
-        plain = _front.vector_product(a, b, out, backend, threads, 1, 1)
-        if plain is not None:
-            return plain
+    plain = _front.vector_product(a, b, out, 1, 1, backend, dtype, casting, threads, params)
+    if plain is not None:
+        return plain
     options = {"backend": backend, "dtype": dtype, "casting": casting, "threads": threads, **params}
     x, y, ours = _operands("vecdot", a, b, (1, 1))
     x = _conjugated(x)

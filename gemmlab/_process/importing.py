@@ -36,10 +36,13 @@ class Importing:
             _changed.notify_all()
 
 
-def names_on_first_use(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], object]:
+def names_on_first_use(
+    package: str, homes: Mapping[str, Sequence[str]], require: Callable[[], object] = lambda: None
+) -> Callable[[str], object]:
     """The `__getattr__` of a package whose names are imported on first use, each from the module that has it.
 
-    So a process that needs one module of the package does not import them all.
+    So a process that needs one module of the package does not import them all. `require` is called before; it raises
+    where what they need is not installed.
     """
     home_of = {name: module for module, names in homes.items() for name in names}
 
@@ -47,6 +50,7 @@ def names_on_first_use(package: str, homes: Mapping[str, Sequence[str]]) -> Call
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         with Importing():
+            require()
             value = getattr(import_module(f"{package}.{home_of[name]}"), name)
         setattr(sys.modules[package], name, value)
         return value

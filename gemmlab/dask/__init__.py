@@ -21,6 +21,7 @@ The third-party package `dask` is loaded on first use.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from gemmlab._process.importing import names_on_first_use
 from gemmlab.dask.errors import CannotRead, Unfinished
 
 if TYPE_CHECKING:
@@ -29,17 +30,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Advice", "CannotRead", "Unfinished", "advise", "matmul"]
 
-_HOME = {"matmul": "product", "general_matmul": "product", "advise": "advice", "Advice": "advice"}
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module 'gemmlab.dask' has no attribute {name!r}")
+def _require_dask() -> None:
     try:
         import_module("dask.array")
     except ImportError as error:
         fix = "pip install 'gemmlab[dask]'"
         raise ImportError(f"gemmlab.dask needs Dask, which is not here ({error}); fix: {fix}", name="dask") from None
-    value = getattr(import_module(f"gemmlab.dask.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+
+
+__getattr__ = names_on_first_use(
+    __name__, {"product": ("matmul", "general_matmul"), "advice": ("advise", "Advice")}, _require_dask
+)

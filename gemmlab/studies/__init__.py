@@ -14,7 +14,7 @@
     cache_model.py          the rungs' traffic models against simulated caches; times nothing
     curves.py               records as lines and speed-ups
     judges.py               whether a finding holds here, with figures and the reason
-    summary.py              a study as text
+    summary.py              a study as text, and the list of them
     speed_up_figure.py      a study as a figure
 
 What is drawn or judged comes from records alone.
@@ -25,14 +25,16 @@ from typing import TYPE_CHECKING
 from gemmlab._process.importing import names_on_first_use
 
 if TYPE_CHECKING:
-    from gemmlab.studies.catalogue import STUDIES, listing, listing_text, named
+    from gemmlab.studies.catalogue import STUDIES, listing, named
     from gemmlab.studies.engine import Options, Outcome, conclude, run
     from gemmlab.studies.study import Study
+    from gemmlab.studies.summary import listing_text
 
 __all__ = ["STUDIES", "Options", "Outcome", "Study", "conclude", "listing", "listing_text", "named", "run"]
 
 __getattr__ = names_on_first_use(__name__, {
-    "catalogue": ("STUDIES", "listing", "listing_text", "named"),
+    "catalogue": ("STUDIES", "listing", "named"),
     "engine": ("Options", "Outcome", "conclude", "run"),
     "study": ("Study",),
+    "summary": ("listing_text",),
 })

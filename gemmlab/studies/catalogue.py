@@ -7,8 +7,6 @@ devices and for a first look.
 from __future__ import annotations
 
 import difflib
-import textwrap
-from collections.abc import Sequence
 from functools import partial
 
 from gemmlab._errors import suggestion
@@ -18,13 +16,11 @@ from gemmlab._registry import BUILT_IN
 from gemmlab.analysis.findings import Band, near, papers
 from gemmlab.analysis.groups import is_baseline
 from gemmlab.measure.records import Record
-from gemmlab.measure.table import WIDTH
 from gemmlab.studies import cache_model, cold_start, gpp, memory_modes, pair_counts, postings
 from gemmlab.studies.judges import EACH, MORE, At, Faster, best_at, builds_within, cpu_ladder, passes
 from gemmlab.studies.rungs import emulation, steps
 from gemmlab.studies.scale import co_execution
 from gemmlab.studies.study import COUNTED, KERNELS, ON_CPU, Entry, Study, X, label_of, rung_of
-from gemmlab.studies.summary import SOURCES
 
 _PAPERS = papers()
 _R_CPU, _R_GPU = _PAPERS["R.cpu"], _PAPERS["R.gpu"]
@@ -369,11 +365,3 @@ def named(name: str) -> Study:
 def listing() -> list[dict[str, str]]:
     """Name, source and question of every study."""
     return [{"name": study.name, "source": study.source, "question": study.question} for study in STUDIES.values()]
-
-
-def listing_text(listed: Sequence[dict[str, str]]) -> str:
-    """The same in 80 columns, with the names of the sources below."""
-    rows = [(f"{row['name']:<17}{row['source']:<6}", row["question"]) for row in listed]
-    rows += [("", "")] + [(f"{letter}  ", title) for letter, title in SOURCES.items()]
-    return "\n".join(textwrap.fill(text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
-                     for head, text in rows)  # fmt: skip

@@ -144,3 +144,10 @@ def wrapped(text: str, first: str = "", later: str = "") -> str:
     whole = text.replace(" %", "\xa0%").replace(" = ", "\xa0=\xa0")
     filled = textwrap.fill(whole, WIDTH, initial_indent=first, subsequent_indent=later, break_on_hyphens=False)
     return filled.replace("\xa0", " ")
+
+
+def listing_text(listed_studies: Sequence[Mapping[str, str]]) -> str:
+    """What `listing` of the catalogue says, in 80 columns, with the names of the sources below."""
+    rows = [(f"{row['name']:<17}{row['source']:<6}", row["question"]) for row in listed_studies]
+    rows += [("", "")] + [(f"{letter}  ", title) for letter, title in SOURCES.items()]
+    return "\n".join(wrapped(text, head, " " * len(head)) for head, text in rows)
